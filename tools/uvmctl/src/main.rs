@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: GPL-2.0
+//! uvmctl: see Documentation/design.md.
+fn main() {}
