@@ -1,0 +1,627 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * huvm: user interface of /dev/huvm.
+ *
+ * This header is the one definition; the Rust sides are generated from it.
+ *
+ * Rules that hold for every call:
+ *  - Each argument struct starts with `size` (bytes, as the caller compiled it) and `flags`.
+ *    A smaller size than the first version's is -EINVAL. A larger one is accepted if all bytes that
+ *    the driver does not know are zero, else -E2BIG. Fields the caller's version lacks read as 0.
+ *  - Unknown flags, non-zero reserved fields and unknown enum values are -EINVAL.
+ *  - A bad pointer is -EFAULT and nothing has happened.
+ *  - Unless a call says otherwise it is for the process that opened the file: from any other mm
+ *    (a forked child, a passed descriptor) it is -EPERM. Calls marked [any] may come from anybody.
+ *  - A GPU index that does not exist is -ENODEV; one that exists but was lost is -EIO.
+ *  - Waits are killable and bounded: -EINTR on a signal, -ETIMEDOUT at the limit.
+ *
+ * Memory: mmap(NULL, len, prot, MAP_SHARED, fd, 0) makes a managed range. len is a multiple of 4 KiB;
+ * offset must be 0; MAP_PRIVATE is -EINVAL; MAP_FIXED is honoured. The range is zero at first touch, CPU or
+ * GPU. munmap of any part is fine. mremap that moves or grows is refused (-EFAULT or -EINVAL). A forked child
+ * does not inherit ranges (touching them there is SIGSEGV). read(2), write(2) on managed buffers work;
+ * O_DIRECT, process_vm_readv and other callers that pin pages get -EFAULT; ptrace and /proc/pid/mem work.
+ * A CPU access that cannot be served (lost GPU with the only copy, no memory) raises SIGBUS.
+ */
+#ifndef _UAPI_HUVM_H
+#define _UAPI_HUVM_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define HUVM_DEVICE_PATH	"/dev/huvm"
+
+/* Changes when an existing call changes meaning; additions raise only the minor. */
+#define HUVM_ABI_MAJOR		1
+#define HUVM_ABI_MINOR		0
+
+#define HUVM_MAX_GPUS		16
+#define HUVM_NAME_LEN		32
+#define HUVM_DOC_LEN		128
+
+/* A place for pages: a GPU index 0..15, or the host. */
+#define HUVM_PLACE_HOST		0xffffffffu
+
+/* Bits of huvm_version.caps. */
+enum huvm_cap {
+	HUVM_CAP_WORKLOAD	= 1 << 0,	/* launch, wait, abort */
+	HUVM_CAP_EVENTS		= 1 << 1,	/* event stream by read and poll */
+	HUVM_CAP_TEST		= 1 << 2,	/* calls of huvm_test.h (module built for tests) */
+	HUVM_CAP_PEER		= 1 << 3,	/* copies between GPUs */
+};
+
+/**
+ * struct huvm_version - HUVM_IOC_VERSION [any]
+ * @size: in, sizeof(struct)
+ * @flags: in, 0
+ * @abi_major: out, HUVM_ABI_MAJOR of the driver
+ * @abi_minor: out
+ * @caps: out, HUVM_CAP_*
+ * @gpu_count: out, highest GPU index in use plus one
+ * @nr_knobs: out, for HUVM_IOC_KNOB
+ * @nr_counters: out, for HUVM_IOC_COUNTERS
+ * @chunk_bytes: out, 2 MiB
+ * @page_bytes: out, 4 KiB
+ * @driver: out, driver version, NUL-terminated
+ */
+struct huvm_version {
+	__u32 size;
+	__u32 flags;
+	__u32 abi_major;
+	__u32 abi_minor;
+	__u64 caps;
+	__u32 gpu_count;
+	__u32 nr_knobs;
+	__u32 nr_counters;
+	__u32 page_bytes;
+	__u64 chunk_bytes;
+	char driver[HUVM_NAME_LEN];
+};
+
+enum huvm_gpu_state {
+	HUVM_GPU_OK		= 1,
+	HUVM_GPU_LOST		= 2,	/* removed or dead; calls on it are -EIO */
+};
+
+/**
+ * struct huvm_gpu_info - HUVM_IOC_GPU_INFO [any]
+ * @gpu: in, index
+ * @state: out, enum huvm_gpu_state
+ * @pci: out, "0000:00:02.0"
+ * @uuid: out, 16 bytes as four words
+ * @chip_id: out, 0x170 for GA100
+ * @device_flags: out, IDENT.FLAGS of Documentation/device.md (timing, phantom, realism), 0 without extension
+ * @vram_bytes: out, all of it
+ * @chunk_count: out, chunks of 2 MiB that the driver manages
+ * @ce_count: out, copy engines
+ * @link_count: out, for HUVM_IOC_LINK_INFO
+ * @host_h2d_mbps, @host_d2h_mbps: out, host link, 10^6 bytes per second; 0 unknown
+ * @host_latency_ns: out
+ * @profile_id: out, identifies the timing profile
+ * @registered_clients: out, spaces that registered it
+ *
+ * Errors: ENODEV.
+ */
+struct huvm_gpu_info {
+	__u32 size;
+	__u32 flags;
+	__u32 gpu;
+	__u32 state;
+	char pci[HUVM_NAME_LEN];
+	__u32 uuid[4];
+	__u32 chip_id;
+	__u32 device_flags;
+	__u64 vram_bytes;
+	__u32 chunk_count;
+	__u32 ce_count;
+	__u32 link_count;
+	__u32 host_h2d_mbps;
+	__u32 host_d2h_mbps;
+	__u32 host_latency_ns;
+	__u32 profile_id;
+	__u32 registered_clients;
+};
+
+enum huvm_link_type {
+	HUVM_LINK_PCIE		= 1,
+	HUVM_LINK_NVLINK	= 2,
+};
+
+/**
+ * struct huvm_link_info - HUVM_IOC_LINK_INFO [any]: one outgoing link of a GPU
+ * @gpu: in
+ * @index: in, 0 .. link_count - 1; beyond is -ENOENT
+ * @peer: out, GPU index
+ * @type: out, enum huvm_link_type
+ * @mbps: out, per direction
+ * @latency_ns: out
+ * @up: out, 1 or 0
+ * @reserved: 0
+ */
+struct huvm_link_info {
+	__u32 size;
+	__u32 flags;
+	__u32 gpu;
+	__u32 index;
+	__u32 peer;
+	__u32 type;
+	__u32 mbps;
+	__u32 latency_ns;
+	__u32 up;
+	__u32 reserved;
+};
+
+/**
+ * struct huvm_mem_info - HUVM_IOC_MEM_INFO [any]: chunks of a GPU by state
+ * @gpu: in
+ * @reserved: 0
+ * @free .. @unusable: out, chunks; they add up to chunk_count
+ */
+struct huvm_mem_info {
+	__u32 size;
+	__u32 flags;
+	__u32 gpu;
+	__u32 reserved;
+	__u64 free;
+	__u64 used;
+	__u64 evicting;
+	__u64 lent_only;
+	__u64 lent_removable;
+	__u64 pinned;
+	__u64 unusable;
+};
+
+/**
+ * struct huvm_gpu_register - HUVM_IOC_GPU_REGISTER, HUVM_IOC_GPU_UNREGISTER
+ * @gpu: in
+ * @reserved: 0
+ *
+ * A GPU must be registered before it is used with this space. Registering twice is -EEXIST; unregistering one that is
+ * not registered is -ENOENT. Unregistering aborts this space's launches on it and brings its pages to the host.
+ * Errors: ENODEV, EIO, ENOMEM, EEXIST, ENOENT, ENOSPC (no subcontext left).
+ */
+struct huvm_gpu_register {
+	__u32 size;
+	__u32 flags;
+	__u32 gpu;
+	__u32 reserved;
+};
+
+/**
+ * struct huvm_migrate - HUVM_IOC_MIGRATE: move pages now
+ * @va, @length: in, multiples of 4 KiB, inside managed ranges (else -EINVAL; holes are -ENOMEM)
+ * @dst: in, GPU index or HUVM_PLACE_HOST
+ * @reserved: 0
+ * @moved_bytes: out, also when the call fails part-way
+ *
+ * Pages never touched are made, zero, at the destination. Errors: ENODEV, EIO, ENOENT (GPU not registered), ENOMEM,
+ * EINTR.
+ */
+struct huvm_migrate {
+	__u32 size;
+	__u32 flags;
+	__u64 va;
+	__u64 length;
+	__u32 dst;
+	__u32 reserved;
+	__u64 moved_bytes;
+};
+
+enum huvm_advice {
+	HUVM_ADVISE_PREFERRED		= 1,	/* @place is where pages should live */
+	HUVM_ADVISE_UNSET_PREFERRED	= 2,
+	HUVM_ADVISE_ACCESSED_BY		= 3,	/* @place keeps a mapping, if it can, wherever pages are */
+	HUVM_ADVISE_UNSET_ACCESSED_BY	= 4,
+	HUVM_ADVISE_READ_MOSTLY		= 5,	/* reads duplicate pages; a write collapses them */
+	HUVM_ADVISE_UNSET_READ_MOSTLY	= 6,
+	HUVM_ADVISE_DISCARD		= 7,	/* contents may be dropped; they read as zero until written */
+};
+
+/**
+ * struct huvm_advise - HUVM_IOC_ADVISE
+ * @va, @length: in, as for migrate; advice is kept per 2 MiB block, so preferred, accessed-by and read-mostly cover every
+ *	block that the range touches; discard covers exactly the pages given
+ * @advice: in, enum huvm_advice
+ * @place: in, GPU index or HUVM_PLACE_HOST; 0 where the advice takes none
+ */
+struct huvm_advise {
+	__u32 size;
+	__u32 flags;
+	__u64 va;
+	__u64 length;
+	__u32 advice;
+	__u32 place;
+};
+
+enum huvm_scope {
+	HUVM_SCOPE_GLOBAL	= 1,	/* default of all; set needs CAP_SYS_ADMIN */
+	HUVM_SCOPE_GPU		= 2,	/* set needs CAP_SYS_ADMIN */
+	HUVM_SCOPE_SPACE	= 3,	/* this open file */
+};
+
+/**
+ * struct huvm_knob - HUVM_IOC_KNOB [any]: describe a policy knob
+ * @index: in, 0 .. nr_knobs - 1; beyond is -ENOENT
+ * @reserved: 0
+ * @name, @unit, @doc: out, NUL-terminated
+ * @min, @max, @def: out
+ * @value_names: out, comma-separated names of the values from @min on for enum knobs, else empty
+ */
+struct huvm_knob {
+	__u32 size;
+	__u32 flags;
+	__u32 index;
+	__u32 reserved;
+	char name[HUVM_NAME_LEN];
+	char unit[HUVM_NAME_LEN];
+	char doc[HUVM_DOC_LEN];
+	char value_names[HUVM_DOC_LEN];
+	__u64 min;
+	__u64 max;
+	__u64 def;
+};
+
+/**
+ * struct huvm_policy - HUVM_IOC_POLICY_GET [any for global and gpu], HUVM_IOC_POLICY_SET
+ * @scope: in, enum huvm_scope
+ * @gpu: in, for HUVM_SCOPE_GPU, else 0
+ * @knob: in, index
+ * @origin: out, enum huvm_scope that the value comes from
+ * @value: in for set, out for get (the value in force in that scope)
+ *
+ * Errors: ENOENT (no such knob), ERANGE (value outside min..max), EPERM, ENODEV.
+ */
+struct huvm_policy {
+	__u32 size;
+	__u32 flags;
+	__u32 scope;
+	__u32 gpu;
+	__u32 knob;
+	__u32 origin;
+	__u64 value;
+};
+
+/**
+ * struct huvm_preset - HUVM_IOC_PRESET_SET: all knobs at once; HUVM_IOC_PRESET_GET [any]: what is in force
+ * @scope, @gpu: in
+ * @index: in for get with HUVM_PRESET_LIST: lists preset number index, -ENOENT beyond the last
+ * @reserved: 0
+ * @name: in for set, out for get ("custom" once a knob was changed after)
+ * @doc: out for get
+ *
+ * Errors of set: ENOENT (no such preset), EPERM, ENODEV.
+ */
+#define HUVM_PRESET_LIST	(1u << 0)	/* flag of HUVM_IOC_PRESET_GET */
+struct huvm_preset {
+	__u32 size;
+	__u32 flags;
+	__u32 scope;
+	__u32 gpu;
+	__u32 index;
+	__u32 reserved;
+	char name[HUVM_NAME_LEN];
+	char doc[HUVM_DOC_LEN];
+};
+
+/* Counters: index into the array of HUVM_IOC_COUNTERS. Bytes are bytes, times nanoseconds. Append only. */
+enum huvm_counter {
+	HUVM_CNT_FAULT_BATCHES = 0,
+	HUVM_CNT_FAULTS,		/* raw packets fetched */
+	HUVM_CNT_FAULT_DUPLICATES,	/* packets for a page already in the batch */
+	HUVM_CNT_FAULTS_SERVED,		/* distinct pages made accessible by a fault */
+	HUVM_CNT_FAULTS_STALE,		/* found mapped already */
+	HUVM_CNT_FAULTS_FATAL,
+	HUVM_CNT_REPLAYS,
+	HUVM_CNT_FLUSHES,
+	HUVM_CNT_OVERFLOWS,
+	HUVM_CNT_CPU_FAULTS,
+	HUVM_CNT_CPU_FAULTS_2M,
+	HUVM_CNT_BYTES_H2D,
+	HUVM_CNT_BYTES_D2H,
+	HUVM_CNT_BYTES_P2P,
+	HUVM_CNT_BYTES_ZEROED,
+	HUVM_CNT_PAGES_PREFETCHED,
+	HUVM_CNT_EVICTIONS,
+	HUVM_CNT_EVICTION_BYTES,
+	HUVM_CNT_EVICTIONS_IN_FAULT,	/* on the critical path */
+	HUVM_CNT_CHUNKS_ALLOCATED,
+	HUVM_CNT_CHUNKS_FREED,
+	HUVM_CNT_HOST_2M,		/* host pieces allocated, by size */
+	HUVM_CNT_HOST_64K,
+	HUVM_CNT_HOST_4K,
+	HUVM_CNT_HOST_FALLBACKS,	/* a larger size was wanted and not to be had */
+	HUVM_CNT_TLB_INVALIDATES,
+	HUVM_CNT_MAP_2M,
+	HUVM_CNT_MAP_64K,
+	HUVM_CNT_MAP_4K,
+	HUVM_CNT_SPLITS,
+	HUVM_CNT_MERGES,
+	HUVM_CNT_RETRIES,		/* a block let go to make room, and started again */
+	HUVM_CNT_THRASH_PINS,
+	HUVM_CNT_THRASH_THROTTLES,
+	HUVM_CNT_LAUNCHES,
+	HUVM_CNT_EVENTS_DROPPED,
+	HUVM_CNT_SERVICE_NS,		/* time in the fault service thread */
+	HUVM_CNT_EVICT_NS,
+	HUVM_CNT_WAIT_NS,		/* of these, waiting for the GPU */
+	HUVM_CNT_NON_REPLAYABLE,
+	HUVM_CNT_MAPPED_REMOTE_PAGES,
+	HUVM_CNT_DISCARDED_PAGES,
+	HUVM_CNT_CE_ERRORS,
+	HUVM_CNT_COUNT
+};
+
+/**
+ * struct huvm_counters - HUVM_IOC_COUNTERS [any for global and gpu]
+ * @scope, @gpu: in
+ * @nr: in, room in @values, in counters; out, how many were written (at most nr_counters)
+ * @reserved: 0
+ * @values: in, pointer to __u64[nr]
+ * @time_ns: out, CLOCK_MONOTONIC at the reading
+ */
+struct huvm_counters {
+	__u32 size;
+	__u32 flags;
+	__u32 scope;
+	__u32 gpu;
+	__u32 nr;
+	__u32 reserved;
+	__u64 values;
+	__u64 time_ns;
+};
+
+enum huvm_event_type {
+	HUVM_EVENT_FAULT	= 1,	/* arg0 = access type, arg1 = faults of this page in the batch */
+	HUVM_EVENT_MIGRATE	= 2,	/* arg0 = source place, arg1 = destination place */
+	HUVM_EVENT_EVICT	= 3,	/* arg0 = chunk, arg1 = 1 if on the path of a fault */
+	HUVM_EVENT_REPLAY	= 4,	/* arg0 = faults of the batch, arg1 = distinct */
+	HUVM_EVENT_FATAL	= 5,	/* arg0 = fault type, arg1 = access type */
+	HUVM_EVENT_CPU_FAULT	= 6,	/* arg0 = 1 for a write */
+	HUVM_EVENT_GPU_LOST	= 7,
+	HUVM_EVENT_LAUNCH_END	= 8,	/* arg0 = launch id, arg1 = status */
+};
+
+enum huvm_cause {
+	HUVM_CAUSE_NONE		= 0,
+	HUVM_CAUSE_GPU_FAULT	= 1,
+	HUVM_CAUSE_CPU_FAULT	= 2,
+	HUVM_CAUSE_PREFETCH	= 3,
+	HUVM_CAUSE_EVICTION	= 4,
+	HUVM_CAUSE_API		= 5,
+	HUVM_CAUSE_THRASHING	= 6,
+};
+
+/**
+ * struct huvm_event - a record of the event stream, 64 bytes
+ *
+ * After HUVM_IOC_EVENTS, read(2) on the same file returns whole records (-EINVAL if the buffer is smaller than one); it
+ * blocks unless O_NONBLOCK (-EAGAIN); poll says POLLIN. A full ring drops the newest and counts them.
+ * @seq: number of the event in this stream; a gap means drops
+ * @time_ns: CLOCK_MONOTONIC
+ * @va, @length: pages concerned
+ * @type: enum huvm_event_type; @cause: enum huvm_cause
+ * @gpu: index or HUVM_PLACE_HOST
+ * @pid: process of the space
+ */
+struct huvm_event {
+	__u64 seq;
+	__u64 time_ns;
+	__u64 va;
+	__u64 length;
+	__u16 type;
+	__u16 cause;
+	__u32 gpu;
+	__u32 pid;
+	__u32 dropped;
+	__u64 arg0;
+	__u64 arg1;
+};
+
+/**
+ * struct huvm_events - HUVM_IOC_EVENTS [any]
+ * @flags: HUVM_EVENTS_ALL: of all spaces, not of this file's alone; needs CAP_SYS_ADMIN
+ * @mask: in, bit (1 << type) for each type wanted; 0 turns the stream off
+ * @records: in, room, rounded up to a power of two, 16 .. 65536; 0 = 4096
+ */
+#define HUVM_EVENTS_ALL		(1u << 0)
+struct huvm_events {
+	__u32 size;
+	__u32 flags;
+	__u32 mask;
+	__u32 records;
+};
+
+/* Operations of the workload engine; Documentation/device.md section 2.3 defines them. */
+enum huvm_op {
+	HUVM_OP_FILL	= 1,
+	HUVM_OP_CHECK	= 2,
+	HUVM_OP_COPY	= 3,
+	HUVM_OP_ADD	= 4,
+	HUVM_OP_TRIAD	= 5,
+	HUVM_OP_SCALE	= 6,
+	HUVM_OP_REDUCE	= 7,
+	HUVM_OP_GATHER	= 8,
+	HUVM_OP_SCATTER	= 9,
+	HUVM_OP_DELAY	= 10,
+	HUVM_OP_TRACE	= 11,
+};
+
+/* An instruction: the same layout as the device's. */
+struct huvm_instr {
+	__u32 op;
+	__u32 flags;
+	__u64 count;
+	__u64 steps;
+	__u64 dst;
+	__u64 a;
+	__u64 b;
+	__u64 idx;
+	__u64 block_stride;
+	__u64 step_stride;
+	__u64 elem_stride;
+	__u64 imm0;
+	__u64 imm1;
+};
+#define HUVM_MAX_INSTR		16
+
+/**
+ * struct huvm_launch - HUVM_IOC_LAUNCH: start a workload
+ * @gpu: in, registered
+ * @blocks, @iterations, @elem_bytes, @max_resident, @nr_instr: in, rules of device.md 2.3
+ * @instrs: in, pointer to struct huvm_instr[nr_instr]
+ * @launch: out, id for wait and abort
+ *
+ * Errors: ENODEV, EIO, ENOENT (not registered), EINVAL (a rule broken), EBUSY (all slots of the GPU taken), EOPNOTSUPP (device
+ * has no workload engine), ENOMEM.
+ */
+struct huvm_launch {
+	__u32 size;
+	__u32 flags;
+	__u32 gpu;
+	__u32 blocks;
+	__u32 iterations;
+	__u32 elem_bytes;
+	__u32 max_resident;
+	__u32 nr_instr;
+	__u64 instrs;
+	__u64 launch;
+};
+
+enum huvm_launch_status {
+	HUVM_LAUNCH_RUNNING	= 1,
+	HUVM_LAUNCH_DONE	= 2,
+	HUVM_LAUNCH_FAILED	= 3,
+	HUVM_LAUNCH_ABORTED	= 4,
+};
+
+enum huvm_launch_error {
+	HUVM_ERROR_NONE		= 0,
+	HUVM_ERROR_DESCRIPTOR	= 1,
+	HUVM_ERROR_FAULT	= 2,	/* fatal fault: fault_va, fault_type, access_type say which */
+	HUVM_ERROR_CANCELLED	= 3,	/* the driver cancelled it, reason as above */
+	HUVM_ERROR_INSTANCE	= 4,
+	HUVM_ERROR_DMA		= 5,
+	HUVM_ERROR_GPU_LOST	= 6,
+	HUVM_ERROR_NO_MEMORY	= 7,	/* room could not be made, bounded tries */
+};
+
+/**
+ * struct huvm_wait - HUVM_IOC_WAIT: wait for a launch and take its result; HUVM_IOC_ABORT: end it first
+ * @launch: in. After a call that returned an end status the id is gone (-ENOENT)
+ * @timeout_ns: in, 0 = look only, without waiting; at most 600 s
+ * @status: out, enum huvm_launch_status; RUNNING with return value 0 only if timeout_ns was 0
+ * @error: out, enum huvm_launch_error
+ * @fault_va, @fault_type, @access_type: out, reason of a failure (codes of the fault packet)
+ * @mismatches, @mismatch_va: out, result of HUVM_OP_CHECK
+ * @blocks_done: out
+ * @faults: out, packets that this launch raised
+ * @bytes: out, read and written by it
+ * @start_ns, @end_ns: out, device clock
+ *
+ * Errors: ENOENT, ETIMEDOUT, EINTR, EINVAL (timeout too long).
+ */
+struct huvm_wait {
+	__u32 size;
+	__u32 flags;
+	__u64 launch;
+	__u64 timeout_ns;
+	__u32 status;
+	__u32 error;
+	__u64 fault_va;
+	__u32 fault_type;
+	__u32 access_type;
+	__u64 mismatches;
+	__u64 mismatch_va;
+	__u64 faults;
+	__u64 bytes;
+	__u64 start_ns;
+	__u64 end_ns;
+	__u32 blocks_done;
+	__u32 reserved;
+};
+
+/**
+ * struct huvm_client_info - HUVM_IOC_CLIENT_INFO [any]: the space with the smallest id >= @client
+ * @client: in and out, id of the space; -ENOENT if there is none from there on
+ * @pid: out, process that opened it
+ * @gpu_mask: out, registered GPUs
+ * @comm: out
+ * @managed_bytes: out, mapped ranges
+ * @host_bytes: out, valid copies on the host
+ * @gpu_bytes: out, per GPU
+ * @faults, @evictions, @launches: out
+ *
+ * Details of other users' processes need CAP_SYS_ADMIN; without it the figures of others are 0.
+ */
+struct huvm_client_info {
+	__u32 size;
+	__u32 flags;
+	__u64 client;
+	__u32 pid;
+	__u32 gpu_mask;
+	char comm[HUVM_NAME_LEN];
+	__u64 managed_bytes;
+	__u64 host_bytes;
+	__u64 gpu_bytes[HUVM_MAX_GPUS];
+	__u64 faults;
+	__u64 evictions;
+	__u64 launches;
+};
+
+/* Where the pages of one block are. */
+struct huvm_block_info {
+	__u64 va;		/* 2 MiB aligned */
+	__u32 managed_pages;	/* pages inside ranges */
+	__u32 host_pages;	/* valid copy on the host */
+	__u32 cpu_mapped;	/* 1 if the CPU may have a mapping */
+	__u32 last_cause;	/* enum huvm_cause of the last migration */
+	__u32 preferred;	/* place, or HUVM_PLACE_NONE */
+	__u32 read_mostly;
+	__u16 gpu_pages[HUVM_MAX_GPUS];
+	__u16 gpu_mapped[HUVM_MAX_GPUS];
+	__u32 host_piece_kib;	/* 2048, 64, 4, or 0 without host pages; the largest in use */
+	__u32 reserved;
+};
+#define HUVM_PLACE_NONE		0xfffffffeu
+
+/**
+ * struct huvm_range_info - HUVM_IOC_RANGE_INFO
+ * @client: in, id of a space; 0 = own. Others need CAP_SYS_ADMIN [any]
+ * @va: in, start, rounded down to a block; out, where to go on
+ * @nr: in, room in @blocks; out, written; 0 = no further block
+ * @reserved: 0
+ * @blocks: in, pointer to struct huvm_block_info[nr], nr at most 4096
+ */
+struct huvm_range_info {
+	__u32 size;
+	__u32 flags;
+	__u64 client;
+	__u64 va;
+	__u32 nr;
+	__u32 reserved;
+	__u64 blocks;
+};
+
+#define HUVM_IOC_TYPE		0xC8
+
+#define HUVM_IOC_VERSION	_IOWR(HUVM_IOC_TYPE, 0x00, struct huvm_version)
+#define HUVM_IOC_GPU_INFO	_IOWR(HUVM_IOC_TYPE, 0x01, struct huvm_gpu_info)
+#define HUVM_IOC_LINK_INFO	_IOWR(HUVM_IOC_TYPE, 0x02, struct huvm_link_info)
+#define HUVM_IOC_MEM_INFO	_IOWR(HUVM_IOC_TYPE, 0x03, struct huvm_mem_info)
+#define HUVM_IOC_GPU_REGISTER	_IOWR(HUVM_IOC_TYPE, 0x10, struct huvm_gpu_register)
+#define HUVM_IOC_GPU_UNREGISTER	_IOWR(HUVM_IOC_TYPE, 0x11, struct huvm_gpu_register)
+#define HUVM_IOC_MIGRATE	_IOWR(HUVM_IOC_TYPE, 0x12, struct huvm_migrate)
+#define HUVM_IOC_ADVISE		_IOWR(HUVM_IOC_TYPE, 0x13, struct huvm_advise)
+#define HUVM_IOC_LAUNCH		_IOWR(HUVM_IOC_TYPE, 0x14, struct huvm_launch)
+#define HUVM_IOC_WAIT		_IOWR(HUVM_IOC_TYPE, 0x15, struct huvm_wait)
+#define HUVM_IOC_ABORT		_IOWR(HUVM_IOC_TYPE, 0x16, struct huvm_wait)
+#define HUVM_IOC_KNOB		_IOWR(HUVM_IOC_TYPE, 0x20, struct huvm_knob)
+#define HUVM_IOC_POLICY_GET	_IOWR(HUVM_IOC_TYPE, 0x21, struct huvm_policy)
+#define HUVM_IOC_POLICY_SET	_IOWR(HUVM_IOC_TYPE, 0x22, struct huvm_policy)
+#define HUVM_IOC_PRESET_GET	_IOWR(HUVM_IOC_TYPE, 0x23, struct huvm_preset)
+#define HUVM_IOC_PRESET_SET	_IOWR(HUVM_IOC_TYPE, 0x24, struct huvm_preset)
+#define HUVM_IOC_COUNTERS	_IOWR(HUVM_IOC_TYPE, 0x30, struct huvm_counters)
+#define HUVM_IOC_EVENTS		_IOWR(HUVM_IOC_TYPE, 0x31, struct huvm_events)
+#define HUVM_IOC_CLIENT_INFO	_IOWR(HUVM_IOC_TYPE, 0x32, struct huvm_client_info)
+#define HUVM_IOC_RANGE_INFO	_IOWR(HUVM_IOC_TYPE, 0x33, struct huvm_range_info)
+
+#endif /* _UAPI_HUVM_H */
