@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Channels: work for a copy engine, and knowing when it is done.
+//!
+//! A [`Channel`] is one ring of work on one copy engine. [`Channel::begin`] opens a [`Push`], whose methods append
+//! commands; [`Push::submit`] hands it to the GPU and returns the *value* that the channel's tracking semaphore takes
+//! when all of it is done. A [`Tracker`] is a small set of (channel, value): what an operation has to wait for.
+
+mod pushbuf;
+mod ring;
+mod space;
+mod tracker;
+
+pub use pushbuf::{CopyFlags, Fill, MemBar, Push};
+pub use ring::{Channel, Layout, SubmitFlags};
+pub use space::Window;
+pub use tracker::{is_complete, Tracker, TRACKER_SLOTS};
