@@ -1,2 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
-//! huvm_policy: see Documentation/design.md.
+//! Policy: every decision of the driver, and nothing else.
+//!
+//! The memory manager (`service/`, `memory/`) reports what happened, this crate answers what to do, the memory
+//! manager does it. Nothing here takes a lock, reads a clock, allocates, logs or touches a device: time is passed
+//! in, tables are lent as slices, randomness comes from a seed. So the same code runs in the kernel module and, under
+//! test, on the host.
+//!
+//! | module | decides |
+//! | --- | --- |
+//! | [`types`] | the nouns: ids, sizes, times, [`PageMask`](types::PageMask) |
+//! | [`chunk`] | which chunk of GPU memory is in which state, which one is next |
+//! | [`evict`] | the order in which chunks become victims |
+//! | [`batch`] | order and duplicates of a fault batch; when to flush and replay |
+//! | [`prefetch`] | which pages of a block to bring along |
+//! | [`residency`] | where a faulting page should live |
+//! | [`thrash`] | when a page that bounces is throttled or pinned |
+//! | [`config`] | every knob, once |
+//! | [`preset`] | named sets of knob values |
+//!
+//! `nvidia-uvm.md` in the comments is the project's reference note on NVIDIA's UVM driver 595.45.04, whose published
+//! algorithm the `stock-595` preset follows.
+//!
+//! No function panics, whatever it is passed: a wrong argument is clipped or answered with an error, as its own
+//! documentation says. No function allocates; the only loops are over lent slices and fixed-size masks.
+
+#![cfg_attr(not(any(test, MODULE)), no_std)]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+mod page_mask;
+mod page_region;
+pub mod types;
