@@ -39,4 +39,7 @@ pub mod ids;
 pub mod pagetable;
 pub mod seam;
 
+#[cfg(test)]
+mod fake;
+
 pub use error::{Error, Result};

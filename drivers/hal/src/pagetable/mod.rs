@@ -11,7 +11,11 @@
 
 mod block;
 mod invalidate;
+mod pte;
 mod tree;
+
+#[cfg(test)]
+mod tests;
 
 pub use block::{Block, MapFlags, Need, Prot};
 pub use invalidate::{Invalidate, Level};
