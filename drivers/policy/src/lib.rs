@@ -30,6 +30,8 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod chunk;
+pub mod evict;
 mod page_mask;
 mod page_region;
 pub mod types;

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The chunks of one GPU: state, lists, victims.
+//!
+//! A chunk is 2 MiB of a GPU's memory and in exactly one [`ChunkState`]. The memory manager owns one [`ChunkEntry`] per
+//! chunk and one [`ChunkLists`] per GPU, keeps both under its lock, and lends them to a [`ChunkTable`] for the length
+//! of an operation. The lists run through the entries as indices, so nothing is allocated and every operation but
+//! [`ChunkTable::format`] takes a constant number of steps, however many chunks there are.
+//!
+//! ```text
+//!              alloc                activate              begin_evict
+//!     Free ------------> Pinned -----------------> Used ---------------> Evicting
+//!      ^                 |    ^                  (touch,                 |  |  |
+//!      |      free       |    |        pin        mark_unused,           |  |  |
+//!      +-----------------+    +------------------ mark_discarded)  <-----+  |  |
+//!      |                 ^                                 abort_evict      |  |
+//!      |                 +--------------------------------------------------+  |
+//!      |                           hand_over (victim to requester)             |
+//!      +-----------------------------------------------------------------------+
+//!                                  finish_evict
+//! ```
+//!
+//! **What is in flight is on no list** (Pinned, Evicting), so nobody else can pick it. Whoever put a chunk there must
+//! bring it back; [`token`] has the two states as values that say so at compile time.
+//!
+//! **Order.** [`ChunkState::Used`] is a list with the chunk migrated to longest ago at its head
+//! (`nvidia-uvm.md` 4.5). Before it, victims come from the chunks with no resident page and then from those with
+//! discarded pages only (4.4).
+//!
+//! **The hard case** is a table whose entries do not match its lists: the slices are the caller's, and may be the wrong
+//! ones. Each operation therefore checks every entry that it is about to write, and answers
+//! [`ChunkError::Corrupt`] before it has written anything.
+//!
+//! Rejected: an intrusive list of kernel objects, which cannot be tested on the host; a tree by time, which costs a
+//! logarithm for an order that a list already has.
+
+mod list;
+pub mod token;
+
+use crate::evict::{SplitMix64, VictimOrder};
+use crate::types::ChunkId;
+
+pub use list::ChunkIter;
+pub use token::{EvictingChunk, FreeChunk};
+
+/// What a chunk is in use for. The discriminants are the order of [`ChunkLists`]' tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ChunkState {
+    /// Not to be used: not there, reserved by firmware, or retired after an error. Every entry starts so.
+    #[default]
+    Unusable = 0,
+    /// Holds nothing; old contents not scrubbed.
+    Free = 1,
+    /// Held by an operation, or for good by the driver itself (page tables). Never a victim.
+    Pinned = 2,
+    /// Backs a block that has pages resident in it.
+    Used = 3,
+    /// Backs a block, but no page is resident in it any more: a victim that costs no copy.
+    Unused = 4,
+    /// Backs a block all of whose resident pages were discarded: a victim that costs no copy.
+    Discarded = 5,
+    /// Being emptied by whoever called [`ChunkTable::begin_evict`].
+    Evicting = 6,
+    /// Lent to another GPU and holds the only copy of its pages: must be moved before the owner can have it.
+    LentOnly = 7,
+    /// Lent to another GPU, and the host has a copy as good: the owner can have it at once.
+    LentRemovable = 8,
+}
+
+/// Number of states.
+const STATES: usize = 9;
+
+impl ChunkState {
+    /// True if chunks in this state are on a list.
+    const fn is_listed(self) -> bool {
+        !matches!(self, Self::Unusable | Self::Pinned | Self::Evicting)
+    }
+
+    /// True for the states of a chunk that backs a block on its own GPU and may be evicted.
+    pub const fn is_evictable(self) -> bool {
+        matches!(self, Self::Used | Self::Unused | Self::Discarded)
+    }
+
+    /// True for both lent states.
+    pub const fn is_lent(self) -> bool {
+        matches!(self, Self::LentOnly | Self::LentRemovable)
+    }
+
+    /// The state as a subscript.
+    const fn index(self) -> usize {
+        // CAST: widening.
+        self as usize
+    }
+}
+
+/// The states that an operation takes a chunk from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StateSet(u16);
+
+impl StateSet {
+    /// These states.
+    const fn of(states: &[ChunkState]) -> Self {
+        let mut bits = 0;
+        let mut rest = states;
+        while let [first, tail @ ..] = rest {
+            bits |= 1 << first.index();
+            rest = tail;
+        }
+        Self(bits)
+    }
+
+    /// True if `state` is one of them.
+    pub const fn contains(self, state: ChunkState) -> bool {
+        self.0 & (1 << state.index()) != 0
+    }
+}
+
+impl core::fmt::Debug for StateSet {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_set()
+            .entries(ALL_STATES.iter().filter(|s| self.contains(**s)))
+            .finish()
+    }
+}
+
+/// Every state once.
+pub const ALL_STATES: [ChunkState; STATES] = [
+    ChunkState::Unusable,
+    ChunkState::Free,
+    ChunkState::Pinned,
+    ChunkState::Used,
+    ChunkState::Unused,
+    ChunkState::Discarded,
+    ChunkState::Evicting,
+    ChunkState::LentOnly,
+    ChunkState::LentRemovable,
+];
+
+/// States of a chunk that backs a block and may become a victim.
+const EVICTABLE: StateSet =
+    StateSet::of(&[ChunkState::Used, ChunkState::Unused, ChunkState::Discarded]);
+/// States from which an eviction may begin: also a lent chunk is emptied, when its owner wants it back.
+const CAN_EVICT: StateSet = StateSet::of(&[
+    ChunkState::Used,
+    ChunkState::Unused,
+    ChunkState::Discarded,
+    ChunkState::LentOnly,
+    ChunkState::LentRemovable,
+]);
+/// States from which a chunk may be freed: all in which it holds something and nobody is emptying it.
+const CAN_FREE: StateSet = StateSet::of(&[
+    ChunkState::Pinned,
+    ChunkState::Used,
+    ChunkState::Unused,
+    ChunkState::Discarded,
+    ChunkState::LentOnly,
+    ChunkState::LentRemovable,
+]);
+/// Both lent states.
+const LENT: StateSet = StateSet::of(&[ChunkState::LentOnly, ChunkState::LentRemovable]);
+
+/// Why an operation on a chunk was refused. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkError {
+    /// The table has no such chunk.
+    NoSuchChunk {
+        /// The chunk asked for.
+        id: ChunkId,
+    },
+    /// The chunk is not in a state that the operation takes it from.
+    WrongState {
+        /// The chunk asked for.
+        id: ChunkId,
+        /// Its state.
+        have: ChunkState,
+        /// The states that the operation wants.
+        want: StateSet,
+    },
+    /// The entry's neighbours, or its list's ends, do not fit to it: wrong slice, or memory overwritten.
+    Corrupt {
+        /// The chunk at which it was noticed.
+        id: ChunkId,
+    },
+}
+
+/// One chunk's place in the table. 12 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkEntry {
+    prev: u32,
+    next: u32,
+    state: ChunkState,
+    /// The state before [`ChunkState::Evicting`], for [`ChunkTable::abort_evict`]. Otherwise meaningless.
+    before_evict: ChunkState,
+}
+
+impl ChunkEntry {
+    /// An entry as a table wants it before [`ChunkTable::format`] or [`ChunkTable::make_usable`]: unusable, on no list.
+    pub const fn new() -> Self {
+        Self {
+            prev: list::NONE,
+            next: list::NONE,
+            state: ChunkState::Unusable,
+            before_evict: ChunkState::Unusable,
+        }
+    }
+
+    /// The chunk's state.
+    pub const fn state(&self) -> ChunkState {
+        self.state
+    }
+}
+
+impl Default for ChunkEntry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Ends of the lists, and how many chunks are in each state, of one GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkLists {
+    ends: [list::Ends; STATES],
+    counts: [u32; STATES],
+}
+
+impl ChunkLists {
+    /// Lists of a table whose entries are all [`ChunkEntry::new`].
+    pub const fn new() -> Self {
+        Self {
+            ends: [list::Ends::EMPTY; STATES],
+            counts: [0; STATES],
+        }
+    }
+
+    /// Number of chunks in a state. [`ChunkState::Unusable`] counts those made so by [`ChunkTable::retire`] only, not
+    /// those that never were anything else.
+    pub fn count(&self, state: ChunkState) -> u32 {
+        self.counts.get(state.index()).copied().unwrap_or(0)
+    }
+}
+
+impl Default for ChunkLists {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The chunks of one GPU, lent by their owner for the length of an operation.
+#[derive(Debug)]
+pub struct ChunkTable<'a> {
+    entries: &'a mut [ChunkEntry],
+    lists: &'a mut ChunkLists,
+}
+
+/// How often [`VictimOrder::Random`] draws before it settles for the head of the list. With three of four chunks in use
+/// (a GPU that must evict has nearly all) the chance of that is 1 in 2^64.
+const RANDOM_DRAWS: u32 = 32;
+
+impl<'a> ChunkTable<'a> {
+    /// The table over `entries`, whose lists are `lists`. Costs nothing; the two must always come together.
+    pub fn new(entries: &'a mut [ChunkEntry], lists: &'a mut ChunkLists) -> Self {
+        Self { entries, lists }
+    }
+
+    /// Makes every chunk free, in ascending order, whatever it was before. For a new table; takes time in proportion to
+    /// the number of chunks.
+    pub fn format(&mut self) {
+        self.entries.fill(ChunkEntry::new());
+        *self.lists = ChunkLists::new();
+        for id in 0..self.len() {
+            // Cannot fail: the entry is there, unusable, and all links are in order.
+            let _ = self.make_usable(ChunkId(id));
+        }
+    }
+
+    /// Number of chunks in the table, in any state.
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.entries.len())
+            .unwrap_or(list::NONE)
+            .min(list::NONE)
+    }
+
+    /// True without chunks.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Number of chunks in a state, see [`ChunkLists::count`].
+    pub fn count(&self, state: ChunkState) -> u32 {
+        self.lists.count(state)
+    }
+
+    /// State of a chunk; `None` if there is no such chunk.
+    pub fn state(&self, id: ChunkId) -> Option<ChunkState> {
+        self.entry(id).map(|e| e.state)
+    }
+
+    /// The chunks of a listed state in list order, the next victim (or the next to be allocated) first. No chunks for a
+    /// state whose chunks are on no list. For views and tests: takes time in proportion to the list.
+    pub fn iter(&self, state: ChunkState) -> ChunkIter<'_> {
+        ChunkIter::new(self, state)
+    }
+
+    /// Unusable → Free, at the end of the free list.
+    ///
+    /// # Errors
+    /// As [`ChunkError`]; nothing changes then. The same holds for every operation below.
+    pub fn make_usable(&mut self, id: ChunkId) -> Result<(), ChunkError> {
+        self.check(id, StateSet::of(&[ChunkState::Unusable]))?;
+        self.shift(id, ChunkState::Free)
+    }
+
+    /// Pinned or Free → Unusable: the chunk is taken out of service, for example after a memory error.
+    pub fn retire(&mut self, id: ChunkId) -> Result<(), ChunkError> {
+        self.check(id, StateSet::of(&[ChunkState::Pinned, ChunkState::Free]))?;
+        self.shift(id, ChunkState::Unusable)
+    }
+
+    /// Takes the chunk that has been free longest: Free → Pinned. `None` if no chunk is free. The caller fills it and
+    /// calls [`activate`](Self::activate), or gives it back with [`free`](Self::free).
+    pub fn alloc(&mut self) -> Option<ChunkId> {
+        let id = self.first(ChunkState::Free)?;
+        self.shift(id, ChunkState::Pinned).ok()?;
+        Some(id)
+    }
+
+    /// Pinned → Used, as the most recently migrated.
+    pub fn activate(&mut self, id: ChunkId) -> Result<(), ChunkError> {
+        self.check(id, StateSet::of(&[ChunkState::Pinned]))?;
+        self.shift(id, ChunkState::Used)
+    }
+
+    /// Used, Unused or Discarded → Pinned: an operation works on the chunk, which must not become a victim meanwhile.
+    /// [`activate`](Self::activate) ends it.
+    pub fn pin(&mut self, id: ChunkId) -> Result<(), ChunkError> {
+        self.check(id, EVICTABLE)?;
+        self.shift(id, ChunkState::Pinned)
+    }
+
+    /// Used, Unused or Discarded → Used, as the most recently migrated: pages were moved into the chunk, or were asked
+    /// for and already there (`nvidia-uvm.md` 4.5).
+    pub fn touch(&mut self, id: ChunkId) -> Result<(), ChunkError> {
+        self.check(id, EVICTABLE)?;
+        self.shift(id, ChunkState::Used)
+    }
+
+    /// Used or Discarded → Unused: the last page that was resident in the chunk left it.
+    pub fn mark_unused(&mut self, id: ChunkId) -> Result<(), ChunkError> {
+        self.check(id, StateSet::of(&[ChunkState::Used, ChunkState::Discarded]))?;
+        self.shift(id, ChunkState::Unused)
+    }
+
+    /// Used → Discarded: every page resident in the chunk was discarded. A later use is a [`touch`](Self::touch).
+    pub fn mark_discarded(&mut self, id: ChunkId) -> Result<(), ChunkError> {
+        self.check(id, StateSet::of(&[ChunkState::Used]))?;
+        self.shift(id, ChunkState::Discarded)
+    }
+
+    /// The chunk to evict next; `None` if none can be evicted. Changes nothing: the caller tries the lock of the block
+    /// that the chunk backs and then calls [`begin_evict`](Self::begin_evict).
+    ///
+    /// First a chunk without resident pages, then one with discarded pages only, then one in use by `order`.
+    /// [`VictimOrder::Random`] draws a bounded number of times from a generator started at `rng_seed`, which should differ from call
+    /// to call ([`SplitMix64::next_u64`]), and takes the least recently migrated chunk if it never hits one in use.
+    pub fn pick_victim(&self, order: VictimOrder, rng_seed: u64) -> Option<ChunkId> {
+        if let Some(id) = self
+            .first(ChunkState::Unused)
+            .or_else(|| self.first(ChunkState::Discarded))
+        {
+            return Some(id);
+        }
+        let oldest = self.first(ChunkState::Used)?;
+        match order {
+            VictimOrder::LeastRecentlyMigrated => Some(oldest),
+            VictimOrder::Random => {
+                let mut rng = SplitMix64::new(rng_seed);
+                let hit = (0..RANDOM_DRAWS)
+                    .map(|_| ChunkId(rng.below(self.len())))
+                    .find(|&id| self.state(id) == Some(ChunkState::Used));
+                Some(hit.unwrap_or(oldest))
+            }
+        }
+    }
+
+    /// Used, Unused, Discarded or lent → Evicting: off all lists, so that nobody else picks it. Ends with
+    /// [`finish_evict`](Self::finish_evict), [`hand_over`](Self::hand_over) or [`abort_evict`](Self::abort_evict).
+    pub fn begin_evict(&mut self, id: ChunkId) -> Result<(), ChunkError> {
+        let have = self.check(id, CAN_EVICT)?;
+        self.shift(id, ChunkState::Evicting)?;
+        if let Some(e) = self.entry_mut(id) {
+            e.before_evict = have;
+        }
+        Ok(())
+    }
+
+    /// Evicting → Free: nothing is in the chunk any more and the copies out of it are complete.
+    pub fn finish_evict(&mut self, id: ChunkId) -> Result<(), ChunkError> {
+        self.check(id, StateSet::of(&[ChunkState::Evicting]))?;
+        self.shift(id, ChunkState::Free)
+    }
+
+    /// Evicting → Pinned: the chunk goes straight to who evicted it, past the free list, so that no third party can take
+    /// it in between (`nvidia-uvm.md` 4.3 step 4). The new owner must still order its fill after the copies out of it.
+    pub fn hand_over(&mut self, id: ChunkId) -> Result<(), ChunkError> {
+        self.check(id, StateSet::of(&[ChunkState::Evicting]))?;
+        self.shift(id, ChunkState::Pinned)
+    }
+
+    /// Evicting → the state before, at the end of its list: what could not be evicted now is not the next victim again.
+    pub fn abort_evict(&mut self, id: ChunkId) -> Result<(), ChunkError> {
+        self.check(id, StateSet::of(&[ChunkState::Evicting]))?;
+        let back = self
+            .entry(id)
+            .map(|e| e.before_evict)
+            .filter(|s| CAN_EVICT.contains(*s))
+            .ok_or(ChunkError::Corrupt { id })?;
+        self.shift(id, back)
+    }
+
+    /// Any state in which the chunk holds something, except Evicting → Free: its contents are gone or not wanted.
+    pub fn free(&mut self, id: ChunkId) -> Result<(), ChunkError> {
+        self.check(id, CAN_FREE)?;
+        self.shift(id, ChunkState::Free)
+    }
+
+    /// Pinned → LentOnly: a neighbour has filled the chunk, and its pages are nowhere else.
+    pub fn lend(&mut self, id: ChunkId) -> Result<(), ChunkError> {
+        self.check(id, StateSet::of(&[ChunkState::Pinned]))?;
+        self.shift(id, ChunkState::LentOnly)
+    }
+
+    /// LentOnly or LentRemovable → LentRemovable (`copied`: the host has a copy of everything in it) or LentOnly (the
+    /// copy is stale), at the end of the list.
+    pub fn set_removable(&mut self, id: ChunkId, copied: bool) -> Result<(), ChunkError> {
+        self.check(id, LENT)?;
+        self.shift(
+            id,
+            if copied {
+                ChunkState::LentRemovable
+            } else {
+                ChunkState::LentOnly
+            },
+        )
+    }
+
+    /// The chunk's state, if it is one of `want`.
+    fn check(&self, id: ChunkId, want: StateSet) -> Result<ChunkState, ChunkError> {
+        let have = self.state(id).ok_or(ChunkError::NoSuchChunk { id })?;
+        if want.contains(have) {
+            Ok(have)
+        } else {
+            Err(ChunkError::WrongState { id, have, want })
+        }
+    }
+}

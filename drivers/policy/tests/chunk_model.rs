@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The chunk table against a model that keeps its lists as vectors, over random sequences of operations.
+
+use huvm_policy::chunk::{ChunkEntry, ChunkError, ChunkLists, ChunkState, ChunkTable, ALL_STATES};
+use huvm_policy::evict::VictimOrder;
+use huvm_policy::types::ChunkId;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const CHUNKS: u32 = 12;
+
+use ChunkState::*;
+
+/// What the table should be: each list a vector, chunks on no list in a map.
+struct Model {
+    lists: BTreeMap<u8, Vec<u32>>,
+    state: Vec<ChunkState>,
+    before: Vec<ChunkState>,
+}
+
+impl Model {
+    fn new() -> Self {
+        let mut lists = BTreeMap::new();
+        lists.insert(Free as u8, (0..CHUNKS).collect());
+        Self {
+            lists,
+            state: vec![Free; CHUNKS as usize],
+            before: vec![Unusable; CHUNKS as usize],
+        }
+    }
+
+    fn list(&self, s: ChunkState) -> &[u32] {
+        self.lists.get(&(s as u8)).map_or(&[], Vec::as_slice)
+    }
+
+    fn go(&mut self, id: u32, from: &[ChunkState], to: ChunkState) -> bool {
+        let Some(&have) = self.state.get(id as usize) else {
+            return false;
+        };
+        if !from.contains(&have) {
+            return false;
+        }
+        for list in self.lists.values_mut() {
+            list.retain(|&c| c != id);
+        }
+        if !matches!(to, Unusable | Pinned | Evicting) {
+            self.lists.entry(to as u8).or_default().push(id);
+        }
+        if to == Evicting {
+            self.before[id as usize] = have;
+        }
+        self.state[id as usize] = to;
+        true
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Alloc,
+    Activate(u32),
+    Pin(u32),
+    Touch(u32),
+    Unused(u32),
+    Discarded(u32),
+    BeginVictim(VictimOrder, u64),
+    Begin(u32),
+    Finish(u32),
+    HandOver(u32),
+    Abort(u32),
+    Free(u32),
+    Lend(u32),
+    Removable(u32, bool),
+    Retire(u32),
+    Usable(u32),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    // One past the table, so that ids that do not exist are tried too.
+    let id = || 0..=CHUNKS;
+    let order = prop_oneof![
+        Just(VictimOrder::LeastRecentlyMigrated),
+        Just(VictimOrder::Random)
+    ];
+    prop_oneof![
+        8 => Just(Op::Alloc),
+        8 => id().prop_map(Op::Activate),
+        2 => id().prop_map(Op::Pin),
+        4 => id().prop_map(Op::Touch),
+        1 => id().prop_map(Op::Unused),
+        1 => id().prop_map(Op::Discarded),
+        4 => (order, any::<u64>()).prop_map(|(o, s)| Op::BeginVictim(o, s)),
+        2 => id().prop_map(Op::Begin),
+        3 => id().prop_map(Op::Finish),
+        2 => id().prop_map(Op::HandOver),
+        2 => id().prop_map(Op::Abort),
+        2 => id().prop_map(Op::Free),
+        2 => id().prop_map(Op::Lend),
+        2 => (id(), any::<bool>()).prop_map(|(i, c)| Op::Removable(i, c)),
+        1 => id().prop_map(Op::Retire),
+        1 => id().prop_map(Op::Usable),
+    ]
+}
+
+/// True for the error of a table whose links are not in order.
+fn is_corrupt(r: &Result<(), ChunkError>) -> bool {
+    matches!(r, Err(ChunkError::Corrupt { .. }))
+}
+
+/// Applies an operation to both and compares the answers.
+fn apply(op: &Op, t: &mut ChunkTable<'_>, m: &mut Model) -> Result<(), TestCaseError> {
+    let evictable = [Used, Unused, Discarded];
+    let lent = [LentOnly, LentRemovable];
+    let (got, want) = match *op {
+        Op::Alloc => {
+            let want = m.list(Free).first().copied();
+            prop_assert_eq!(t.alloc(), want.map(ChunkId));
+            if let Some(id) = want {
+                m.go(id, &[Free], Pinned);
+            }
+            return Ok(());
+        }
+        Op::BeginVictim(order, seed) => {
+            let pick = t.pick_victim(order, seed);
+            let free_of_copy = m.list(Unused).first().or(m.list(Discarded).first());
+            match (free_of_copy, order) {
+                (Some(&id), _) => prop_assert_eq!(pick, Some(ChunkId(id))),
+                (None, VictimOrder::LeastRecentlyMigrated) => {
+                    prop_assert_eq!(pick, m.list(Used).first().map(|&c| ChunkId(c)));
+                }
+                (None, VictimOrder::Random) => match pick {
+                    Some(id) => prop_assert!(m.list(Used).contains(&id.0)),
+                    None => prop_assert!(m.list(Used).is_empty()),
+                },
+            }
+            let Some(id) = pick else { return Ok(()) };
+            (t.begin_evict(id), m.go(id.0, &evictable, Evicting))
+        }
+        Op::Activate(i) => (t.activate(ChunkId(i)), m.go(i, &[Pinned], Used)),
+        Op::Pin(i) => (t.pin(ChunkId(i)), m.go(i, &evictable, Pinned)),
+        Op::Touch(i) => (t.touch(ChunkId(i)), m.go(i, &evictable, Used)),
+        Op::Unused(i) => (
+            t.mark_unused(ChunkId(i)),
+            m.go(i, &[Used, Discarded], Unused),
+        ),
+        Op::Discarded(i) => (t.mark_discarded(ChunkId(i)), m.go(i, &[Used], Discarded)),
+        Op::Begin(i) => (
+            t.begin_evict(ChunkId(i)),
+            m.go(i, &[evictable.as_slice(), &lent].concat(), Evicting),
+        ),
+        Op::Finish(i) => (t.finish_evict(ChunkId(i)), m.go(i, &[Evicting], Free)),
+        Op::HandOver(i) => (t.hand_over(ChunkId(i)), m.go(i, &[Evicting], Pinned)),
+        Op::Abort(i) => {
+            let back = m.before.get(i as usize).copied().unwrap_or(Used);
+            (t.abort_evict(ChunkId(i)), m.go(i, &[Evicting], back))
+        }
+        Op::Free(i) => (
+            t.free(ChunkId(i)),
+            m.go(i, &[evictable.as_slice(), &lent, &[Pinned]].concat(), Free),
+        ),
+        Op::Lend(i) => (t.lend(ChunkId(i)), m.go(i, &[Pinned], LentOnly)),
+        Op::Removable(i, copied) => (
+            t.set_removable(ChunkId(i), copied),
+            m.go(i, &lent, if copied { LentRemovable } else { LentOnly }),
+        ),
+        Op::Retire(i) => (t.retire(ChunkId(i)), m.go(i, &[Pinned, Free], Unusable)),
+        Op::Usable(i) => (t.make_usable(ChunkId(i)), m.go(i, &[Unusable], Free)),
+    };
+    prop_assert_eq!(got.is_ok(), want, "{:?} gave {:?}", op, got);
+    if let Err(ChunkError::WrongState { id, have, want }) = got {
+        prop_assert_eq!(m.state[id.as_usize()], have);
+        prop_assert!(!want.contains(have));
+    }
+    prop_assert!(!is_corrupt(&got));
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn table_and_model_agree(ops in proptest::collection::vec(op(), 1..120)) {
+        let mut entries = vec![ChunkEntry::new(); CHUNKS as usize];
+        let mut lists = ChunkLists::new();
+        ChunkTable::new(&mut entries, &mut lists).format();
+        let mut model = Model::new();
+        for op in &ops {
+            let mut table = ChunkTable::new(&mut entries, &mut lists);
+            apply(op, &mut table, &mut model)?;
+            // Lists in order, counts right, every chunk in the state that the model says.
+            for s in ALL_STATES {
+                let got: Vec<u32> = table.iter(s).map(|c| c.0).collect();
+                prop_assert_eq!(&got, model.list(s), "list of {:?}", s);
+                let n = model.state.iter().filter(|&&have| have == s).count();
+                prop_assert_eq!(table.count(s), n as u32);
+            }
+            // Backward links: what the iterator walks forward must be there backward too. Freeing a chunk checks both
+            // neighbours, so try every one of them on a copy.
+            for i in 0..CHUNKS {
+                let (mut e, mut l) = (entries.clone(), lists.clone());
+                let r = ChunkTable::new(&mut e, &mut l).begin_evict(ChunkId(i));
+                prop_assert!(!is_corrupt(&r));
+                if r.is_err() {
+                    prop_assert_eq!((&e, &l), (&entries, &lists), "an error changed the table");
+                }
+            }
+        }
+    }
+
+    /// Whatever is in the slices, no operation panics, hangs or leaves the table's memory.
+    #[test]
+    fn a_mixed_up_table_is_survived(
+        ops in proptest::collection::vec(op(), 1..60),
+        keep in 0..CHUNKS as usize,
+        swaps in proptest::collection::vec((0..CHUNKS as usize, 0..CHUNKS as usize), 0..8),
+    ) {
+        let mut entries = vec![ChunkEntry::new(); CHUNKS as usize];
+        let mut lists = ChunkLists::new();
+        ChunkTable::new(&mut entries, &mut lists).format();
+        let mut model = Model::new();
+        for op in &ops {
+            apply(op, &mut ChunkTable::new(&mut entries, &mut lists), &mut model)?;
+        }
+        // Entries exchanged and the end of the slice missing: links now lead to strangers and past the end.
+        for (a, b) in swaps {
+            entries.swap(a, b);
+        }
+        let entries = &mut entries[..keep];
+        for op in &ops {
+            let before = (entries.to_vec(), lists.clone());
+            let mut t = ChunkTable::new(entries, &mut lists);
+            let r = match *op {
+                Op::Alloc => { let _ = t.alloc(); Ok(()) }
+                Op::BeginVictim(o, s) => t.take_victim(o, s).map_or(Ok(()), |v| v.abort(&mut t).map_err(|e| e.1)),
+                Op::Activate(i) => t.activate(ChunkId(i)),
+                Op::Pin(i) => t.pin(ChunkId(i)),
+                Op::Touch(i) => t.touch(ChunkId(i)),
+                Op::Begin(i) => t.begin_evict(ChunkId(i)),
+                Op::Abort(i) => t.abort_evict(ChunkId(i)),
+                Op::Finish(i) => t.finish_evict(ChunkId(i)),
+                Op::Unused(i) | Op::Discarded(i) | Op::HandOver(i) | Op::Free(i) | Op::Lend(i)
+                | Op::Removable(i, _) | Op::Retire(i) | Op::Usable(i) => t.free(ChunkId(i)),
+            };
+            for s in ALL_STATES {
+                prop_assert!(t.iter(s).count() <= keep);
+            }
+            if r.is_err() && !matches!(op, Op::BeginVictim(..)) {
+                prop_assert_eq!((before.0.as_slice(), &before.1), (&*entries, &lists));
+            }
+        }
+    }
+}
+
+/// A table of `n` chunks, all free.
+fn table_of(n: usize) -> (Vec<ChunkEntry>, ChunkLists) {
+    let (mut e, mut l) = (vec![ChunkEntry::new(); n], ChunkLists::new());
+    ChunkTable::new(&mut e, &mut l).format();
+    (e, l)
+}
+
+#[test]
+fn victims_come_in_the_order_of_the_last_migration() {
+    let (mut e, mut l) = table_of(4);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    for _ in 0..4 {
+        let id = t.alloc().unwrap();
+        t.activate(id).unwrap();
+    }
+    assert_eq!(t.alloc(), None);
+    t.touch(ChunkId(0)).unwrap();
+    t.touch(ChunkId(2)).unwrap();
+    let order: Vec<u32> = std::iter::from_fn(|| {
+        let v = t.take_victim(VictimOrder::LeastRecentlyMigrated, 0)?;
+        let id = v.id().0;
+        v.finish(&mut t).unwrap();
+        Some(id)
+    })
+    .collect();
+    assert_eq!(order, [1, 3, 0, 2]);
+    assert_eq!(t.count(Free), 4);
+}
+
+#[test]
+fn unused_goes_before_discarded_before_used() {
+    let (mut e, mut l) = table_of(3);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    for _ in 0..3 {
+        let id = t.alloc().unwrap();
+        t.activate(id).unwrap();
+    }
+    t.mark_discarded(ChunkId(1)).unwrap();
+    t.mark_unused(ChunkId(2)).unwrap();
+    for (order, seed) in [
+        (VictimOrder::LeastRecentlyMigrated, 0),
+        (VictimOrder::Random, 99),
+    ] {
+        assert_eq!(t.pick_victim(order, seed), Some(ChunkId(2)));
+    }
+    t.begin_evict(ChunkId(2)).unwrap();
+    assert_eq!(t.pick_victim(VictimOrder::Random, 1), Some(ChunkId(1)));
+    t.begin_evict(ChunkId(1)).unwrap();
+    assert_eq!(t.pick_victim(VictimOrder::Random, 1), Some(ChunkId(0)));
+    t.begin_evict(ChunkId(0)).unwrap();
+    assert_eq!(t.pick_victim(VictimOrder::Random, 1), None);
+}
+
+#[test]
+fn a_victim_that_cannot_be_evicted_is_not_the_next_victim_again() {
+    let (mut e, mut l) = table_of(2);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    for _ in 0..2 {
+        let c = t.take_free().unwrap();
+        c.activate(&mut t).unwrap();
+    }
+    let v = t.take_victim(VictimOrder::default(), 0).unwrap();
+    assert_eq!(v.id(), ChunkId(0));
+    v.abort(&mut t).unwrap();
+    let v = t.take_victim(VictimOrder::default(), 0).unwrap();
+    assert_eq!(v.id(), ChunkId(1));
+    let mine = v.hand_over(&mut t).unwrap();
+    assert_eq!(t.state(ChunkId(1)), Some(Pinned));
+    assert_eq!(
+        t.count(Free),
+        0,
+        "a handed-over chunk passes the free list by"
+    );
+    mine.give_back(&mut t).unwrap();
+    assert_eq!(t.alloc(), Some(ChunkId(1)));
+}
+
+#[test]
+fn random_victims_are_spread_over_the_chunks_in_use() {
+    let (mut e, mut l) = table_of(64);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    for _ in 0..64 {
+        let id = t.alloc().unwrap();
+        t.activate(id).unwrap();
+    }
+    // Half of the chunks are busy elsewhere.
+    for i in 0..32 {
+        t.pin(ChunkId(i)).unwrap();
+    }
+    let mut hits = [0; 64];
+    for seed in 0..6_400 {
+        hits[t.pick_victim(VictimOrder::Random, seed).unwrap().as_usize()] += 1;
+    }
+    assert!(hits[..32].iter().all(|&n| n == 0));
+    assert!(
+        hits[32..].iter().all(|&n| (100..300).contains(&n)),
+        "{hits:?}"
+    );
+    // The same seed gives the same victim.
+    assert_eq!(
+        t.pick_victim(VictimOrder::Random, 5),
+        t.pick_victim(VictimOrder::Random, 5)
+    );
+}
+
+#[test]
+fn random_finds_the_only_chunk_in_use_of_a_large_table() {
+    let (mut e, mut l) = table_of(100_000);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    let id = t.alloc().unwrap();
+    t.activate(id).unwrap();
+    assert_eq!(t.pick_victim(VictimOrder::Random, 3), Some(id));
+}
+
+#[test]
+fn an_error_says_what_was_wrong() {
+    let (mut e, mut l) = table_of(1);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    assert_eq!(
+        t.touch(ChunkId(7)),
+        Err(ChunkError::NoSuchChunk { id: ChunkId(7) })
+    );
+    let Err(ChunkError::WrongState { id, have, want }) = t.touch(ChunkId(0)) else {
+        panic!("a free chunk was touched");
+    };
+    assert_eq!((id, have), (ChunkId(0), Free));
+    assert_eq!(format!("{want:?}"), "{Used, Unused, Discarded}");
+}
+
+#[test]
+fn a_failed_token_comes_back() {
+    let (mut e, mut l) = table_of(1);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    let c = t.take_free().unwrap();
+    let (mut e2, mut l2) = table_of(1);
+    let mut other_gpu = ChunkTable::new(&mut e2, &mut l2);
+    let (c, err) = c.activate(&mut other_gpu).unwrap_err();
+    assert!(matches!(err, ChunkError::WrongState { have: Free, .. }));
+    c.give_back(&mut t).unwrap();
+    assert_eq!(t.count(Free), 1);
+}
+
+#[test]
+fn a_retired_chunk_is_never_handed_out() {
+    let (mut e, mut l) = table_of(2);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    t.retire(ChunkId(0)).unwrap();
+    assert_eq!(t.alloc(), Some(ChunkId(1)));
+    assert_eq!(t.alloc(), None);
+    assert_eq!(t.count(Unusable), 1);
+    t.make_usable(ChunkId(0)).unwrap();
+    assert_eq!(t.alloc(), Some(ChunkId(0)));
+}
+
+#[test]
+fn an_entry_stays_small() {
+    assert_eq!(core::mem::size_of::<ChunkEntry>(), 12);
+}
