@@ -30,8 +30,11 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod batch;
 pub mod chunk;
+pub mod config;
 pub mod evict;
 mod page_mask;
 mod page_region;
+pub mod preset;
 pub mod types;

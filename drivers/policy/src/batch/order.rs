@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Order of a batch, one fault per page, groups by block (`nvidia-uvm.md` 3.3 step 3, 3.4).
+
+use super::Fault;
+use core::cmp::Reverse;
+
+/// Sorts a batch by address space, page, access (most intrusive first) and place of fetching, and leaves one fault per page
+/// of a space: the most intrusive, which stands for the others. Returns how many there are; they are the front of the
+/// slice, in order. Behind them are the duplicates, in no order.
+///
+/// Fatal faults stay single and come before others on their page: each must be cancelled by itself.
+///
+/// In place, without allocation; the sort needs less than 4 KiB of stack.
+pub fn sort_and_dedup(faults: &mut [Fault]) -> usize {
+    faults.sort_unstable_by_key(|f| (f.space, f.va, Reverse(f.is_fatal), Reverse(f.access), f.seq));
+    let mut kept: usize = 0;
+    for i in 0..faults.len() {
+        let Some(&fault) = faults.get(i) else { break };
+        let last = kept.checked_sub(1).and_then(|last| faults.get_mut(last));
+        match last {
+            Some(last) if last.same_page(&fault) && !last.is_fatal && !fault.is_fatal => {
+                last.absorb(&fault);
+            }
+            _ => {
+                // PANIC: `kept` is at most `i`, which is below the length.
+                faults.swap(kept, i);
+                kept += 1;
+            }
+        }
+    }
+    kept
+}
+
+/// The faults of one 2 MiB block of one space, at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group<'a> {
+    /// Address space.
+    pub space: u32,
+    /// Address of the block, a multiple of 2 MiB.
+    pub block_va: u64,
+    /// The faults, in the order of the batch.
+    pub faults: &'a [Fault],
+}
+
+/// Iterator over the groups of a batch, see [`groups`].
+#[derive(Clone, Debug)]
+pub struct Groups<'a> {
+    rest: &'a [Fault],
+}
+
+/// Walks a sorted batch by block: each run of faults of the same space and block is a group. Give it the front that
+/// [`sort_and_dedup`] left.
+pub const fn groups(faults: &[Fault]) -> Groups<'_> {
+    Groups { rest: faults }
+}
+
+impl<'a> Iterator for Groups<'a> {
+    type Item = Group<'a>;
+
+    fn next(&mut self) -> Option<Group<'a>> {
+        let first = self.rest.first()?;
+        let (space, block_va) = (first.space, first.block_va());
+        let len = self
+            .rest
+            .iter()
+            .take_while(|f| f.space == space && f.block_va() == block_va)
+            .count();
+        let (faults, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(Group {
+            space,
+            block_va,
+            faults,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Access;
+
+    #[test]
+    fn the_most_intrusive_access_of_a_page_is_served() {
+        let mut batch = [
+            Fault::new(1, 0x20_3000, Access::Read),
+            Fault::new(1, 0x20_1000, Access::Prefetch),
+            Fault::new(1, 0x20_1000, Access::AtomicStrong),
+            Fault::new(1, 0x20_1000, Access::Write),
+        ];
+        for (i, f) in batch.iter_mut().enumerate() {
+            f.seq = i as u16;
+        }
+        assert_eq!(sort_and_dedup(&mut batch), 2);
+        let first = batch[0];
+        assert_eq!(
+            (first.va, first.access, first.instances, first.seq),
+            (0x20_1000, Access::AtomicStrong, 3, 2)
+        );
+        // A write that is forbidden still leaves a read to serve (nvidia-uvm.md 3.4, permission check).
+        assert!(first.accesses.has_read() && first.accesses.contains(Access::Write));
+        assert_eq!(batch[1].va, 0x20_3000);
+    }
+
+    #[test]
+    fn fatal_faults_are_kept_one_by_one() {
+        let fatal = Fault {
+            is_fatal: true,
+            ..Fault::new(1, 0x1000, Access::Read)
+        };
+        let mut batch = [Fault::new(1, 0x1000, Access::Write), fatal, fatal];
+        assert_eq!(sort_and_dedup(&mut batch), 3);
+        assert!(batch[0].is_fatal && batch[1].is_fatal && !batch[2].is_fatal);
+    }
+
+    #[test]
+    fn groups_end_at_blocks_and_spaces() {
+        let batch = [
+            Fault::new(1, 0x20_0000, Access::Read),
+            Fault::new(1, 0x3f_f000, Access::Read),
+            Fault::new(1, 0x40_0000, Access::Read),
+            Fault::new(2, 0x40_0000, Access::Read),
+        ];
+        let mut it = groups(&batch);
+        let sizes: std::vec::Vec<_> = it
+            .by_ref()
+            .map(|g| (g.space, g.block_va, g.faults.len()))
+            .collect();
+        assert_eq!(
+            sizes,
+            [(1, 0x20_0000, 2), (1, 0x40_0000, 1), (2, 0x40_0000, 1)]
+        );
+        assert_eq!(it.next(), None);
+        assert_eq!(groups(&[]).next(), None);
+    }
+
+    #[test]
+    fn a_fault_is_small_enough_to_sort_on_a_kernel_stack() {
+        // The standard sort keeps up to 48 elements on the stack.
+        assert!(core::mem::size_of::<Fault>() <= 48);
+    }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The rows of the knob table.
+//!
+//! A row is everything there is to say about a knob; the id, the table and the default values are made from it. The
+//! constants are those of `nvidia-uvm.md` (sections 2.3 and 11) where the source column names them.
+
+use super::{Knob, KnobKind, OFF_ON};
+
+/// Makes [`KnobId`], [`KNOBS`], [`KNOB_COUNT`] and the defaults from the rows.
+macro_rules! knobs {
+    ($( $id:ident {
+        $name:literal, $unit:literal, $kind:expr, $min:literal ..= $max:literal, $default:literal, $live:literal,
+        $doc:literal, $source:literal
+    } )*) => {
+        /// A knob. Its number is its place in [`KNOBS`] and part of the user interface.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u16)]
+        pub enum KnobId {
+            $( #[doc = $doc] $id, )*
+        }
+
+        /// Every knob, in the order of [`KnobId`].
+        pub static KNOBS: &[Knob] = &ROWS;
+
+        /// The same as an array, whose length the compiler knows.
+        pub(super) static ROWS: [Knob; KNOB_COUNT] = [
+            $( Knob {
+                id: KnobId::$id, name: $name, unit: $unit, kind: $kind, min: $min, max: $max, default: $default,
+                live: $live, doc: $doc, source: $source,
+            }, )*
+        ];
+
+        /// Number of knobs.
+        pub const KNOB_COUNT: usize = [$( KnobId::$id, )*].len();
+
+        /// The default of every knob.
+        pub(super) const DEFAULTS: [u64; KNOB_COUNT] = [ $( $default, )* ];
+    };
+}
+
+use KnobKind::{Choice, Number};
+
+// Columns: name, unit, kind, range, default, live, doc, source.
+knobs! {
+    // Fault service.
+    FaultBatchMax {
+        "fault_batch_max", "faults", Number, 1..=4096, 256, true,
+        "Raw fault packets fetched per batch.",
+        "nvidia-uvm.md 2.3 uvm_perf_fault_batch_count"
+    }
+    FaultBatchesPerRun {
+        "fault_batches_per_run", "batches", Number, 1..=1000, 20, true,
+        "Batches served before the fault interrupt is armed again.",
+        "nvidia-uvm.md 2.3 uvm_perf_fault_max_batches_per_service"
+    }
+    FaultThrottledPerRun {
+        "fault_throttled_per_run", "batches", Number, 1..=1000, 5, true,
+        "Batches with a throttled fault served before the fault interrupt is armed again.",
+        "nvidia-uvm.md 2.3 uvm_perf_fault_max_throttle_per_service"
+    }
+    FaultDuplicatePercent {
+        "fault_duplicate_percent", "%", Number, 0..=100, 50, true,
+        "Share of duplicates in a batch above which the flush before a replay reads PUT again.",
+        "nvidia-uvm.md 2.3 uvm_perf_fault_replay_update_put_ratio"
+    }
+    FaultCoalesce {
+        "fault_coalesce", "", Choice(OFF_ON), 0..=1, 1, true,
+        "Merge a fault with the last one, or the last of its uTLB, while fetching.",
+        "nvidia-uvm.md 2.3 uvm_perf_fault_coalesce"
+    }
+    ReplayPolicy {
+        "replay_policy", "", Choice(&["block", "batch", "batch-flush", "once"]), 0..=3, 2, true,
+        "When faulted accesses are replayed: after each block, each batch, each batch and a flush, or once a run.",
+        "nvidia-uvm.md 3.5"
+    }
+    PrefetchFaultLapse {
+        "prefetch_fault_lapse_ms", "ms", Number, 0..=60000, 1000, true,
+        "Time that hardware prefetch faults stay off after a batch with too many invalid ones.",
+        "nvidia-uvm.md 3.6"
+    }
+
+    // Prefetch.
+    PrefetchMode {
+        "prefetch_mode", "", Choice(&["none", "tree"]), 0..=1, 1, true,
+        "What is brought in beside the faulting pages: nothing, or what the tree prefetcher finds dense.",
+        "nvidia-uvm.md 5.1"
+    }
+    PrefetchThreshold {
+        "prefetch_threshold_percent", "%", Number, 1..=100, 51, true,
+        "Share of a subtree that must be resident or faulted, and exceeded, for all of it to be fetched.",
+        "nvidia-uvm.md 5.1 step 6"
+    }
+    PrefetchMinFaults {
+        "prefetch_min_faults", "faults", Number, 1..=20, 1, true,
+        "Pages of a block faulted towards one processor before it prefetches.",
+        "nvidia-uvm.md 2.3 uvm_perf_prefetch_min_faults"
+    }
+
+    // Thrashing.
+    ThrashEnable {
+        "thrash_enable", "", Choice(OFF_ON), 0..=1, 1, true,
+        "Detect pages that bounce between processors; throttle, then pin them.",
+        "nvidia-uvm.md 5.2"
+    }
+    ThrashThreshold {
+        "thrash_threshold_events", "events", Number, 1..=7, 3, true,
+        "Events, each within the window of the one before, that make a page thrash.",
+        "nvidia-uvm.md 2.3 uvm_perf_thrashing_threshold"
+    }
+    ThrashPinThreshold {
+        "thrash_pin_threshold_periods", "periods", Number, 1..=255, 10, true,
+        "Throttling periods of a page before it is pinned.",
+        "nvidia-uvm.md 2.3 uvm_perf_thrashing_pin_threshold"
+    }
+    ThrashWindow {
+        "thrash_window_us", "us", Number, 5..=500000, 500, true,
+        "Longest time between two events that count as thrashing.",
+        "nvidia-uvm.md 2.3 uvm_perf_thrashing_lapse_usec"
+    }
+    ThrashWindowMode {
+        "thrash_window_mode", "", Choice(&["fixed", "as-shipped"]), 0..=1, 0, true,
+        "The window stays as set, or grows with each short gap up to 500 ms, as the driver since 590 really does.",
+        "nvidia-uvm.md 5.2, adaptive window"
+    }
+    ThrashNap {
+        "thrash_nap_windows", "windows", Number, 1..=100, 1, true,
+        "Length of a throttling period.",
+        "nvidia-uvm.md 2.3 uvm_perf_thrashing_nap"
+    }
+    ThrashEpoch {
+        "thrash_epoch_windows", "windows", Number, 1..=1000000, 2000, true,
+        "Time after which a block's thrashing statistics are reset.",
+        "nvidia-uvm.md 2.3 uvm_perf_thrashing_epoch"
+    }
+    ThrashPin {
+        "thrash_pin_windows", "windows", Number, 0..=1000000, 300, true,
+        "Time that a pinned page stays pinned; 0 is until the block goes or the user moves it.",
+        "nvidia-uvm.md 2.3 uvm_perf_thrashing_pin"
+    }
+    ThrashMaxResets {
+        "thrash_max_resets", "resets", Number, 0..=255, 4, true,
+        "Resets of a block's thrashing statistics, after which it keeps them.",
+        "nvidia-uvm.md 2.3 uvm_perf_thrashing_max_resets"
+    }
+
+    // Placement.
+    ZeroCopy {
+        "zero_copy", "", Choice(OFF_ON), 0..=1, 0, true,
+        "A GPU fault maps host memory and never moves a page.",
+        "design.md 4, preset zero-copy"
+    }
+    RemoteAtomics {
+        "remote_atomics", "", Choice(OFF_ON), 0..=1, 0, true,
+        "An atomic fault maps the page where it is, if the link can do atomics, instead of moving it.",
+        "nvidia-uvm.md 2.3 uvm_perf_map_remote_on_native_atomics_fault"
+    }
+
+    // Memory.
+    EvictEnable {
+        "evict_enable", "", Choice(OFF_ON), 0..=1, 1, true,
+        "Evict when a GPU's memory is full; off, the allocation fails.",
+        "nvidia-uvm.md 2.3 uvm_global_oversubscription"
+    }
+    EvictOrder {
+        "evict_order", "", Choice(&["lrm", "random"]), 0..=1, 0, true,
+        "The chunk in use to evict: the least recently migrated, or any.",
+        "nvidia-uvm.md 4.4, 4.5"
+    }
+    EvictRetriesMax {
+        "evict_retries_max", "tries", Number, 1..=1000, 16, true,
+        "Times that serving a block is started again for want of a chunk before its faults fail.",
+        "design.md 3 rule 2; NVIDIA's loop has no limit (nvidia-uvm.md 3.4)"
+    }
+    ChunkBatch {
+        "chunk_batch", "chunks", Number, 1..=1024, 64, true,
+        "Chunks taken from the free pool at once.",
+        "nvidia-uvm.md 2.3 uvm_perf_pma_batch_nonpinned_order"
+    }
+    HostChunkSizes {
+        "host_chunk_sizes", "", Choice(&["4k", "4k+64k", "4k+2m", "4k+64k+2m"]), 0..=3, 3, true,
+        "Sizes of host memory allocations, the largest that fits first.",
+        "nvidia-uvm.md 4.7 uvm_cpu_chunk_allocation_sizes"
+    }
+    ReserveChunks {
+        "reserve_chunks", "chunks", Number, 0..=65536, 0, false,
+        "Chunks of a GPU kept free for allocations that must not wait; used by pre-eviction.",
+        "design.md 3 rule 2; NVIDIA keeps none (nvidia-uvm.md 4.3)"
+    }
+    PreEvict {
+        "pre_evict", "", Choice(OFF_ON), 0..=1, 0, false,
+        "Evict ahead of demand, off the path of a fault.",
+        "design.md 4; NVIDIA has none (nvidia-uvm.md 9.2)"
+    }
+    PreEvictLow {
+        "pre_evict_low_chunks", "chunks", Number, 0..=65536, 16, false,
+        "Free chunks below which pre-eviction starts.",
+        "chosen for this project, not measured yet"
+    }
+    PreEvictHigh {
+        "pre_evict_high_chunks", "chunks", Number, 0..=65536, 64, false,
+        "Free chunks at which pre-eviction stops.",
+        "one chunk batch; not measured yet"
+    }
+
+    // Access counters.
+    AccessCounters {
+        "access_counters", "", Choice(OFF_ON), 0..=1, 0, false,
+        "Move memory that a GPU uses remotely, as its access counters tell.",
+        "nvidia-uvm.md 5.3, off on x86-64"
+    }
+    AccessCounterBatchMax {
+        "access_counter_batch_max", "notices", Number, 1..=4096, 256, false,
+        "Access counter notifications fetched per batch.",
+        "nvidia-uvm.md 2.3 uvm_perf_access_counter_batch_count"
+    }
+    AccessCounterThreshold {
+        "access_counter_threshold", "accesses", Number, 1..=65535, 256, false,
+        "Remote accesses to a region before a notification.",
+        "nvidia-uvm.md 2.3 uvm_perf_access_counter_threshold"
+    }
+    AccessCounterRegion {
+        "access_counter_region", "", Choice(&["64k", "2m", "16m", "16g"]), 0..=3, 1, false,
+        "Virtual memory that one access counter counts for.",
+        "nvidia-uvm.md 5.3; codes of hw-interface.md ACCESS_COUNTER_CONFIG"
+    }
+
+    // Neighbours.
+    HarvestBorrow {
+        "harvest_borrow", "", Choice(OFF_ON), 0..=1, 0, false,
+        "Evict to the spare memory of neighbour GPUs before the host.",
+        "design.md 1; NVIDIA has none (nvidia-uvm.md 9.2)"
+    }
+    HarvestLend {
+        "harvest_lend", "", Choice(OFF_ON), 0..=1, 0, false,
+        "Let neighbour GPUs keep pages in this GPU's spare memory.",
+        "design.md 1; NVIDIA has none (nvidia-uvm.md 9.2)"
+    }
+}

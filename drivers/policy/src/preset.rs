@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Named policies: rows of what differs from the knobs' defaults.
+//!
+//! The defaults of [`KNOBS`](crate::config::KNOBS) are the preset `huvm`. The recipe of the stock presets is
+//! `nvidia-uvm.md` section 11; what of it is no number (one service thread per GPU, victims to the host only, every
+//! resident page copied) is how the driver works and has no knob.
+//!
+//! `preef-host` and `memharvester` of the design come with the mechanisms that they need.
+
+use crate::config::{KnobId, Policy};
+
+/// A named policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preset {
+    /// Name, as a user types it. Below 32 bytes.
+    pub name: &'static str,
+    /// What it stands for, one sentence below 128 bytes.
+    pub doc: &'static str,
+    /// Knobs that are not at their default, each once, in range.
+    pub changes: &'static [(KnobId, u64)],
+}
+
+/// The default preset's name.
+pub const DEFAULT_PRESET: &str = "huvm";
+
+/// Every preset.
+pub static PRESETS: &[Preset] = &[
+    Preset {
+        name: DEFAULT_PRESET,
+        doc: "The default: stock-595 without its runaway thrashing window.",
+        // The window that only grows (nvidia-uvm.md 5.2, 10.2) is a slip of the driver that stock-595 stands for.
+        changes: &[],
+    },
+    Preset {
+        name: "stock-460",
+        doc: "NVIDIA UVM as the HUVM paper measured it: host memory in 4 KiB pages.",
+        changes: &[(KnobId::HostChunkSizes, 0), (KnobId::ThrashWindowMode, 0)],
+    },
+    Preset {
+        name: "stock-595",
+        doc: "NVIDIA UVM 595.45.04: host memory in 2 MiB, 64 KiB and 4 KiB pieces, thrashing window as it really behaves.",
+        changes: STOCK_595,
+    },
+    Preset {
+        name: "random",
+        doc: "stock-595 that evicts any chunk in use.",
+        changes: &[
+            (KnobId::ThrashWindowMode, 1),
+            (KnobId::EvictOrder, 1),
+        ],
+    },
+    Preset {
+        name: "zero-copy",
+        doc: "stock-595 that maps host memory on a GPU fault and never moves a page.",
+        changes: &[(KnobId::ThrashWindowMode, 1), (KnobId::ZeroCopy, 1)],
+    },
+];
+
+/// `stock-595`: batch 256, 20 and 5 batches a run, 50 % duplicates, flush after each batch, tree at 51 %, thrashing
+/// 3 / 500 us / 10 / 1 / 2000 / 300 / 4, least recently migrated and host chunks of all sizes are the defaults.
+const STOCK_595: &[(KnobId, u64)] = &[(KnobId::ThrashWindowMode, 1)];
+
+impl Preset {
+    /// The preset's value of every knob.
+    pub fn policy(&self) -> Policy {
+        let mut policy = Policy::new();
+        for &(id, value) in self.changes {
+            // A value out of range would leave the default; a test sees to it that there is none.
+            let _ = policy.set(id, value);
+        }
+        policy
+    }
+}
+
+/// The preset of this name.
+pub fn preset_by_name(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|p| p.name == name)
+}
+
+/// The preset whose values these are; `None` for a policy of the user's own.
+pub fn preset_of(policy: &Policy) -> Option<&'static Preset> {
+    PRESETS.iter().find(|p| p.policy() == *policy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::KNOBS;
+    use KnobId::*;
+
+    fn policy(name: &str) -> Policy {
+        preset_by_name(name).unwrap().policy()
+    }
+
+    #[test]
+    fn every_row_is_sound() {
+        for p in PRESETS {
+            assert!(p.name.len() < 32 && p.doc.len() < 128 && p.doc.ends_with('.'));
+            assert_eq!(preset_by_name(p.name), Some(p));
+            assert_eq!(preset_of(&p.policy()), Some(p), "{} has a twin", p.name);
+            for (i, &(id, value)) in p.changes.iter().enumerate() {
+                assert_eq!(id.knob().check(value), Ok(value), "{}", p.name);
+                assert_eq!(p.policy().get(id), value);
+                assert!(p.changes[..i].iter().all(|c| c.0 != id), "{} twice", p.name);
+            }
+        }
+        assert_eq!(preset_by_name("memharvester"), None);
+        assert_eq!(policy(DEFAULT_PRESET), Policy::new());
+    }
+
+    /// The list at the end of nvidia-uvm.md section 11, in its order, and what the recipe says beside it.
+    #[test]
+    fn stock_595_is_the_recipe() {
+        let p = policy("stock-595");
+        let want = [
+            (FaultBatchMax, 256),
+            (FaultBatchesPerRun, 20),
+            (FaultThrottledPerRun, 5),
+            (FaultDuplicatePercent, 50),
+            (PrefetchThreshold, 51),
+            (PrefetchFaultLapse, 1000),
+            (PrefetchMinFaults, 1),
+            (ThrashThreshold, 3),
+            (ThrashWindow, 500),
+            (ThrashPinThreshold, 10),
+            (ThrashNap, 1),
+            (ThrashEpoch, 2000),
+            (ThrashPin, 300),
+            (ThrashMaxResets, 4),
+            (AccessCounterThreshold, 256),
+            (AccessCounterBatchMax, 256),
+            (ChunkBatch, 64),
+            (FaultCoalesce, 1),
+            (ThrashEnable, 1),
+            (EvictEnable, 1),
+        ];
+        for (id, value) in want {
+            assert_eq!(p.get(id), value, "{}", id.knob().name);
+        }
+        let words = [
+            (ReplayPolicy, "batch-flush"),
+            (PrefetchMode, "tree"),
+            (EvictOrder, "lrm"),
+            (HostChunkSizes, "4k+64k+2m"),
+            (AccessCounterRegion, "2m"),
+            (ThrashWindowMode, "as-shipped"),
+        ];
+        for (id, word) in words {
+            assert_eq!(id.knob().word(p.get(id)), Some(word));
+        }
+        // "Nothing more".
+        for off in [
+            AccessCounters,
+            ZeroCopy,
+            RemoteAtomics,
+            PreEvict,
+            ReserveChunks,
+            HarvestBorrow,
+            HarvestLend,
+        ] {
+            assert_eq!(p.get(off), 0, "{}", off.knob().name);
+        }
+    }
+
+    #[test]
+    fn the_others_differ_from_stock_595_as_their_names_say() {
+        let base = policy("stock-595");
+        let differs = |name: &str| -> std::vec::Vec<KnobId> {
+            let p = policy(name);
+            KNOBS
+                .iter()
+                .map(|k| k.id)
+                .filter(|&id| p.get(id) != base.get(id))
+                .collect()
+        };
+        assert_eq!(differs("huvm"), [ThrashWindowMode]);
+        assert_eq!(differs("stock-460"), [ThrashWindowMode, HostChunkSizes]);
+        assert_eq!(differs("random"), [EvictOrder]);
+        assert_eq!(differs("zero-copy"), [ZeroCopy]);
+        assert_eq!(
+            HostChunkSizes
+                .knob()
+                .word(policy("stock-460").get(HostChunkSizes)),
+            Some("4k")
+        );
+    }
+
+    #[test]
+    fn a_policy_of_ones_own_has_no_preset() {
+        let mut p = Policy::new();
+        p.set(FaultBatchMax, 255).unwrap();
+        assert_eq!(preset_of(&p), None);
+    }
+}
