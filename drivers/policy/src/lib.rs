@@ -36,5 +36,6 @@ pub mod config;
 pub mod evict;
 mod page_mask;
 mod page_region;
+pub mod prefetch;
 pub mod preset;
 pub mod types;
