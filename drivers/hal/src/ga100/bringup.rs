@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Bring-up: who is this GPU, how much memory, which engines, which vectors.
 
+use super::regs;
 use super::runlist::Runlist;
 use crate::ids::Vector;
-use crate::seam::Mmio;
+use crate::seam::{Bar, Mmio};
 use crate::{Error, Result};
 
 /// Copy engines that a GA100-class chip can have.
 pub const MAX_COPY_ENGINES: usize = 10;
+/// Chip id of GA100 (hw-interface 7.3).
+pub const CHIP_GA100: u16 = 0x170;
+/// DEVICE_INFO2 type of a logical copy engine (hw-interface 7.7).
+const TYPE_LCE: u32 = 0x13;
+/// Rows that the device-info table can have: NUM_ROWS is 12 bits, the window less.
+const MAX_ROWS: u32 = 512;
+/// Access-counter notification (hw-interface 7.4); no register names it.
+const ACCESS_COUNTER_VECTOR: u16 = 72;
 
 /// A copy engine that the device-info table names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,15 +68,113 @@ pub struct Identity {
 /// # Errors
 /// [`Error::Gone`], [`Error::UnknownChip`], [`Error::BadDevice`].
 pub fn identify<M: Mmio + ?Sized>(m: &M) -> Result<Identity> {
-    let _ = m;
-    Err(Error::Gone)
+    let boot0 = read(m, regs::BOOT_0)?;
+    let boot42 = read(m, regs::BOOT_42)?;
+    // CAST: nine bits.
+    let chip = (boot42 >> 20 & 0x1ff) as u16;
+    if chip != CHIP_GA100 {
+        return Err(Error::UnknownChip(boot42));
+    }
+    let range = read(m, regs::LOCAL_MEMORY_RANGE)?;
+    let vram_bytes = u64::from(range >> 4 & 0x3f)
+        .checked_shl((range & 0xf) + 20)
+        .filter(|b| *b != 0)
+        .ok_or(Error::BadDevice("LOCAL_MEMORY_RANGE", range))?;
+    Ok(Identity {
+        boot0,
+        boot42,
+        chip,
+        vram_bytes,
+        engines: engines(m)?,
+        vectors: vectors(m)?,
+    })
+}
+
+/// Walks the device-info table for copy engines.
+fn engines<M: Mmio + ?Sized>(m: &M) -> Result<[Option<CopyEngine>; MAX_COPY_ENGINES]> {
+    let cfg = read(m, regs::DEVICE_INFO_CFG)?;
+    if cfg & 0xf != 2 || cfg >> 16 & 0xf != 3 {
+        return Err(Error::BadDevice("DEVICE_INFO_CFG", cfg));
+    }
+    let mut found = [None; MAX_COPY_ENGINES];
+    let mut slots = found.iter_mut();
+    let mut rows = [0u32; 3];
+    let mut n = 0;
+    for i in 0..(cfg >> 20).min(MAX_ROWS) {
+        let row = read(m, regs::DEVICE_INFO2 + 4 * i)?;
+        if n == 0 && row == 0 {
+            continue;
+        }
+        if let Some(r) = rows.get_mut(n) {
+            *r = row & !(1 << 31);
+        }
+        n += 1;
+        if row >> 31 != 0 {
+            continue;
+        }
+        let [info, _, runlist] = rows;
+        if n == 3 && info >> 24 & 0x7f == TYPE_LCE {
+            let slot = slots
+                .next()
+                .ok_or(Error::BadDevice("DEVICE_INFO2: copy engines", i))?;
+            *slot = Some(CopyEngine {
+                // CAST: eight bits.
+                number: (info >> 16) as u8,
+                fault_id: (info & 0x7ff) as u16,
+                runlist: Runlist::discover(m, runlist & 0x03ff_fc00)?,
+            });
+        }
+        n = 0;
+        rows = [0; 3];
+    }
+    Ok(found)
+}
+
+/// Reads the vector numbers that the MMU publishes.
+fn vectors<M: Mmio + ?Sized>(m: &M) -> Result<Vectors> {
+    let vector = |raw: u32| {
+        let v = raw & 0xffff;
+        if v < 256 {
+            // CAST: below 256.
+            Ok(Vector(v as u16))
+        } else {
+            Err(Error::BadDevice("fault vector", raw))
+        }
+    };
+    let non_replayable = read(m, regs::FAULT_VECTORS)?;
+    let replayable = read(m, regs::FAULT_VECTORS + 4)?;
+    Ok(Vectors {
+        replayable: vector(replayable >> 16)?,
+        replayable_error: vector(replayable)?,
+        non_replayable: vector(non_replayable >> 16)?,
+        non_replayable_error: vector(non_replayable)?,
+        info_fault: vector(read(m, regs::INFO_FAULT_VECTOR)?)?,
+        access_counter: Vector(ACCESS_COUNTER_VECTOR),
+    })
 }
 
 /// PTIMER, nanoseconds (32 ns granularity).
 ///
 /// # Errors
-/// [`Error::Gone`].
+/// [`Error::Gone`]; [`Error::BadDevice`] when the high word never holds still.
 pub fn ptimer_ns<M: Mmio + ?Sized>(m: &M) -> Result<u64> {
-    let _ = m;
-    Err(Error::Gone)
+    let mut high = read(m, regs::TIME_1)?;
+    // The high word changes every 4 s; four looks are plenty.
+    for _ in 0..4 {
+        let low = read(m, regs::TIME_0)?;
+        let again = read(m, regs::TIME_1)?;
+        if again == high {
+            return Ok(u64::from(high & 0x1fff_ffff) << 32 | u64::from(low & !0x1f));
+        }
+        high = again;
+    }
+    Err(Error::BadDevice("TIME_1", high))
+}
+
+/// Reads a register of BAR0 that never holds all ones.
+pub(super) fn read<M: Mmio + ?Sized>(m: &M, off: u32) -> Result<u32> {
+    match m.read32(Bar::Regs, off) {
+        u32::MAX => Err(Error::Gone),
+        v => Ok(v),
+    }
 }

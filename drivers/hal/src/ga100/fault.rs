@@ -1,12 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
-//! MMU fault rings.
+//! MMU fault rings (hw-interface 1.2 to 1.7).
+//!
+//! The device may show PUT before a packet is written, and finish packets out of order, so each packet's VALID is
+//! waited for. VALID is cleared before GET passes the packet; the write of GET gives the slots back and makes the device
+//! compare GET and PUT again.
 
+use super::bringup::read;
+use super::regs;
 use crate::ids::GpuVa;
-use crate::seam::{DmaMem, Mmio, Wait};
-use crate::Result;
+use crate::seam::{Bar, DmaMem, Mmio, Wait};
+use crate::{Error, Result};
 
 /// Bytes of a fault packet.
 pub const PACKET_BYTES: usize = 32;
+
+const PTR: u32 = 0xf_ffff;
+const CORRUPTED: u32 = 1 << 30;
+const OVERFLOW: u32 = 1 << 31;
+const SIZE_OVERFLOW_INTR: u32 = 1 << 29;
+const SIZE_SET_DEFAULT: u32 = 1 << 30;
+const SIZE_ENABLE: u32 = 1 << 31;
+const STATUS_BUSY: u32 = 1 << 30;
+/// FAULT_BUFFER_LO: physical address, coherent system memory, volatile.
+const LO_SYS: u32 = 1 | 2 << 1 | 1 << 3;
+/// Offset of the packet's last dword.
+const INFO: usize = 28;
+const VALID: u32 = 1 << 31;
 
 /// Which of the two rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +97,71 @@ pub struct Fault {
     pub replay_enabled: bool,
 }
 
+impl FaultType {
+    /// The type of a packet's code.
+    pub const fn from_raw(code: u8) -> FaultType {
+        match code {
+            0x0 => FaultType::Pde,
+            0x2 => FaultType::Pte,
+            0x6 => FaultType::RoViolation,
+            0xf => FaultType::AtomicViolation,
+            c => FaultType::Fatal(c),
+        }
+    }
+
+    /// Whether no mapping can make the access succeed.
+    pub const fn is_fatal(self) -> bool {
+        matches!(self, FaultType::Fatal(_))
+    }
+}
+
+impl AccessType {
+    /// The access of a packet's code.
+    pub const fn from_raw(code: u8) -> AccessType {
+        match code {
+            0 => AccessType::Read,
+            1 => AccessType::Write,
+            2 => AccessType::AtomicStrong,
+            3 => AccessType::Prefetch,
+            4 => AccessType::AtomicWeak,
+            c => AccessType::Other(c),
+        }
+    }
+}
+
+impl Fault {
+    /// Parses the packet at byte `off` of a ring.
+    fn parse<D: DmaMem + ?Sized>(mem: &D, off: usize) -> Fault {
+        let dw = |i: usize| mem.read32(off + 4 * i);
+        let wide = |i: usize| u64::from(dw(i)) | u64::from(dw(i + 1)) << 32;
+        let (inst, addr, info) = (wide(0), wide(2), dw(7));
+        // CAST: each field is masked to its width.
+        Fault {
+            instance: inst & !0xfff,
+            instance_aperture: (inst >> 8 & 3) as u8,
+            va: GpuVa(addr & !0xfff),
+            fault_type: FaultType::from_raw((info & 0x1f) as u8),
+            access: AccessType::from_raw((info >> 16 & 0xf) as u8),
+            timestamp_ns: wide(4),
+            engine: (dw(6) & 0x1ff) as u16,
+            client: (info >> 8 & 0x7f) as u8,
+            gpc: (info & 1 << 20 == 0).then_some((info >> 24 & 0x1f) as u8),
+            replayable: info & 1 << 7 != 0,
+            replay_enabled: info & 1 << 30 != 0,
+        }
+    }
+}
+
+impl RingKind {
+    /// Base of the ring's registers.
+    const fn base(self) -> u32 {
+        match self {
+            RingKind::NonReplayable => regs::FAULT_BUFFER,
+            RingKind::Replayable => regs::FAULT_BUFFER + regs::FAULT_STRIDE,
+        }
+    }
+}
+
 /// One fault ring: its memory and the next entry to read.
 #[derive(Debug)]
 pub struct FaultRing<D> {
@@ -88,24 +172,37 @@ pub struct FaultRing<D> {
 }
 
 impl<D: DmaMem> FaultRing<D> {
-    /// Entries that the device recommends for this ring.
+    /// Entries that the device recommends for this ring. Changes SIZE, so only before [`Self::enable`].
     ///
     /// # Errors
-    /// [`crate::Error::Gone`], [`crate::Error::BadDevice`].
+    /// [`Error::Gone`], [`Error::BadDevice`].
     pub fn default_entries<M: Mmio + ?Sized>(m: &M, kind: RingKind) -> Result<u32> {
-        let _ = (m, kind);
-        Err(crate::Error::Gone)
+        let size = kind.base() + regs::FAULT_SIZE;
+        m.write32(Bar::Regs, size, SIZE_SET_DEFAULT);
+        let raw = read(m, size)?;
+        match raw & PTR {
+            0 | 1 => Err(Error::BadDevice("FAULT_BUFFER_SIZE", raw)),
+            n => Ok(n),
+        }
     }
 
     /// A ring over all of `mem` (4 KiB aligned, at least 2 packets), disabled yet.
     ///
     /// # Errors
-    /// [`crate::Error::TooSmall`], [`crate::Error::BadAddress`].
+    /// [`Error::TooSmall`], [`Error::BadAddress`].
     pub fn new(kind: RingKind, mem: D) -> Result<Self> {
+        let entries = (mem.len() / PACKET_BYTES).min(PTR as usize);
+        if entries < 2 {
+            return Err(Error::TooSmall("fault ring", 2 * PACKET_BYTES));
+        }
+        if mem.dma_addr() % 4096 != 0 {
+            return Err(Error::BadAddress(mem.dma_addr()));
+        }
         Ok(FaultRing {
             kind,
-            entries: 0,
             mem,
+            // CAST: at most 20 bits.
+            entries: entries as u32,
             get: 0,
         })
     }
@@ -113,45 +210,80 @@ impl<D: DmaMem> FaultRing<D> {
     /// Programs and enables the ring, empty.
     ///
     /// # Errors
-    /// [`crate::Error::Gone`].
+    /// [`Error::Gone`], [`Error::BadDevice`].
     pub fn enable<M: Mmio + ?Sized>(&mut self, m: &M) -> Result<()> {
-        let _ = m;
-        self.get = 0;
-        Ok(())
+        for i in 0..self.entries {
+            self.mem.write32(self.offset(i) + INFO, 0);
+        }
+        m.wmb();
+        let addr = self.mem.dma_addr();
+        // CAST: the two halves.
+        self.write(m, regs::FAULT_SIZE, self.entries);
+        self.write(m, regs::FAULT_HI, (addr >> 32) as u32);
+        self.write(m, regs::FAULT_LO, addr as u32 | LO_SYS);
+        // A ring that was in use before starts where the device stands.
+        let put = read(m, self.kind.base() + regs::FAULT_PUT)? & PTR;
+        self.get = if put < self.entries { put } else { 0 };
+        self.write(m, regs::FAULT_GET, self.get);
+        self.write(m, regs::FAULT_GET, self.get | OVERFLOW | CORRUPTED);
+        // Only the ring that loses packets when it overflows has to tell.
+        let intr = match self.kind {
+            RingKind::NonReplayable => SIZE_OVERFLOW_INTR,
+            RingKind::Replayable => 0,
+        };
+        self.write(m, regs::FAULT_SIZE, self.entries | intr | SIZE_ENABLE);
+        self.put(m).map(|_| ())
     }
 
     /// Waits until the MMU is idle, then disables the ring.
     ///
     /// # Errors
-    /// [`crate::Error::Timeout`], [`crate::Error::Gone`]; the ring is disabled even so, if the device is there.
+    /// [`Error::Timeout`], [`Error::Gone`]; the ring is disabled even so, if the device is there.
     pub fn disable<M: Mmio + ?Sized>(&mut self, m: &M, wait: &mut Wait<'_>) -> Result<()> {
-        let _ = (m, wait);
-        Ok(())
+        let idle = crate::seam::poll(wait, "fault buffer idle", || {
+            match read(m, regs::FAULT_STATUS) {
+                Ok(v) if v & STATUS_BUSY != 0 => None,
+                other => Some(other.map(|_| ())),
+            }
+        });
+        self.write(m, regs::FAULT_SIZE, self.entries);
+        idle?
     }
 
     /// Entries in the ring now.
     ///
     /// # Errors
-    /// [`crate::Error::Gone`], [`crate::Error::BadDevice`].
+    /// [`Error::Gone`], [`Error::BadDevice`].
     pub fn pending<M: Mmio + ?Sized>(&self, m: &M) -> Result<u32> {
-        let _ = (m, self.entries, self.kind);
-        Ok(0)
+        let put = self.put(m)?;
+        Ok(if put >= self.get {
+            put - self.get
+        } else {
+            self.entries - self.get + put
+        })
     }
 
     /// Reads up to `out.len()` packets, clears their VALID and gives the slots back (GET), which also re-arms the
     /// interrupt. Returns how many; 0 means the ring was empty. Waits for each packet's VALID.
     ///
     /// # Errors
-    /// [`crate::Error::Stuck`] when the first packet does not become valid (later ones end the batch early),
-    /// [`crate::Error::Gone`].
+    /// [`Error::Stuck`] when the first packet does not become valid (a later one ends the batch early),
+    /// [`Error::Gone`], [`Error::BadDevice`].
     pub fn drain<M: Mmio + ?Sized>(
         &mut self,
         m: &M,
         out: &mut [Fault],
         wait: &mut Wait<'_>,
     ) -> Result<usize> {
-        let _ = (m, out, wait, &self.mem);
-        Ok(0)
+        let mut slots = out.iter_mut();
+        let max = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+        let n = self.consume(m, max, wait, |f| {
+            if let Some(slot) = slots.next() {
+                *slot = f;
+            }
+        })?;
+        // CAST: at most 20 bits.
+        Ok(n as usize)
     }
 
     /// Drops what is in the ring now (waiting for each VALID), and returns how many. A replay must follow, which
@@ -160,37 +292,111 @@ impl<D: DmaMem> FaultRing<D> {
     /// # Errors
     /// As [`Self::drain`].
     pub fn flush<M: Mmio + ?Sized>(&mut self, m: &M, wait: &mut Wait<'_>) -> Result<u32> {
-        let _ = (m, wait);
-        Ok(0)
+        self.consume(m, u32::MAX, wait, |_| {})
+    }
+
+    /// Hands up to `max` packets to `each`.
+    fn consume<M: Mmio + ?Sized>(
+        &mut self,
+        m: &M,
+        max: u32,
+        wait: &mut Wait<'_>,
+        mut each: impl FnMut(Fault),
+    ) -> Result<u32> {
+        let want = self.pending(m)?.min(max);
+        let mut done = 0;
+        while done < want {
+            let off = self.offset(self.get);
+            if !self.wait_valid(off, wait) {
+                break;
+            }
+            // The rest of the packet is read after VALID.
+            m.rmb();
+            each(Fault::parse(&self.mem, off));
+            self.mem.write32(off + INFO, 0);
+            self.get += 1;
+            if self.get >= self.entries {
+                self.get = 0;
+            }
+            done += 1;
+        }
+        if done == 0 && want > 0 {
+            // Gone, or a packet that never came?
+            self.put(m)?;
+            return Err(Error::Stuck(self.get));
+        }
+        m.wmb();
+        self.rearm(m);
+        Ok(done)
+    }
+
+    fn wait_valid(&self, off: usize, wait: &mut Wait<'_>) -> bool {
+        loop {
+            if self.mem.read32(off + INFO) & VALID != 0 {
+                return true;
+            }
+            if !wait() {
+                return false;
+            }
+        }
     }
 
     /// Writes GET unchanged: the device compares GET and PUT and pulses again if entries remain. After the leaf was
     /// cleared and the vector unmasked, this closes the race with a packet that came in between.
     pub fn rearm<M: Mmio + ?Sized>(&self, m: &M) {
-        let _ = m;
+        self.write(m, regs::FAULT_GET, self.get);
     }
 
     /// Whether the ring overflowed or its GET is corrupted; nothing is reported until [`Self::recover`].
     ///
     /// # Errors
-    /// [`crate::Error::Gone`].
+    /// [`Error::Gone`].
     pub fn overflowed<M: Mmio + ?Sized>(&self, m: &M) -> Result<bool> {
-        let _ = m;
-        Ok(false)
+        let put = read(m, self.kind.base() + regs::FAULT_PUT)?;
+        Ok(put & (OVERFLOW | CORRUPTED) != 0)
     }
 
     /// Clears overflow and corrupted GET by the two writes that the hardware needs. Call after [`Self::drain`] made
     /// room; for the replayable ring a replay must follow.
     ///
     /// # Errors
-    /// [`crate::Error::Gone`].
+    /// [`Error::Gone`], [`Error::BadState`] when a flag stays.
     pub fn recover<M: Mmio + ?Sized>(&mut self, m: &M) -> Result<()> {
-        let _ = m;
+        self.rearm(m);
+        self.write(m, regs::FAULT_GET, self.get | OVERFLOW | CORRUPTED);
+        let put = read(m, self.kind.base() + regs::FAULT_PUT)?;
+        if put & (OVERFLOW | CORRUPTED) != 0 {
+            return Err(Error::BadState("fault ring", put));
+        }
         Ok(())
+    }
+
+    /// Entries that the ring has; one of them is never used.
+    pub fn entries(&self) -> u32 {
+        self.entries
     }
 
     /// Gives the memory back (disable first).
     pub fn into_mem(self) -> D {
         self.mem
+    }
+
+    /// PUT, checked.
+    fn put<M: Mmio + ?Sized>(&self, m: &M) -> Result<u32> {
+        let raw = read(m, self.kind.base() + regs::FAULT_PUT)?;
+        let put = raw & PTR;
+        if put >= self.entries {
+            return Err(Error::BadDevice("FAULT_BUFFER_PUT", raw));
+        }
+        Ok(put)
+    }
+
+    fn write<M: Mmio + ?Sized>(&self, m: &M, off: u32, val: u32) {
+        m.write32(Bar::Regs, self.kind.base() + off, val);
+    }
+
+    fn offset(&self, entry: u32) -> usize {
+        // CAST: an entry has at most 20 bits.
+        entry as usize * PACKET_BYTES
     }
 }

@@ -7,4 +7,5 @@ pub mod fault;
 pub mod instance;
 pub mod invalidate;
 pub mod irq;
+pub(crate) mod regs;
 pub mod runlist;

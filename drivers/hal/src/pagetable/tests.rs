@@ -43,7 +43,7 @@ impl Seen {
             let table = (low >> 4 & ((1 << 50) - 1)) << 8;
             let e = self.read(table + i / 16 * 8);
             if e & 1 != 0 {
-                return e + (i % 16 << 8);
+                return e + ((i % 16) << 8);
             }
             if e & 1 << 5 != 0 {
                 return 0;
