@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Memory that a device can reach.
+
+use super::ffi::c;
+use super::hostpage::HostPages;
+use super::pci::{raw, Function};
+use core::ffi::c_void;
+use huvm_hal::seam::DmaMem;
+use kernel::error::to_result;
+use kernel::pci;
+use kernel::prelude::*;
+use kernel::sync::aref::ARef;
+use kernel::sync::atomic::{Atomic, Relaxed};
+use kernel::sync::Arc;
+
+/// Bus addresses that page tables and copy engines of a GA100-class GPU take (hw-interface.md 4.4).
+pub(crate) const DMA_BITS: u32 = 47;
+
+/// A device as far as DMA is concerned. It counts what is mapped for it, so that its driver can see that nothing is
+/// left before it goes.
+pub(crate) struct DmaDev {
+    pdev: ARef<pci::Device>,
+    live: Atomic<i64>,
+}
+
+impl DmaDev {
+    /// Sets the device's address width.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `EIO` when the platform cannot reach 47 bits.
+    pub(crate) fn new(f: &Function) -> Result<Arc<DmaDev>> {
+        let pdev = f.device().clone();
+        // SAFETY: valid device that does no DMA yet (bus mastering is off until the driver turns it on).
+        to_result(unsafe { c::huvm_dma_set_mask(dev(&pdev), DMA_BITS, u32::MAX) })?;
+        Ok(Arc::new(
+            DmaDev {
+                pdev,
+                live: Atomic::new(0),
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// Buffers and mappings alive.
+    pub(crate) fn live(&self) -> i64 {
+        self.live.load(Relaxed)
+    }
+
+    fn dev(&self) -> *mut c::device {
+        dev(&self.pdev)
+    }
+}
+
+fn dev(pdev: &pci::Device) -> *mut c::device {
+    // SAFETY: `raw` gives a valid `pci_dev`; this only computes the address of a field.
+    unsafe { core::ptr::addr_of_mut!((*raw(pdev)).dev) }
+}
+
+/// A coherent buffer, contiguous on the bus, page-aligned; zeroed when made.
+pub(crate) struct DmaBuf {
+    dev: Arc<DmaDev>,
+    cpu: *mut u8,
+    addr: u64,
+    len: usize,
+}
+
+// SAFETY: the memory belongs to no thread; every access is a volatile copy.
+unsafe impl Send for DmaBuf {}
+// SAFETY: as above: concurrent volatile accesses behave as the device's do.
+unsafe impl Sync for DmaBuf {}
+
+impl DmaBuf {
+    /// Allocates `bytes`, zeroed.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `EINVAL` for none.
+    pub(crate) fn new(dev: &Arc<DmaDev>, bytes: usize) -> Result<DmaBuf> {
+        if bytes == 0 {
+            return Err(EINVAL);
+        }
+        let mut addr: c::dma_addr_t = 0;
+        // SAFETY: valid device with its masks set; `addr` outlives the call.
+        let cpu = unsafe {
+            c::dma_alloc_attrs(dev.dev(), bytes, &mut addr, c::HUVM_GFP_DMA, 0)
+        };
+        if cpu.is_null() {
+            return Err(ENOMEM);
+        }
+        dev.live.add(1, Relaxed);
+        Ok(DmaBuf {
+            dev: dev.clone(),
+            cpu: cpu.cast(),
+            addr,
+            len: bytes,
+        })
+    }
+
+    fn at<T>(&self, off: usize) -> Option<*mut T> {
+        let size = core::mem::size_of::<T>();
+        if off & (size - 1) != 0 || off.checked_add(size)? > self.len {
+            return None;
+        }
+        // The buffer is page-aligned, so the address is aligned as `off` is.
+        Some(self.cpu.wrapping_add(off).cast())
+    }
+
+    /// Copies `from` to `off`; nothing if that is not inside. For bytes that the device does not look at yet.
+    pub(crate) fn write_bytes(&self, off: usize, from: &[u8]) {
+        if off.checked_add(from.len()).is_some_and(|end| end <= self.len) {
+            // SAFETY: inside the buffer, of which no Rust reference exists.
+            unsafe {
+                core::ptr::copy_nonoverlapping(from.as_ptr(), self.cpu.add(off), from.len())
+            };
+        }
+    }
+}
+
+impl DmaMem for DmaBuf {
+    fn dma_addr(&self) -> u64 {
+        self.addr
+    }
+    fn len(&self) -> usize {
+        self.len
+    }
+    #[inline]
+    fn read32(&self, off: usize) -> u32 {
+        // SAFETY: `at` gives an aligned address inside the buffer.
+        self.at::<u32>(off)
+            .map_or(!0, |p| unsafe { p.read_volatile() })
+    }
+    #[inline]
+    fn write32(&self, off: usize, val: u32) {
+        if let Some(p) = self.at::<u32>(off) {
+            // SAFETY: as `read32`.
+            unsafe { p.write_volatile(val) }
+        }
+    }
+    #[inline]
+    fn read64(&self, off: usize) -> u64 {
+        // SAFETY: as `read32`.
+        self.at::<u64>(off)
+            .map_or(!0, |p| unsafe { p.read_volatile() })
+    }
+    #[inline]
+    fn write64(&self, off: usize, val: u64) {
+        if let Some(p) = self.at::<u64>(off) {
+            // SAFETY: as `read32`.
+            unsafe { p.write_volatile(val) }
+        }
+    }
+}
+
+impl Drop for DmaBuf {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new` with these values; the device was told to forget it, as owners must before drop.
+        unsafe {
+            c::dma_free_attrs(
+                self.dev.dev(),
+                self.len,
+                self.cpu.cast::<c_void>(),
+                self.addr,
+                0,
+            )
+        };
+        self.dev.live.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Host pages as one device sees them, for reading and writing, until dropped.
+///
+/// Drop it before the pages, and after the device's last copy from or to them.
+pub(crate) struct DmaMapping {
+    dev: Arc<DmaDev>,
+    addr: u64,
+    len: usize,
+}
+
+impl DmaMapping {
+    /// Maps all of `pages`.
+    ///
+    /// # Errors
+    /// `ENOMEM` when the platform has no bus addresses left.
+    pub(crate) fn new(dev: &Arc<DmaDev>, pages: &HostPages) -> Result<DmaMapping> {
+        let len = pages.len();
+        // SAFETY: valid device, valid compound page of `len` bytes.
+        let addr = unsafe { c::huvm_dma_map(dev.dev(), pages.page(), len) };
+        // SAFETY: valid device; `addr` came from the mapping call.
+        if unsafe { c::huvm_dma_mapping_error(dev.dev(), addr) } != 0 {
+            return Err(ENOMEM);
+        }
+        dev.live.add(1, Relaxed);
+        Ok(DmaMapping {
+            dev: dev.clone(),
+            addr,
+            len,
+        })
+    }
+
+    /// Bus address of the first byte.
+    pub(crate) fn dma_addr(&self) -> u64 {
+        self.addr
+    }
+
+    /// The CPU is about to look at what the device wrote.
+    pub(crate) fn sync_for_cpu(&self) {
+        // SAFETY: valid mapping of this device.
+        unsafe { c::huvm_dma_sync_for_cpu(self.dev.dev(), self.addr, self.len) }
+    }
+
+    /// The device is about to look at what the CPU wrote.
+    pub(crate) fn sync_for_device(&self) {
+        // SAFETY: valid mapping of this device.
+        unsafe { c::huvm_dma_sync_for_device(self.dev.dev(), self.addr, self.len) }
+    }
+}
+
+impl Drop for DmaMapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; owners drop it after the device's last access.
+        unsafe { c::huvm_dma_unmap(self.dev.dev(), self.addr, self.len) };
+        self.dev.live.fetch_sub(1, Relaxed);
+    }
+}

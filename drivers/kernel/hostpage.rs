@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Host memory in compound pages.
+
+use super::ffi::c;
+use core::ptr::NonNull;
+use kernel::prelude::*;
+
+/// Bytes of a 4 KiB page.
+const PAGE: usize = 4096;
+/// Orders that [`HostPages::alloc`] serves: 4 KiB, 64 KiB, 2 MiB.
+const ORDERS: [u32; 3] = [0, 4, 9];
+
+/// 4 KiB, 64 KiB or 2 MiB of host memory, contiguous and aligned to its size. Freed on drop: no mapping, on the CPU or
+/// on a device, may be left then.
+///
+/// The bytes are shared with user space and devices, which write when they like; so they are reached by copies only.
+pub(crate) struct HostPages {
+    page: NonNull<c::page>,
+    order: u32,
+}
+
+// SAFETY: pages belong to no thread; all access is by volatile-like copies through the direct map.
+unsafe impl Send for HostPages {}
+// SAFETY: as above: concurrent copies race like user memory does, with unspecified bytes and nothing else.
+unsafe impl Sync for HostPages {}
+
+impl HostPages {
+    /// Allocates 2^`order` pages (order 0, 4 or 9), charged to the caller's memory cgroup. Larger orders are taken if
+    /// they are there and not fought for. The bytes are NOT zeroed.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `EINVAL` for another order.
+    pub(crate) fn alloc(order: u32) -> Result<HostPages> {
+        if !ORDERS.contains(&order) {
+            return Err(EINVAL);
+        }
+        let gfp = if order == 0 {
+            c::HUVM_GFP_SMALL
+        } else {
+            c::HUVM_GFP_LARGE
+        };
+        // SAFETY: flags allow sleeping, and allocation happens in process context only (as every caller of this room).
+        let page = NonNull::new(unsafe { c::huvm_alloc_pages(gfp, order) }).ok_or(ENOMEM)?;
+        Ok(HostPages { page, order })
+    }
+
+    /// log2 of the number of 4 KiB pages.
+    pub(crate) fn order(&self) -> u32 {
+        self.order
+    }
+
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        PAGE << self.order
+    }
+
+    /// Frame number of the first page.
+    pub(crate) fn pfn(&self) -> usize {
+        // SAFETY: `page` is a valid page that we own.
+        unsafe { c::huvm_page_to_pfn(self.page.as_ptr()) }
+    }
+
+    pub(super) fn page(&self) -> *mut c::page {
+        self.page.as_ptr()
+    }
+
+    /// First byte at `off`, if `len` bytes from there on are inside.
+    fn at(&self, off: usize, len: usize) -> Option<*mut u8> {
+        if off.checked_add(len)? > self.len() {
+            return None;
+        }
+        // SAFETY: `page` is a valid page that we own; x86-64 maps all memory, so the address is valid.
+        let base: *mut u8 = unsafe { c::huvm_page_address(self.page.as_ptr()) }.cast();
+        // SAFETY: `off` is inside the allocation, which is contiguous in the direct map.
+        Some(unsafe { base.add(off) })
+    }
+
+    /// Writes zeroes to `off..off + len`; nothing if that is not inside.
+    pub(crate) fn zero(&self, off: usize, len: usize) {
+        if let Some(at) = self.at(off, len) {
+            // SAFETY: `at` is valid for `len` bytes; no Rust reference to these bytes exists.
+            unsafe { core::ptr::write_bytes(at, 0, len) };
+        }
+    }
+
+    /// Copies from `off` to `to`; nothing if that is not inside.
+    pub(crate) fn read(&self, off: usize, to: &mut [u8]) {
+        if let Some(at) = self.at(off, to.len()) {
+            // SAFETY: `at` is valid for `to.len()` bytes, and kernel memory behind a `&mut` never overlaps our page.
+            unsafe { core::ptr::copy_nonoverlapping(at, to.as_mut_ptr(), to.len()) };
+        }
+    }
+
+    /// Copies `from` to `off`; nothing if that is not inside.
+    pub(crate) fn write(&self, off: usize, from: &[u8]) {
+        if let Some(at) = self.at(off, from.len()) {
+            // SAFETY: as `read`, the other way.
+            unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), at, from.len()) };
+        }
+    }
+}
+
+impl Drop for HostPages {
+    fn drop(&mut self) {
+        // SAFETY: we own the page, allocated with this order; by the type's contract nothing maps it any more.
+        unsafe { c::huvm_free_pages(self.page.as_ptr(), self.order) }
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Safe types over the kernel's C interfaces: the only room of the driver with hand-written unsafe code.
+//!
+//! | module | what it wraps |
+//! | --- | --- |
+//! | [`dma`] | coherent buffers, streaming mappings |
+//! | [`file`] | character device, one address space per open file |
+//! | [`hostpage`] | compound pages of 4 KiB, 64 KiB, 2 MiB |
+//! | [`irq`] | MSI-X vectors with a top and a bottom half |
+//! | [`mmio`] | BARs that may vanish under their users |
+//! | [`pci`] | enabling and claiming a PCI function |
+//! | [`rwsem`] | reader-writer semaphore |
+//! | [`task`] | who is calling |
+//! | [`thread`] | kernel threads |
+//! | [`time`] | clock and short sleeps |
+//! | [`user`] | structs to and from user space |
+//! | [`vma`] | page faults of managed ranges |
+//! | [`wait`] | wait queues, completions |
+//!
+//! Nothing here knows a GPU, a block or a policy.
+
+pub(crate) mod dma;
+pub(crate) mod ffi;
+pub(crate) mod file;
+pub(crate) mod hostpage;
+pub(crate) mod irq;
+pub(crate) mod mmio;
+pub(crate) mod pci;
+pub(crate) mod rwsem;
+pub(crate) mod task;
+pub(crate) mod thread;
+pub(crate) mod time;
+pub(crate) mod user;
+pub(crate) mod vma;
+pub(crate) mod wait;

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Kernel facilities that are inline functions or macros, as functions that Rust can call.
+ *
+ * No function here decides anything: each is the facility that its comment names.
+ */
+#ifndef _HUVM_SHIM_H
+#define _HUVM_SHIM_H
+
+#include <linux/dma-mapping.h>
+#include <linux/fs.h>
+#include <linux/gfp.h>
+#include <linux/mm.h>
+#include <linux/pci.h>
+#include <linux/poll.h>
+#include <linux/rwsem.h>
+#include <linux/wait.h>
+
+/* A 2 MiB or 64 KiB piece: taken if it is there, never fought for. */
+static const gfp_t HUVM_GFP_LARGE = GFP_KERNEL_ACCOUNT | __GFP_COMP | __GFP_NORETRY | __GFP_NOWARN;
+/* A 4 KiB page: the last resort, so reclaim may work for it, but the OOM killer stays out. */
+static const gfp_t HUVM_GFP_SMALL = GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN;
+
+/* Coherent buffers. */
+static const gfp_t HUVM_GFP_DMA = GFP_KERNEL | __GFP_NOWARN;
+
+/* alloc_pages, __free_pages, page_to_pfn, page_address */
+struct page *huvm_alloc_pages(gfp_t gfp, unsigned int order);
+void huvm_free_pages(struct page *page, unsigned int order);
+unsigned long huvm_page_to_pfn(struct page *page);
+void *huvm_page_address(struct page *page);
+
+/* dma_map_page, dma_unmap_page, dma_mapping_error, dma_sync_single_for_*; always bidirectional */
+dma_addr_t huvm_dma_map(struct device *dev, struct page *page, size_t len);
+void huvm_dma_unmap(struct device *dev, dma_addr_t addr, size_t len);
+int huvm_dma_mapping_error(struct device *dev, dma_addr_t addr);
+void huvm_dma_sync_for_cpu(struct device *dev, dma_addr_t addr, size_t len);
+void huvm_dma_sync_for_device(struct device *dev, dma_addr_t addr, size_t len);
+/* dma_set_mask_and_coherent(DMA_BIT_MASK(bits)), dma_set_max_seg_size */
+int huvm_dma_set_mask(struct device *dev, unsigned int bits, unsigned int max_segment);
+
+/* readl, writel, wmb, rmb, ioremap_wc, iounmap */
+u32 huvm_readl(const void __iomem *at);
+void huvm_writel(u32 value, void __iomem *at);
+void huvm_wmb(void);
+void huvm_rmb(void);
+void __iomem *huvm_ioremap_wc(phys_addr_t at, size_t len);
+void huvm_iounmap(void __iomem *at);
+
+/* pci_name */
+const char *huvm_pci_name(struct pci_dev *pdev);
+
+/* vm_flags_set, vm_flags_clear(VM_MAYEXEC) and the fields of a VMA */
+#define HUVM_VM_FLAGS (VM_PFNMAP | VM_IO | VM_DONTEXPAND | VM_DONTCOPY | VM_DONTDUMP)
+void huvm_vma_adopt(struct vm_area_struct *vma, const struct vm_operations_struct *ops,
+		    void *private);
+unsigned long huvm_vma_start(const struct vm_area_struct *vma);
+unsigned long huvm_vma_end(const struct vm_area_struct *vma);
+unsigned long huvm_vma_pgoff(const struct vm_area_struct *vma);
+void *huvm_vma_private(const struct vm_area_struct *vma);
+void huvm_vma_set_private(struct vm_area_struct *vma, void *private);
+/* VM_SHARED, VM_WRITE, VM_EXEC of a VMA as bits 0, 1, 2 */
+unsigned int huvm_vma_kind(const struct vm_area_struct *vma);
+
+/* vmf_insert_pfn_prot with the protection of a shared writable mapping, or vmf_insert_pfn */
+vm_fault_t huvm_insert_pfn(struct vm_area_struct *vma, unsigned long addr, unsigned long pfn,
+			   bool writable);
+enum huvm_pmd {
+	HUVM_PMD_NONE,		/* nothing there */
+	HUVM_PMD_SAME,		/* a 2 MiB entry for this pfn */
+	HUVM_PMD_OTHER,		/* a 2 MiB entry for another pfn */
+	HUVM_PMD_TABLE,		/* a page table */
+};
+/* pmd_none, pmd_leaf, pmd_pfn of the entry that a huge fault is about */
+enum huvm_pmd huvm_pmd_state(struct vm_fault *vmf, unsigned long pfn);
+struct vm_area_struct *huvm_vmf_vma(const struct vm_fault *vmf);
+unsigned long huvm_vmf_address(const struct vm_fault *vmf);
+bool huvm_vmf_write(const struct vm_fault *vmf);
+
+/* address_space_init_once and the fields that an inode's own mapping has set */
+void huvm_mapping_init(struct address_space *mapping, struct inode *host);
+bool huvm_mapping_mapped(struct address_space *mapping);
+
+/* wait_event_timeout, _killable_timeout, _interruptible_timeout with a callback as condition */
+typedef bool (*huvm_cond_t)(void *arg);
+long huvm_wait(struct wait_queue_head *wq, huvm_cond_t cond, void *arg, long jiffies);
+long huvm_wait_killable(struct wait_queue_head *wq, huvm_cond_t cond, void *arg, long jiffies);
+long huvm_wait_interruptible(struct wait_queue_head *wq, huvm_cond_t cond, void *arg,
+			     long jiffies);
+void huvm_wake_up_all(struct wait_queue_head *wq);
+void huvm_poll_wait(struct file *file, struct wait_queue_head *wq, struct poll_table_struct *pt);
+/* nsecs_to_jiffies, rounded up, below MAX_SCHEDULE_TIMEOUT */
+long huvm_ns_to_jiffies(u64 ns);
+
+/* ktime_get_ns, usleep_range, cpu_relax, cond_resched */
+u64 huvm_now_ns(void);
+void huvm_sleep_us(unsigned long us);
+void huvm_relax(void);
+void huvm_cond_resched(void);
+
+/* current: mm (may be NULL), tgid, comm, uid in the initial namespace, fatal_signal_pending, signal_pending */
+struct mm_struct *huvm_current_mm(void);
+void huvm_mmgrab(struct mm_struct *mm);
+void huvm_mmdrop(struct mm_struct *mm);
+u32 huvm_current_tgid(void);
+u32 huvm_current_uid(void);
+void huvm_current_comm(char *to, size_t len);
+bool huvm_fatal_signal_pending(void);
+bool huvm_signal_pending(void);
+bool huvm_capable_admin(void);
+
+/* get_task_struct, put_task_struct, for a thread that may end before it is joined */
+void huvm_get_task(struct task_struct *task);
+void huvm_put_task(struct task_struct *task);
+
+/* kthread_create(fn, data, "%s", name); kthread_should_stop, false in a thread of a process */
+struct task_struct *huvm_kthread_create(int (*fn)(void *data), void *data, const char *name);
+bool huvm_kthread_should_stop(void);
+
+/* check_zeroed_user */
+int huvm_check_zeroed_user(const void __user *from, size_t len);
+
+#endif /* _HUVM_SHIM_H */
