@@ -38,4 +38,5 @@ mod page_mask;
 mod page_region;
 pub mod prefetch;
 pub mod preset;
+pub mod residency;
 pub mod types;
