@@ -5,12 +5,17 @@
 //! commands; [`Push::submit`] hands it to the GPU and returns the *value* that the channel's tracking semaphore takes
 //! when all of it is done. A [`Tracker`] is a small set of (channel, value): what an operation has to wait for.
 
+mod methods;
 mod pushbuf;
 mod ring;
 mod space;
 mod tracker;
 
-pub use pushbuf::{CopyFlags, Fill, MemBar, Push};
+#[cfg(test)]
+mod tests;
+
+pub use crate::ga100::invalidate::{CancelAccess, ReplayKind};
+pub use pushbuf::{CopyFlags, Fill, MemBar, Push, ACQUIRE_DWORDS, COPY_DWORDS, MEM_OP_DWORDS};
 pub use ring::{Channel, Layout, SubmitFlags};
 pub use space::Window;
 pub use tracker::{is_complete, Tracker, TRACKER_SLOTS};
