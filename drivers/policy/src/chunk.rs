@@ -275,9 +275,7 @@ impl<'a> ChunkTable<'a> {
 
     /// Number of chunks in the table, in any state.
     pub fn len(&self) -> u32 {
-        u32::try_from(self.entries.len())
-            .unwrap_or(list::NONE)
-            .min(list::NONE)
+        u32::try_from(self.entries.len()).unwrap_or(list::NONE)
     }
 
     /// True without chunks.

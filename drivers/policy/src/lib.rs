@@ -39,4 +39,5 @@ mod page_region;
 pub mod prefetch;
 pub mod preset;
 pub mod residency;
+pub mod thrash;
 pub mod types;

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The chunk table against a model that keeps its lists as vectors, over random sequences of operations.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that panics is a test that fails"
+)]
+
 use huvm_policy::chunk::{ChunkEntry, ChunkError, ChunkLists, ChunkState, ChunkTable, ALL_STATES};
 use huvm_policy::evict::VictimOrder;
 use huvm_policy::types::ChunkId;

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Page masks against an array of 512 booleans.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that panics is a test that fails"
+)]
+
 use huvm_policy::types::{PageIndex, PageMask, PageRegion, Pages};
 use proptest::prelude::*;
 

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Residency: one test per rule of nvidia-uvm.md 5.4, and what holds for every fault.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that panics is a test that fails"
+)]
+
 use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::preset::preset_by_name;
 use huvm_policy::residency::*;

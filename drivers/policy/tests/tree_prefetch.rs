@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The tree prefetcher: examples worked out by hand from nvidia-uvm.md 5.1, and a model that does it page by page.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that panics is a test that fails"
+)]
+
 use huvm_policy::prefetch::{tree_prefetch, TreeQuery};
 use huvm_policy::types::{PageIndex, PageMask, PageRegion, Pages};
 use proptest::prelude::*;
