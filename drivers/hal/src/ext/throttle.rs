@@ -1,2 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Extension: throttle.
+//! Throttle: how many blocks run at once (device.md 2.4).
+
+use super::{read_sane, write};
+use crate::ids::Veid;
+use crate::seam::Mmio;
+use crate::{Error, Result};
+use huvm_hw::ext::throttle as hw;
+
+/// Lets at most `blocks` blocks run on this GPU; `None` lifts the limit.
+///
+/// # Errors
+/// [`Error::OutOfRange`] for 0.
+pub fn set_active_limit<M: Mmio + ?Sized>(m: &M, blocks: Option<u32>) -> Result<()> {
+    write(m, hw::ACTIVE_LIMIT, limit(blocks)?);
+    Ok(())
+}
+
+/// The limit now; `None` = none.
+///
+/// # Errors
+/// [`Error::Gone`].
+pub fn active_limit<M: Mmio + ?Sized>(m: &M) -> Result<Option<u32>> {
+    Ok(match read_sane(m, hw::ACTIVE_LIMIT)? {
+        0 => None,
+        n => Some(n),
+    })
+}
+
+/// As [`set_active_limit`], for one subcontext.
+///
+/// # Errors
+/// [`Error::OutOfRange`].
+pub fn set_veid_limit<M: Mmio + ?Sized>(m: &M, veid: Veid, blocks: Option<u32>) -> Result<()> {
+    if u32::from(veid.0) >= hw::VEIDS {
+        return Err(Error::OutOfRange("subcontext", u64::from(veid.0)));
+    }
+    write(m, hw::VEID_LIMIT0 + 4 * u32::from(veid.0), limit(blocks)?);
+    Ok(())
+}
+
+/// The register's value: 0 means no limit there, so a limit of 0 cannot be had.
+fn limit(blocks: Option<u32>) -> Result<u32> {
+    match blocks {
+        None => Ok(0),
+        Some(0) => Err(Error::OutOfRange("active blocks", 0)),
+        Some(n) => Ok(n),
+    }
+}

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Links and the peer-id map.
+//! Links and the peer-id map (device.md 2.2).
 
+use super::{read, read_sane, write};
 use crate::seam::Mmio;
-use crate::Result;
+use crate::{Error, Result};
+use huvm_hw::ext::topology as hw;
 
 /// Kind of a link to a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,20 +51,67 @@ pub struct Topology {
     pub vram_mbps: u32,
 }
 
+impl Topology {
+    pub(super) fn read<M: Mmio + ?Sized>(m: &M) -> Result<Topology> {
+        let links = read_sane(m, hw::LINK_COUNT)?;
+        if links > hw::LINK_MAX {
+            return Err(Error::BadDevice("LINK_COUNT", links));
+        }
+        Ok(Topology {
+            links,
+            host_h2d_mbps: read(m, hw::HOST_H2D_MBPS),
+            host_d2h_mbps: read(m, hw::HOST_D2H_MBPS),
+            host_latency_ns: read(m, hw::HOST_LATENCY_NS),
+            vram_mbps: read(m, hw::VRAM_MBPS),
+        })
+    }
+}
+
 /// Reads entry `i` of the link table.
 ///
 /// # Errors
-/// [`crate::Error::OutOfRange`], [`crate::Error::BadDevice`], [`crate::Error::Gone`].
+/// [`Error::OutOfRange`], [`Error::BadDevice`], [`Error::Gone`].
 pub fn link<M: Mmio + ?Sized>(m: &M, i: u32) -> Result<Link> {
-    let _ = (m, i);
-    Err(crate::Error::Gone)
+    if i >= read_sane(m, hw::LINK_COUNT)?.min(hw::LINK_MAX) {
+        return Err(Error::OutOfRange("link", u64::from(i)));
+    }
+    let base = hw::LINK0 + hw::LINK_STRIDE * i;
+    let kind = match read_sane(m, base + hw::LINK_TYPE)? {
+        hw::LINK_TYPE_PCIE => LinkType::Pcie,
+        hw::LINK_TYPE_NVLINK => LinkType::NvLink,
+        other => return Err(Error::BadDevice("link type", other)),
+    };
+    let caps = read(m, base + hw::LINK_CAPS);
+    Ok(Link {
+        peer: read_sane(m, base + hw::LINK_PEER)?,
+        kind,
+        mbps: read(m, base + hw::LINK_MBPS),
+        latency_ns: read(m, base + hw::LINK_LATENCY_NS),
+        up: read_sane(m, base + hw::LINK_STATE)? & 1 != 0,
+        read: caps & 1 != 0,
+        write: caps & 2 != 0,
+        atomics: caps & 4 != 0,
+    })
 }
 
 /// Makes peer id `id` (0..7) mean GPU `gpu_index`; `None` frees the id.
 ///
 /// # Errors
-/// [`crate::Error::BadState`] when the device refuses (no link, itself, absent), [`crate::Error::OutOfRange`], [`crate::Error::Gone`].
+/// [`Error::BadState`] when the device refuses (no link, itself, absent), [`Error::OutOfRange`], [`Error::Gone`].
 pub fn set_peer<M: Mmio + ?Sized>(m: &M, id: u8, gpu_index: Option<u32>) -> Result<()> {
-    let _ = (m, id, gpu_index);
-    Err(crate::Error::Gone)
+    if u32::from(id) >= hw::PEER_IDS {
+        return Err(Error::OutOfRange("peer id", u64::from(id)));
+    }
+    let entry = match gpu_index {
+        Some(i) if i > 0xff => return Err(Error::OutOfRange("GPU index", u64::from(i))),
+        Some(i) => i | hw::PEER_VALID,
+        None => 0,
+    };
+    let reg = hw::PEER_MAP0 + 4 * u32::from(id);
+    write(m, reg, entry);
+    let back = read_sane(m, reg)?;
+    if back & hw::PEER_VALID != entry & hw::PEER_VALID {
+        return Err(Error::BadState("peer map", back));
+    }
+    Ok(())
 }

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Workload engine: start, look, abort.
+//! Workload engine: start, look, abort (device.md 2.3).
 
+use super::{read, read_sane, read_wide, write};
 use crate::ids::{GpuVa, SysAddr, Vector, Veid};
 use crate::seam::Mmio;
-use crate::Result;
+use crate::{Error, Result};
+use huvm_hw::ext::workload as hw;
+
+/// Target code of a slot's instance block: coherent system memory.
+const TARGET_SYS: u32 = 2;
 
 /// State of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +25,7 @@ pub enum Status {
     Aborted,
 }
 
-/// A slot's registers, read once.
+/// A slot's registers, read once. A running slot's counts move while they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// State.
@@ -61,10 +66,28 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts the descriptor at `desc` in `slot`, with the instance block at `instance` (system memory).
+    pub(super) fn read<M: Mmio + ?Sized>(m: &M) -> Result<Engine> {
+        let slots = read_sane(m, hw::SLOT_COUNT)?;
+        let vector = read_sane(m, hw::INTR_VECTOR)?;
+        if slots == 0 || slots > hw::SLOTS {
+            return Err(Error::BadDevice("SLOT_COUNT", slots));
+        }
+        if vector >= 256 {
+            return Err(Error::BadDevice("INTR_VECTOR", vector));
+        }
+        Ok(Engine {
+            slots,
+            max_resident: read_sane(m, hw::MAX_RESIDENT)?,
+            // CAST: below 256.
+            vector: Vector(vector as u16),
+        })
+    }
+
+    /// Starts the descriptor at `desc` in `slot`, with the instance block at `instance` (system memory). The device
+    /// has copied the descriptor and the page directory's address when this returns.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfRange`], [`crate::Error::BadState`] when the slot runs, [`crate::Error::BadAddress`], [`crate::Error::Gone`].
+    /// [`Error::OutOfRange`], [`Error::BadState`] when the slot runs, [`Error::BadAddress`], [`Error::Gone`].
     pub fn start<M: Mmio + ?Sized>(
         &self,
         m: &M,
@@ -73,34 +96,109 @@ impl Engine {
         instance: SysAddr,
         veid: Veid,
     ) -> Result<()> {
-        let _ = (m, slot, desc, instance, veid);
-        Err(crate::Error::Gone)
-    }
-
-    /// Ends a launch.
-    ///
-    /// # Errors
-    /// [`crate::Error::OutOfRange`].
-    pub fn abort<M: Mmio + ?Sized>(&self, m: &M, slot: u32) -> Result<()> {
-        let _ = (m, slot);
+        let base = self.base(slot)?;
+        if veid.0 >= 64 {
+            return Err(Error::OutOfRange("subcontext", u64::from(veid.0)));
+        }
+        if desc.0 % 64 != 0 {
+            return Err(Error::BadAddress(desc.0));
+        }
+        if instance.0 % 4096 != 0 {
+            return Err(Error::BadAddress(instance.0));
+        }
+        let status = read_sane(m, base + hw::STATUS)?;
+        if status == hw::STATUS_RUNNING {
+            return Err(Error::BadState("slot", status));
+        }
+        // CAST: the two halves of each address.
+        write(m, base + hw::DESC_LO, desc.0 as u32);
+        write(m, base + hw::DESC_HI, (desc.0 >> 32) as u32);
+        write(m, base + hw::INST_LO, instance.0 as u32 | TARGET_SYS);
+        write(m, base + hw::INST_HI, (instance.0 >> 32) as u32);
+        write(m, base + hw::VEID, u32::from(veid.0));
+        m.wmb();
+        write(m, base + hw::CTRL, hw::CTRL_START);
         Ok(())
     }
 
-    /// Finished slots (bit = slot), cleared by reading.
+    /// Ends a launch; nothing happens when the slot is not running.
     ///
     /// # Errors
-    /// [`crate::Error::Gone`].
+    /// [`Error::OutOfRange`].
+    pub fn abort<M: Mmio + ?Sized>(&self, m: &M, slot: u32) -> Result<()> {
+        write(m, self.base(slot)? + hw::CTRL, hw::CTRL_ABORT);
+        Ok(())
+    }
+
+    /// Finished slots (bit = slot), cleared by this call.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
     pub fn take_done<M: Mmio + ?Sized>(&self, m: &M) -> Result<u64> {
-        let _ = m;
-        Ok(0)
+        let lo = read(m, hw::DONE_LO);
+        let hi = read(m, hw::DONE_HI);
+        // All 64 slots done at once is possible; a device that is gone shows in another register.
+        if lo == u32::MAX && hi == u32::MAX {
+            read_sane(m, hw::SLOT_COUNT)?;
+        }
+        if lo != 0 {
+            write(m, hw::DONE_LO, lo);
+        }
+        if hi != 0 {
+            write(m, hw::DONE_HI, hi);
+        }
+        Ok(u64::from(lo) | u64::from(hi) << 32)
+    }
+
+    /// State of a slot alone.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::Gone`], [`Error::BadDevice`].
+    pub fn status<M: Mmio + ?Sized>(&self, m: &M, slot: u32) -> Result<Status> {
+        let base = self.base(slot)?;
+        Ok(match read_sane(m, base + hw::STATUS)? {
+            hw::STATUS_IDLE => Status::Idle,
+            hw::STATUS_RUNNING => Status::Running,
+            hw::STATUS_DONE => Status::Done,
+            hw::STATUS_FAILED => Status::Failed(read_sane(m, base + hw::ERROR)?),
+            hw::STATUS_ABORTED => Status::Aborted,
+            other => return Err(Error::BadDevice("slot status", other)),
+        })
     }
 
     /// State and results of a slot.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfRange`], [`crate::Error::Gone`], [`crate::Error::BadDevice`].
+    /// [`Error::OutOfRange`], [`Error::Gone`], [`Error::BadDevice`].
     pub fn report<M: Mmio + ?Sized>(&self, m: &M, slot: u32) -> Result<Report> {
-        let _ = (m, slot);
-        Err(crate::Error::Gone)
+        let status = self.status(m, slot)?;
+        let base = self.base(slot)?;
+        let wide = |lo, hi| read_wide(m, base + lo, base + hi);
+        let info = read(m, base + hw::ERR_INFO);
+        let report = Report {
+            status,
+            error_va: GpuVa(wide(hw::ERR_VA_LO, hw::ERR_VA_HI)),
+            // CAST: masked to the field.
+            fault_type: (info & 0x1f) as u8,
+            access_type: (info >> 16 & 0xf) as u8,
+            mismatches: wide(hw::MISMATCHES_LO, hw::MISMATCHES_HI),
+            mismatch_va: GpuVa(wide(hw::MISMATCH_VA_LO, hw::MISMATCH_VA_HI)),
+            blocks_done: read(m, base + hw::BLOCKS_DONE),
+            blocks_stalled: read(m, base + hw::BLOCKS_STALLED),
+            faults: wide(hw::FAULTS_LO, hw::FAULTS_HI),
+            bytes: wide(hw::BYTES_LO, hw::BYTES_HI),
+            start_ns: wide(hw::START_NS_LO, hw::START_NS_HI),
+            end_ns: wide(hw::END_NS_LO, hw::END_NS_HI),
+        };
+        // If it went away between, the numbers are worthless.
+        read_sane(m, base + hw::STATUS)?;
+        Ok(report)
+    }
+
+    fn base(&self, slot: u32) -> Result<u32> {
+        if slot >= self.slots {
+            return Err(Error::OutOfRange("slot", u64::from(slot)));
+        }
+        Ok(hw::SLOT0 + hw::SLOT_STRIDE * slot)
     }
 }

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Descriptors, and blocks that are absent or wrong.
+
+use super::program::{build, check, Header, Instr, Program};
+use super::{discover, inject, throttle, topology};
+use crate::fake::{FakeMem, FakeRegs};
+use crate::ids::*;
+use crate::seam::{Bar, DmaMem, Mmio};
+use crate::Error;
+use huvm_hw::ext::desc::{header, instr, Op};
+
+const HEADER: Header = Header {
+    blocks: 4,
+    iterations: 2,
+    elem_bytes: 4,
+    max_resident: 0,
+};
+
+fn good() -> (FakeMem, [Instr; 2]) {
+    let mut fill = Instr::new(Op::Fill, 1024, 8);
+    fill.dst = GpuVa(0x10_0000);
+    fill.block_stride_bytes = 0x8000;
+    fill.step_stride_bytes = 0x1000;
+    let mut reduce = Instr::new(Op::Reduce, 1024, 8);
+    reduce.a = GpuVa(0x10_0000);
+    reduce.dst = GpuVa(0x20_0000);
+    (FakeMem::new(0x1000, 4096), [fill, reduce])
+}
+
+#[test]
+fn a_good_program_is_built_and_checked() {
+    let (mem, program) = good();
+    let p = build(&mem, &HEADER, &program).unwrap();
+    let want = Program {
+        blocks: 4,
+        ninstr: 2,
+        iterations: 2,
+        elem_bytes: 4,
+        bytes: 256,
+    };
+    assert_eq!(p, want);
+    assert_eq!(mem.read32(0), 0x4b52_4f57);
+    assert_eq!(mem.read64(64 + 24), 0x10_0000);
+    assert_eq!(mem.read32(160), 7);
+}
+
+/// One word of a good descriptor changed: the field that is blamed.
+#[test]
+fn each_rule_refuses() {
+    let at = |i: usize, f: usize| 64 + 96 * i + f;
+    for (off, val, field) in [
+        (header::MAGIC, 1, "magic"),
+        (header::VERSION, 2, "version"),
+        (header::BLOCKS, 0, "blocks"),
+        (header::BLOCKS, (1 << 20) + 1, "blocks"),
+        (header::NINSTR, 0, "ninstr"),
+        (header::NINSTR, 17, "ninstr"),
+        (header::ITERATIONS, 0, "iterations"),
+        (header::ITERATIONS, u32::MAX, "iterations"),
+        (header::ELEM_BYTES, 2, "elem_bytes"),
+        (header::FLAGS, 1, "flags"),
+        (header::RESERVED, 1, "reserved"),
+        (60, 1, "reserved"),
+        (at(0, instr::OP), 0, "op"),
+        (at(1, instr::OP), 12, "op"),
+        (at(1, instr::FLAGS), 1, "instruction flags"),
+        (at(0, instr::COUNT), 0, "count"),
+        (at(0, instr::COUNT) + 4, 2, "count"),
+        (at(1, instr::STEPS) + 4, 1, "steps"),
+        (at(0, instr::OP), Op::Trace as u32, "elem_bytes of TRACE"),
+        (at(0, instr::BLOCK_STRIDE) + 4, 0x8000_0000, "dst"),
+        (at(0, instr::STEP_STRIDE) + 4, 0x8000_0000, "dst"),
+        (at(0, instr::ELEM_STRIDE) + 4, 0x8000_0000, "dst"),
+    ] {
+        let (mem, program) = good();
+        build(&mem, &HEADER, &program).unwrap();
+        mem.write32(off, val);
+        match check(&mem) {
+            Err(Error::BadProgram(f, _)) => assert_eq!(f, field, "offset {off}"),
+            other => panic!("offset {off}: {other:?}"),
+        }
+    }
+    let (mem, mut program) = good();
+    program[1].dst = GpuVa(u64::MAX - 8);
+    assert_eq!(
+        build(&mem, &HEADER, &program),
+        Err(Error::BadProgram("dst", u64::MAX - 8))
+    );
+    let short = FakeMem::new(0, 64 + 96);
+    assert_eq!(
+        build(&short, &HEADER, &program),
+        Err(Error::TooSmall("descriptor", 256))
+    );
+    assert!(build(&mem, &HEADER, &[]).is_err() && build(&mem, &HEADER, &[program[0]; 17]).is_err());
+}
+
+#[test]
+fn no_extension_is_no_error() {
+    let mut regs = FakeRegs::default();
+    assert_eq!(discover::discover(&regs), Ok(None), "reads zero");
+    regs.gone = true;
+    assert_eq!(discover::discover(&regs), Ok(None), "reads all ones");
+}
+
+#[test]
+fn a_wrong_extension_is_an_error() {
+    let regs = FakeRegs::default();
+    regs.write32(Bar::Ext, 0, 0x0001_0001);
+    regs.write32(Bar::Ext, 0x0c, 1);
+    assert!(
+        discover::discover(&regs).unwrap().is_some(),
+        "no features at all is fine"
+    );
+    regs.write32(Bar::Ext, 4, 1 << 1);
+    assert_eq!(
+        discover::discover(&regs),
+        Err(Error::BadDevice("block header", 0))
+    );
+    regs.write32(Bar::Ext, 4, 0);
+    regs.write32(Bar::Ext, 8, 1);
+    assert_eq!(
+        discover::discover(&regs),
+        Err(Error::BadDevice("GPU_INDEX", 1))
+    );
+    regs.write32(Bar::Ext, 8, 0);
+    regs.write32(Bar::Ext, 0x10, 17);
+    assert_eq!(
+        discover::discover(&regs),
+        Err(Error::BadDevice("CE_COUNT", 17))
+    );
+}
+
+#[test]
+fn arguments_out_of_range() {
+    let regs = FakeRegs::default();
+    assert_eq!(
+        topology::set_peer(&regs, 8, None),
+        Err(Error::OutOfRange("peer id", 8))
+    );
+    assert_eq!(topology::link(&regs, 0), Err(Error::OutOfRange("link", 0)));
+    assert!(throttle::set_active_limit(&regs, Some(0)).is_err());
+    assert!(throttle::set_veid_limit(&regs, Veid(64), None).is_err());
+    assert!(inject::inject(&regs, inject::Injection::ReorderPermille(1001)).is_err());
+    assert!(inject::inject(&regs, inject::Injection::ValidDelayNs(1_000_001)).is_err());
+    assert!(regs.writes.borrow().is_empty());
+}
