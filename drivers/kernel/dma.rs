@@ -4,6 +4,7 @@
 use super::ffi::c;
 use super::hostpage::HostPages;
 use super::pci::{raw, Function};
+use super::rwsem::{new_rwsem, RwSem};
 use core::ffi::c_void;
 use huvm_hal::seam::DmaMem;
 use kernel::error::to_result;
@@ -18,9 +19,13 @@ pub(crate) const DMA_BITS: u32 = 47;
 
 /// A device as far as DMA is concerned. It counts what is mapped for it, so that its driver can see that nothing is
 /// left before it goes.
+#[pin_data]
 pub(crate) struct DmaDev {
     pdev: ARef<pci::Device>,
     live: Atomic<i64>,
+    /// Whether anything may still be mapped.
+    #[pin]
+    open: RwSem<bool>,
 }
 
 impl DmaDev {
@@ -32,13 +37,30 @@ impl DmaDev {
         let pdev = f.device().clone();
         // SAFETY: valid device that does no DMA yet (bus mastering is off until the driver turns it on).
         to_result(unsafe { c::huvm_dma_set_mask(dev(&pdev), DMA_BITS, u32::MAX) })?;
-        Ok(Arc::new(
-            DmaDev {
+        Arc::pin_init(
+            pin_init!(DmaDev {
                 pdev,
                 live: Atomic::new(0),
-            },
+                open <- new_rwsem!(true, "huvm_dma"),
+            }),
             GFP_KERNEL,
-        )?)
+        )
+    }
+
+    /// Nothing can be mapped from now on (`ENODEV`); what is mapped stays until it is dropped.
+    pub(crate) fn close(&self) {
+        *self.open.write() = false;
+    }
+
+    /// Runs `map` if the device is still open to it, and counts what it made.
+    fn count<T>(&self, map: impl FnOnce() -> Result<T>) -> Result<T> {
+        let open = self.open.read();
+        if !*open {
+            return Err(ENODEV);
+        }
+        let made = map()?;
+        self.live.add(1, Relaxed);
+        Ok(made)
     }
 
     /// Buffers and mappings alive.
@@ -54,6 +76,12 @@ impl DmaDev {
 fn dev(pdev: &pci::Device) -> *mut c::device {
     // SAFETY: `raw` gives a valid `pci_dev`; this only computes the address of a field.
     unsafe { core::ptr::addr_of_mut!((*raw(pdev)).dev) }
+}
+
+/// Earlier reads of what a device wrote (such as a semaphore) are done before later ones (such as its data).
+pub(crate) fn read_barrier() {
+    // SAFETY: no preconditions.
+    unsafe { c::huvm_rmb() }
 }
 
 /// A coherent buffer, contiguous on the bus, page-aligned; zeroed when made.
@@ -73,25 +101,25 @@ impl DmaBuf {
     /// Allocates `bytes`, zeroed.
     ///
     /// # Errors
-    /// `ENOMEM`; `EINVAL` for none.
+    /// `ENOMEM`; `EINVAL` for none; `ENODEV` when the device is going.
     pub(crate) fn new(dev: &Arc<DmaDev>, bytes: usize) -> Result<DmaBuf> {
         if bytes == 0 {
             return Err(EINVAL);
         }
-        let mut addr: c::dma_addr_t = 0;
-        // SAFETY: valid device with its masks set; `addr` outlives the call.
-        let cpu = unsafe {
-            c::dma_alloc_attrs(dev.dev(), bytes, &mut addr, c::HUVM_GFP_DMA, 0)
-        };
-        if cpu.is_null() {
-            return Err(ENOMEM);
-        }
-        dev.live.add(1, Relaxed);
-        Ok(DmaBuf {
-            dev: dev.clone(),
-            cpu: cpu.cast(),
-            addr,
-            len: bytes,
+        dev.count(|| {
+            let mut addr: c::dma_addr_t = 0;
+            // SAFETY: valid device with its masks set; `addr` outlives the call.
+            let cpu =
+                unsafe { c::dma_alloc_attrs(dev.dev(), bytes, &mut addr, c::HUVM_GFP_DMA, 0) };
+            if cpu.is_null() {
+                return Err(ENOMEM);
+            }
+            Ok(DmaBuf {
+                dev: dev.clone(),
+                cpu: cpu.cast(),
+                addr,
+                len: bytes,
+            })
         })
     }
 
@@ -106,11 +134,12 @@ impl DmaBuf {
 
     /// Copies `from` to `off`; nothing if that is not inside. For bytes that the device does not look at yet.
     pub(crate) fn write_bytes(&self, off: usize, from: &[u8]) {
-        if off.checked_add(from.len()).is_some_and(|end| end <= self.len) {
+        if off
+            .checked_add(from.len())
+            .is_some_and(|end| end <= self.len)
+        {
             // SAFETY: inside the buffer, of which no Rust reference exists.
-            unsafe {
-                core::ptr::copy_nonoverlapping(from.as_ptr(), self.cpu.add(off), from.len())
-            };
+            unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), self.cpu.add(off), from.len()) };
         }
     }
 }
@@ -179,20 +208,21 @@ impl DmaMapping {
     /// Maps all of `pages`.
     ///
     /// # Errors
-    /// `ENOMEM` when the platform has no bus addresses left.
+    /// `ENOMEM` when the platform has no bus addresses left; `ENODEV` when the device is going.
     pub(crate) fn new(dev: &Arc<DmaDev>, pages: &HostPages) -> Result<DmaMapping> {
         let len = pages.len();
-        // SAFETY: valid device, valid compound page of `len` bytes.
-        let addr = unsafe { c::huvm_dma_map(dev.dev(), pages.page(), len) };
-        // SAFETY: valid device; `addr` came from the mapping call.
-        if unsafe { c::huvm_dma_mapping_error(dev.dev(), addr) } != 0 {
-            return Err(ENOMEM);
-        }
-        dev.live.add(1, Relaxed);
-        Ok(DmaMapping {
-            dev: dev.clone(),
-            addr,
-            len,
+        dev.count(|| {
+            // SAFETY: valid device, valid compound page of `len` bytes.
+            let addr = unsafe { c::huvm_dma_map(dev.dev(), pages.page(), len) };
+            // SAFETY: valid device; `addr` came from the mapping call.
+            if unsafe { c::huvm_dma_mapping_error(dev.dev(), addr) } != 0 {
+                return Err(ENOMEM);
+            }
+            Ok(DmaMapping {
+                dev: dev.clone(),
+                addr,
+                len,
+            })
         })
     }
 

@@ -37,7 +37,10 @@ struct Context<H> {
 
 /// # Safety
 /// `arg` points to a live `Context<H>`.
-unsafe extern "C" fn top<H: IrqHandler>(_irq: kernel::ffi::c_int, arg: *mut c_void) -> c::irqreturn_t {
+unsafe extern "C" fn top<H: IrqHandler>(
+    _irq: kernel::ffi::c_int,
+    arg: *mut c_void,
+) -> c::irqreturn_t {
     // SAFETY: by the contract above.
     let ctx = unsafe { &*arg.cast::<Context<H>>() };
     match ctx.handler.top(ctx.entry) {

@@ -143,7 +143,12 @@ impl VramWindow {
     ///
     /// # Errors
     /// `EINVAL` if that is not inside BAR1, `ENOMEM`.
-    pub(crate) fn map(pdev: &kernel::pci::Device, bar: u32, off: u64, len: usize) -> Result<VramWindow> {
+    pub(crate) fn map(
+        pdev: &kernel::pci::Device,
+        bar: u32,
+        off: u64,
+        len: usize,
+    ) -> Result<VramWindow> {
         let size = pdev.resource_len(bar)?;
         let end = off.checked_add(len as u64).ok_or(EINVAL)?;
         if end > size || off & 4095 != 0 || len & 4095 != 0 || len == 0 {

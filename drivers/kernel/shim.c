@@ -201,6 +201,11 @@ long huvm_wait(struct wait_queue_head *wq, huvm_cond_t cond, void *arg, long jif
 	return wait_event_timeout(*wq, cond(arg), jiffies);
 }
 
+long huvm_wait_idle(struct wait_queue_head *wq, huvm_cond_t cond, void *arg, long jiffies)
+{
+	return wait_event_idle_timeout(*wq, cond(arg), jiffies);
+}
+
 long huvm_wait_killable(struct wait_queue_head *wq, huvm_cond_t cond, void *arg, long jiffies)
 {
 	return wait_event_killable_timeout(*wq, cond(arg), jiffies);

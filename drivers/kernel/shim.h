@@ -81,9 +81,10 @@ bool huvm_vmf_write(const struct vm_fault *vmf);
 void huvm_mapping_init(struct address_space *mapping, struct inode *host);
 bool huvm_mapping_mapped(struct address_space *mapping);
 
-/* wait_event_timeout, _killable_timeout, _interruptible_timeout with a callback as condition */
+/* wait_event_timeout, _idle_timeout, _killable_timeout, _interruptible_timeout with a callback as condition */
 typedef bool (*huvm_cond_t)(void *arg);
 long huvm_wait(struct wait_queue_head *wq, huvm_cond_t cond, void *arg, long jiffies);
+long huvm_wait_idle(struct wait_queue_head *wq, huvm_cond_t cond, void *arg, long jiffies);
 long huvm_wait_killable(struct wait_queue_head *wq, huvm_cond_t cond, void *arg, long jiffies);
 long huvm_wait_interruptible(struct wait_queue_head *wq, huvm_cond_t cond, void *arg,
 			     long jiffies);

@@ -12,7 +12,7 @@ pub(crate) fn now_ns() -> u64 {
 /// Sleeps for at least `us` microseconds. Process context only.
 pub(crate) fn sleep_us(us: u64) {
     // SAFETY: callers are in process context, as documented; the function has no other precondition.
-    unsafe { c::huvm_sleep_us(us) }
+    unsafe { c::huvm_sleep_us(us as usize) }
 }
 
 /// Tells the CPU that it spins.

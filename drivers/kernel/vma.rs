@@ -17,8 +17,9 @@
 use super::ffi::c;
 use core::ffi::c_void;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 use kernel::prelude::*;
-use kernel::sync::{Arc, ArcBorrow};
+use kernel::sync::Arc;
 
 const PAGE: u64 = 4096;
 const BLOCK: u64 = 2 << 20;
@@ -27,7 +28,7 @@ const BLOCK_ORDER: u32 = 9;
 
 /// How a fault ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FaultOutcome {
+pub(crate) enum Outcome {
     /// The page is mapped; the access goes on.
     Done,
     /// Not by a 2 MiB entry: try 4 KiB. From `fault` it is as `Sigbus`.
@@ -40,30 +41,28 @@ pub(crate) enum FaultOutcome {
     Retry,
 }
 
-/// Buffer of [`VmHandler::access`].
-pub(crate) enum AccessBuf<'a> {
-    /// Fill it from the range.
-    Read(&'a mut [u8]),
-    /// Copy it to the range.
-    Write(&'a [u8]),
+impl Outcome {
+    /// Whether the page is mapped now.
+    pub(crate) fn is_mapped(self) -> bool {
+        self == Outcome::Done
+    }
 }
 
 /// Serves the faults of managed ranges. All calls are in process context and may sleep.
-pub(crate) trait VmHandler: Send + Sync + 'static {
+pub(crate) trait VmHandler: Send + Sync + Sized + 'static {
     /// The CPU touched `va` (4 KiB aligned), which has no entry, or a read-only one and `write`.
-    fn fault(&self, va: u64, write: bool, ins: &mut Inserter<'_>) -> FaultOutcome;
+    fn fault(this: &Arc<Self>, va: u64, write: bool, ins: &mut Inserter<'_>) -> Outcome;
     /// As [`Self::fault`], for all 2 MiB at `va`, which lie inside the VMA. May run under the VMA's lock alone. It is
     /// asked first, and again, so it should be cheap until it succeeds.
-    fn huge_fault(&self, va: u64, write: bool, ins: &mut Inserter<'_>) -> FaultOutcome;
-    /// A VMA was cut in two; `start..end` is one of its own now.
-    fn opened(&self, start: u64, end: u64);
+    fn huge_fault(this: &Arc<Self>, va: u64, write: bool, ins: &mut Inserter<'_>) -> Outcome;
     /// `start..end` left the address space; the page tables are zapped.
-    fn closed(&self, start: u64, end: u64);
-    /// Debugger access (ptrace, `/proc/pid/mem`) at `va`, inside one VMA. Returns the bytes done, at least one.
+    fn closed(this: &Arc<Self>, start: u64, end: u64);
+    /// Debugger access (ptrace, `/proc/pid/mem`) at `va`, inside one VMA: copies `buf` there if `write`, else from there.
+    /// Returns the bytes done, at least one.
     ///
     /// # Errors
     /// Any; the debugger sees EIO.
-    fn access(&self, va: u64, buf: AccessBuf<'_>) -> Result<usize>;
+    fn access(this: &Arc<Self>, va: u64, buf: &mut [u8], write: bool) -> Result<usize>;
 }
 
 /// Puts entries into the page tables during a fault. Only under the lock of the block that the fault is in.
@@ -89,22 +88,26 @@ impl Inserter<'_> {
         unsafe { c::huvm_vma_end(self.vma) as u64 }
     }
 
-    /// Maps the page at `va` to frame `pfn`, writable if asked and the VMA allows. Any page of the fault's block and VMA
-    /// will do, so that neighbours can be mapped in one go; of an entry that is there already only the one at the
-    /// fault's own page is raised to writable.
-    pub(crate) fn page(&mut self, va: u64, pfn: usize, writable: bool) -> FaultOutcome {
+    /// Maps the page of the fault to frame `pfn`, writable if asked and the VMA allows.
+    pub(crate) fn page(&mut self, pfn: usize, writable: bool) -> Outcome {
+        self.page_at(self.va, pfn, writable)
+    }
+
+    /// As [`Self::page`] for any page of the fault's block and VMA, so that neighbours can be mapped in one go. Of entries
+    /// that are there already only the one at the fault's own page is raised to writable.
+    pub(crate) fn page_at(&mut self, va: u64, pfn: usize, writable: bool) -> Outcome {
         let va = va & !(PAGE - 1);
         if va & !(BLOCK - 1) != self.va & !(BLOCK - 1)
             || va < self.vma_start()
             || va >= self.vma_end()
         {
-            return FaultOutcome::Sigbus;
+            return Outcome::Sigbus;
         }
         // SAFETY: a fault under way; `pmd` of it is set, and is the one of the block.
         match unsafe { c::huvm_pmd_state(self.vmf, pfn) } {
             c::HUVM_PMD_NONE | c::HUVM_PMD_TABLE => {}
             // Another thread mapped the whole block meanwhile. The access finds it, or faults for writing.
-            _ => return FaultOutcome::Retry,
+            _ => return Outcome::Retry,
         }
         if self.upgrade && va == self.va {
             // SAFETY: a locked VMA of ours (PFNMAP), and a page inside it.
@@ -117,17 +120,17 @@ impl Inserter<'_> {
     }
 
     /// Maps the fault's block by one entry to 512 frames from `pfn` (a multiple of 512) on.
-    pub(crate) fn huge(&mut self, pfn: usize, writable: bool) -> FaultOutcome {
+    pub(crate) fn huge(&mut self, pfn: usize, writable: bool) -> Outcome {
         if pfn & 511 != 0 || !covers_block(self.vma, self.va) {
-            return FaultOutcome::Fallback;
+            return Outcome::Fallback;
         }
         // SAFETY: a fault under way; `pmd` of it is set.
         match unsafe { c::huvm_pmd_state(self.vmf, pfn) } {
             c::HUVM_PMD_NONE => {}
             c::HUVM_PMD_SAME if writable => {}
-            c::HUVM_PMD_SAME => return FaultOutcome::Done,
+            c::HUVM_PMD_SAME => return Outcome::Done,
             // A page table stays until munmap; another frame is stale and its zap under way.
-            _ => return FaultOutcome::Fallback,
+            _ => return Outcome::Fallback,
         }
         // SAFETY: a locked VMA that is shared and PFNMAP and covers the block; the entry is empty or for this frame
         // (looked at above, under the block's lock).
@@ -144,22 +147,22 @@ fn covers_block(vma: *mut c::vm_area_struct, va: u64) -> bool {
 }
 
 /// What an insert returned.
-fn outcome(code: c::vm_fault_t) -> FaultOutcome {
-    if code & c::VM_FAULT_OOM != 0 {
-        FaultOutcome::Oom
-    } else if code & c::VM_FAULT_SIGBUS != 0 {
-        FaultOutcome::Sigbus
+fn outcome(code: c::vm_fault_t) -> Outcome {
+    if code & c::vm_fault_reason_VM_FAULT_OOM != 0 {
+        Outcome::Oom
+    } else if code & c::vm_fault_reason_VM_FAULT_SIGBUS != 0 {
+        Outcome::Sigbus
     } else {
-        FaultOutcome::Done
+        Outcome::Done
     }
 }
 
 /// What the fault path wants to hear. `Oom` must not be VM_FAULT_OOM: the access would be made again for ever.
-fn code(o: FaultOutcome) -> c::vm_fault_t {
+fn code(o: Outcome) -> c::vm_fault_t {
     match o {
-        FaultOutcome::Done | FaultOutcome::Retry => c::VM_FAULT_NOPAGE,
-        FaultOutcome::Fallback => c::VM_FAULT_FALLBACK,
-        FaultOutcome::Sigbus | FaultOutcome::Oom => c::VM_FAULT_SIGBUS,
+        Outcome::Done | Outcome::Retry => c::vm_fault_reason_VM_FAULT_NOPAGE,
+        Outcome::Fallback => c::vm_fault_reason_VM_FAULT_FALLBACK,
+        Outcome::Sigbus | Outcome::Oom => c::vm_fault_reason_VM_FAULT_SIGBUS,
     }
 }
 
@@ -192,22 +195,18 @@ impl<H: VmHandler> Ops<H> {
 
     /// # Safety
     /// `vma` has this table, so its private data is an `Arc<H>` turned into a pointer.
-    unsafe fn handler<'a>(vma: *mut c::vm_area_struct) -> ArcBorrow<'a, H> {
-        // SAFETY: by the contract above; the VMA's count keeps it alive during the call.
-        unsafe { ArcBorrow::from_raw(c::huvm_vma_private(vma).cast::<H>()) }
+    unsafe fn handler(vma: *mut c::vm_area_struct) -> ManuallyDrop<Arc<H>> {
+        // SAFETY: by the contract above; the count is the VMA's, and stays so since it is not dropped here.
+        ManuallyDrop::new(unsafe {
+            Arc::from_raw(c::huvm_vma_private(vma).cast::<H>().cast_const())
+        })
     }
 
     unsafe extern "C" fn open(vma: *mut c::vm_area_struct) {
         // SAFETY: called for a VMA with this table; the copy has its original's private data.
         let h = unsafe { Self::handler(vma) };
         // The new VMA has a count of its own.
-        let _ = Arc::into_raw(Arc::from(h));
-        // SAFETY: the VMA is valid, and its mmap_lock held for writing.
-        unsafe {
-            if in_place(vma) {
-                h.opened(c::huvm_vma_start(vma) as u64, c::huvm_vma_end(vma) as u64);
-            }
-        }
+        let _ = Arc::into_raw(Arc::clone(&h));
     }
 
     unsafe extern "C" fn close(vma: *mut c::vm_area_struct) {
@@ -216,7 +215,11 @@ impl<H: VmHandler> Ops<H> {
         // SAFETY: the VMA is valid, and no longer reachable by others.
         unsafe {
             if in_place(vma) {
-                h.closed(c::huvm_vma_start(vma) as u64, c::huvm_vma_end(vma) as u64);
+                H::closed(
+                    &h,
+                    c::huvm_vma_start(vma) as u64,
+                    c::huvm_vma_end(vma) as u64,
+                );
             }
         }
     }
@@ -227,7 +230,7 @@ impl<H: VmHandler> Ops<H> {
 
     /// # Safety
     /// `vmf` is a fault under way on a VMA with this table.
-    unsafe fn serve(vmf: *mut c::vm_fault, huge: bool, upgrade: bool) -> FaultOutcome {
+    unsafe fn serve(vmf: *mut c::vm_fault, huge: bool, upgrade: bool) -> Outcome {
         // SAFETY: by the contract above.
         let (vma, va, write) = unsafe {
             (
@@ -238,7 +241,7 @@ impl<H: VmHandler> Ops<H> {
         };
         // SAFETY: the fault's VMA is locked.
         if !unsafe { in_place(vma) } {
-            return FaultOutcome::Sigbus;
+            return Outcome::Sigbus;
         }
         // SAFETY: a VMA with this table.
         let h = unsafe { Self::handler(vma) };
@@ -251,15 +254,15 @@ impl<H: VmHandler> Ops<H> {
             _fault: PhantomData,
         };
         if !huge {
-            return match h.fault(va, write, &mut ins) {
-                FaultOutcome::Fallback => FaultOutcome::Sigbus,
+            return match H::fault(&h, va, write, &mut ins) {
+                Outcome::Fallback => Outcome::Sigbus,
                 o => o,
             };
         }
         if !covers_block(vma, va) {
-            return FaultOutcome::Fallback;
+            return Outcome::Fallback;
         }
-        h.huge_fault(va & !(BLOCK - 1), write, &mut ins)
+        H::huge_fault(&h, va & !(BLOCK - 1), write, &mut ins)
     }
 
     unsafe extern "C" fn fault(vmf: *mut c::vm_fault) -> c::vm_fault_t {
@@ -272,7 +275,7 @@ impl<H: VmHandler> Ops<H> {
         order: kernel::ffi::c_uint,
     ) -> c::vm_fault_t {
         if order != BLOCK_ORDER {
-            return c::VM_FAULT_FALLBACK;
+            return c::vm_fault_reason_VM_FAULT_FALLBACK;
         }
         // SAFETY: called by the fault path, with `pmd` set as the order says.
         code(unsafe { Self::serve(vmf, true, false) })
@@ -293,25 +296,22 @@ impl<H: VmHandler> Ops<H> {
     ) -> kernel::ffi::c_int {
         let va = addr as u64;
         // SAFETY: called with a VMA of this table, its mmap_lock held.
-        let (h, end, ok) =
-            unsafe { (Self::handler(vma), c::huvm_vma_end(vma) as u64, in_place(vma)) };
+        let (h, end, ok) = unsafe {
+            (
+                Self::handler(vma),
+                c::huvm_vma_end(vma) as u64,
+                in_place(vma),
+            )
+        };
         let inside = end.saturating_sub(va).min(u64::from(len.unsigned_abs()));
         if len <= 0 || !ok || inside == 0 {
             return EIO.to_errno();
         }
         // CAST: at most `len`.
         let n = inside as usize;
-        let did = if write != 0 {
-            // SAFETY: the caller's kernel buffer of `len` bytes.
-            h.access(va, AccessBuf::Write(unsafe {
-                core::slice::from_raw_parts(buf.cast::<u8>(), n)
-            }))
-        } else {
-            // SAFETY: as above, and nobody else uses the buffer.
-            h.access(va, AccessBuf::Read(unsafe {
-                core::slice::from_raw_parts_mut(buf.cast::<u8>(), n)
-            }))
-        };
+        // SAFETY: the caller's kernel buffer of `len` bytes, which nobody else uses meanwhile.
+        let buf = unsafe { core::slice::from_raw_parts_mut(buf.cast::<u8>(), n) };
+        let did = H::access(&h, va, buf, write != 0);
         match did {
             // CAST: at most `len`.
             Ok(done) => done.min(n) as kernel::ffi::c_int,

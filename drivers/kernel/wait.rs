@@ -70,6 +70,13 @@ impl WaitQueue {
         unsafe { c::huvm_wait(self.head.get(), Some(call::<F>), arg, jiffies(ns)) != 0 }
     }
 
+    /// As [`Self::wait_timeout`], for a service thread with nothing to do: it does not count as load.
+    pub(crate) fn wait_idle<F: FnMut() -> bool>(&self, ns: u64, mut cond: F) -> bool {
+        let arg = core::ptr::from_mut(&mut cond).cast::<c_void>();
+        // SAFETY: as `wait_timeout`.
+        unsafe { c::huvm_wait_idle(self.head.get(), Some(call::<F>), arg, jiffies(ns)) != 0 }
+    }
+
     /// As [`Self::wait_timeout`], but ends when the caller is killed.
     ///
     /// # Errors
@@ -77,7 +84,8 @@ impl WaitQueue {
     pub(crate) fn wait_killable<F: FnMut() -> bool>(&self, ns: u64, mut cond: F) -> Result<bool> {
         let arg = core::ptr::from_mut(&mut cond).cast::<c_void>();
         // SAFETY: as `wait_timeout`.
-        let r = unsafe { c::huvm_wait_killable(self.head.get(), Some(call::<F>), arg, jiffies(ns)) };
+        let r =
+            unsafe { c::huvm_wait_killable(self.head.get(), Some(call::<F>), arg, jiffies(ns)) };
         if r < 0 {
             return Err(EINTR);
         }
