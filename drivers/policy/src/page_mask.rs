@@ -12,6 +12,9 @@ const WORD_BITS: u16 = 64;
 /// Words of a mask.
 const WORDS: usize = 8;
 
+/// The first page of each word.
+const WORD_BASES: [u16; WORDS] = [0, 64, 128, 192, 256, 320, 384, 448];
+
 /// A set of the 512 pages of a block. Page `i` is bit `i % 64` of word `i / 64`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PageMask([u64; WORDS]);
@@ -28,8 +31,7 @@ const fn low_bits(n: u16) -> u64 {
 
 /// The bits of word `word` that belong to pages `start .. end`.
 const fn word_of_region(start: u16, end: u16, word: u16) -> u64 {
-    // `word` is at most 7: no overflow.
-    let base = word * WORD_BITS;
+    let base = word.saturating_mul(WORD_BITS);
     low_bits(end.saturating_sub(base)) & !low_bits(start.saturating_sub(base))
 }
 
@@ -227,12 +229,13 @@ impl PageMask {
     /// The first page of the set that is `from` or later.
     pub fn first_set_from(&self, from: PageIndex) -> Option<PageIndex> {
         let (first_word, bit) = place(from);
+        // Bits below `from` are ignored in its word, and nothing in the words after it.
         let mut keep = !(bit.wrapping_sub(1));
-        for (i, word) in self.0.iter().enumerate().skip(first_word) {
+        for (base, word) in WORD_BASES.iter().zip(&self.0).skip(first_word) {
             let bits = word & keep;
             if bits != 0 {
-                // CAST: `i` is at most 7 and the bit number at most 63.
-                return PageIndex::new(i as u16 * WORD_BITS + bits.trailing_zeros() as u16);
+                // CAST: a bit number, at most 63.
+                return PageIndex::new(base | bits.trailing_zeros() as u16);
             }
             keep = u64::MAX;
         }
@@ -251,16 +254,17 @@ impl PageMask {
 
     /// The last page of the set.
     pub fn last(&self) -> Option<PageIndex> {
-        let (i, word) = self.0.iter().enumerate().rfind(|(_, w)| **w != 0)?;
-        // CAST: `i` is at most 7 and the bit number at most 63, as the word is not zero.
-        PageIndex::new(i as u16 * WORD_BITS + 63u16.saturating_sub(word.leading_zeros() as u16))
+        let (base, word) = WORD_BASES.iter().zip(&self.0).rfind(|(_, w)| **w != 0)?;
+        // CAST: a bit number, at most 63, as the word is not zero.
+        PageIndex::new(base | 63u16.saturating_sub(word.leading_zeros() as u16))
     }
 
     /// The smallest region that holds the whole set; no pages for an empty set.
     pub fn span(&self) -> PageRegion {
         match (self.first(), self.last()) {
-            // At most 511 + 1: no overflow.
-            (Some(first), Some(last)) => PageRegion::from_bounds(first.get(), last.get() + 1),
+            (Some(first), Some(last)) => {
+                PageRegion::from_bounds(first.get(), last.get().saturating_add(1))
+            }
             _ => PageRegion::from_bounds(0, 0),
         }
     }
@@ -315,12 +319,12 @@ fn group_size(group: Pages) -> u16 {
 /// Fills every aligned group of `group` bits (1, 2, 4, 8, 16 or 32) that has a bit set.
 fn expand_word(mut word: u64, group: u16) -> u64 {
     // Gather each group into its lowest bit, halving the number of live bits each round...
-    let mut width = 1;
-    while width < group {
-        // `width` is at most 16: every shift is in range. The mask keeps the lowest bit of each 2 * width bits, which
-        // drops what slid in from the group above.
+    for width in [1, 2, 4, 8, 16] {
+        if width >= group {
+            break;
+        }
+        // The mask keeps the lowest bit of each 2 * width bits, which drops what slid in from the group above.
         word = (word | word >> width) & (u64::MAX / low_bits(2 * width));
-        width *= 2;
     }
     // ...then spread it over the group. The products of different groups do not overlap, so nothing carries.
     word.wrapping_mul(low_bits(group))

@@ -23,13 +23,10 @@ impl PageRegion {
     pub const fn new(start: PageIndex, len: Pages) -> Self {
         let start = start.get();
         // CAST: widening.
-        let room = (PAGES_PER_BLOCK - start) as u32;
+        let room = PAGES_PER_BLOCK.saturating_sub(start) as u32;
         let len = if len.0 < room { len.0 } else { room };
-        Self {
-            start,
-            // CAST: at most 512, clipped just before.
-            end: start + len as u16,
-        }
+        // CAST: at most 512, clipped just before.
+        Self::from_bounds(start, start.saturating_add(len as u16))
     }
 
     /// Pages `start .. end`; ends past the block are cut off, a start at or after the end gives no pages.
@@ -55,8 +52,8 @@ impl PageRegion {
 
     /// Number of pages.
     pub const fn len(self) -> Pages {
-        // CAST: widening. The invariant keeps the subtraction from wrapping.
-        Pages((self.end - self.start) as u32)
+        // CAST: widening.
+        Pages(self.end.saturating_sub(self.start) as u32)
     }
 
     /// True without pages.

@@ -30,6 +30,19 @@ use crate::types::{Nanos, PageIndex, PageMask, Processor, ProcessorMask, PAGES_P
 /// 64 KiB regions of a block.
 const REGIONS: usize = 32;
 
+/// Bit of each region in a set of them.
+const BITS: [u32; REGIONS] = {
+    let mut bits = [1; REGIONS];
+    let mut rest: &mut [u32] = &mut bits;
+    let mut bit = 1;
+    while let [first, tail @ ..] = rest {
+        *first = bit;
+        bit = bit.rotate_left(1);
+        rest = tail;
+    }
+    bits
+};
+
 /// The knobs of thrashing, with the window in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThrashConfig {
@@ -208,9 +221,7 @@ impl BlockThrash {
 
     /// Counts an event in each of `regions`.
     fn count(&mut self, regions: u32, to: Processor, now: Nanos, config: &ThrashConfig) {
-        for (i, r) in self.regions.iter_mut().enumerate() {
-            // `i` is below 32.
-            let bit = 1 << i;
+        for (bit, r) in BITS.iter().copied().zip(&mut self.regions) {
             if regions & bit == 0 {
                 continue;
             }
@@ -245,14 +256,12 @@ impl BlockThrash {
         config: &ThrashConfig,
     ) -> ThrashHint {
         let place = page.as_usize() / usize::from(PAGES_PER_BIG_PAGE);
-        // `place` is at most 31.
-        let bit = 1 << place;
+        let (Some(&bit), Some(r)) = (BITS.get(place), self.regions.get_mut(place)) else {
+            return ThrashHint::None;
+        };
         if !config.enabled || self.thrashing & bit == 0 {
             return ThrashHint::None;
         }
-        let Some(r) = self.regions.get_mut(place) else {
-            return ThrashHint::None;
-        };
         if self.pinned & bit != 0 {
             let until = config.pin.map(|_| r.until);
             if until.is_none_or(|t| now < t) {
@@ -329,9 +338,9 @@ impl BlockThrash {
 
     /// Pinned regions, each with its bit.
     fn pinned_regions(&self) -> impl Iterator<Item = (u32, &Region)> {
-        (0..)
+        BITS.iter()
+            .copied()
             .zip(&self.regions)
-            .map(|(i, r)| (1u32 << i, r))
             .filter(|(bit, _)| self.pinned & bit != 0)
     }
 
@@ -341,8 +350,7 @@ impl BlockThrash {
             self.epoch_start = now;
         }
         if self.resets < config.max_resets && now.since(self.epoch_start) >= config.epoch {
-            // Below max_resets: no overflow.
-            self.resets += 1;
+            self.resets = self.resets.saturating_add(1);
             self.epoch_start = now;
             self.forget(!self.pinned);
         }
@@ -352,8 +360,8 @@ impl BlockThrash {
     fn forget(&mut self, regions: u32) {
         self.thrashing &= !regions;
         self.pinned &= !regions;
-        for (i, r) in (0..).zip(&mut self.regions) {
-            if regions & (1u32 << i) != 0 {
+        for (bit, r) in BITS.iter().zip(&mut self.regions) {
+            if regions & bit != 0 {
                 *r = Region::QUIET;
             }
         }

@@ -112,8 +112,7 @@ impl PageIndex {
 
     /// The next page, `None` after the last.
     pub const fn next(self) -> Option<Self> {
-        // At most 511 + 1: no overflow.
-        Self::new(self.0 + 1)
+        Self::new(self.0.saturating_add(1))
     }
 }
 
@@ -211,8 +210,8 @@ impl Processor {
     pub const fn index(self) -> u8 {
         match self {
             Self::Cpu => 0,
-            // At most 1 + MAX_GPUS - 1: no overflow.
-            Self::Gpu(gpu) => 1 + gpu.0,
+            // At most MAX_GPUS. Wrapping, as the compiler does not know that and would test for it in every mask.
+            Self::Gpu(gpu) => gpu.0.wrapping_add(1),
         }
     }
 
@@ -245,8 +244,8 @@ impl ProcessorMask {
 
     /// One processor.
     pub const fn only(p: Processor) -> Self {
-        // An index is below 32: the shift is in range.
-        Self(1 << p.index())
+        // An index is below 32, so nothing wraps. CAST: widening.
+        Self(1u32.wrapping_shl(p.index() as u32))
     }
 
     /// The set with these bits: bit 0 the host, bit 1 + i GPU i.

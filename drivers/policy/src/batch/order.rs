@@ -22,9 +22,12 @@ pub fn sort_and_dedup(faults: &mut [Fault]) -> usize {
                 last.absorb(&fault);
             }
             _ => {
-                // PANIC: `kept` is at most `i`, which is below the length.
-                faults.swap(kept, i);
-                kept += 1;
+                if let Some((front, rest)) = faults.split_at_mut_checked(i) {
+                    if let (Some(a), Some(b)) = (front.get_mut(kept), rest.first_mut()) {
+                        core::mem::swap(a, b);
+                    }
+                }
+                kept = kept.saturating_add(1);
             }
         }
     }

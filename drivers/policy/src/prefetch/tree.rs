@@ -14,6 +14,9 @@
 
 use crate::types::{PageIndex, PageMask, PageRegion, Pages, PAGES_PER_BIG_PAGE};
 
+/// Height of the largest tree: 2^10 leaves are more than a block and its shift.
+const LEVELS: u16 = 10;
+
 /// One question to the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeQuery<'a> {
@@ -66,8 +69,8 @@ impl TreeQuery<'_> {
             let region = self.largest_dense(page, &present);
             out.set_region(region);
             // Faults inside the region have the same answer: every subtree that holds one of them and is larger was
-            // just found too thin. At least the page itself is passed (at most 511 + 1), so this ends.
-            from = PageIndex::new(region.end().max(page.get() + 1));
+            // just found too thin. At least the page itself is passed , so this ends.
+            from = PageIndex::new(region.end().max(page.get().saturating_add(1)));
         }
         out.and(&inside)
             .and(self.allowed)
@@ -80,27 +83,25 @@ impl TreeQuery<'_> {
     /// threshold is 100 % or more.
     fn largest_dense(&self, page: PageIndex, present: &PageMask) -> PageRegion {
         let shift = self.shift();
-        // Leaves of the tree: the pages of `max` behind `shift` empty ones. At most 15 + 512.
-        let leaves = shift + self.max.end() - self.max.start();
-        let leaf = shift + page.get().saturating_sub(self.max.start());
+        // Leaves of the tree: the pages of `max` behind `shift` empty ones. At most 15 + 512, so 1024 holds them all.
+        let in_tree = |page: u16| page.saturating_sub(self.max.start()).saturating_add(shift);
+        let (leaf, leaves) = (in_tree(page.get()), in_tree(self.max.end()));
 
         let mut best = PageRegion::from_bounds(0, 0);
-        let mut size: u16 = 1;
-        loop {
-            let first = leaf & !(size - 1);
-            let last = first.saturating_add(size).min(leaves);
+        for level in 0..=LEVELS {
+            let first = leaf >> level << level;
+            let last = first.saturating_add(1 << level).min(leaves);
             let region = self.pages_of(first, last, shift);
             let count = u64::from(present.count_in(region).get());
-            let whole = u64::from(last - first);
+            let whole = u64::from(last.saturating_sub(first));
             if count * 100 > whole * u64::from(self.threshold_percent) {
                 best = region;
             }
             if first == 0 && last == leaves {
-                return best;
+                break;
             }
-            // At most 1024, the tree's size.
-            size *= 2;
         }
+        best
     }
 
     /// Empty leaves before the first page, which move 64 KiB boundaries of the block to those of the tree. Without a
@@ -108,7 +109,7 @@ impl TreeQuery<'_> {
     fn shift(&self) -> u16 {
         match big_pages(self.max) {
             Some(big) if big.start() > self.max.start() => {
-                PAGES_PER_BIG_PAGE.saturating_sub(big.start() - self.max.start())
+                PAGES_PER_BIG_PAGE.saturating_sub(big.start().saturating_sub(self.max.start()))
             }
             _ => 0,
         }
@@ -126,9 +127,9 @@ impl TreeQuery<'_> {
 
 /// The whole 64 KiB groups of a region; `None` if it has none.
 fn big_pages(max: PageRegion) -> Option<PageRegion> {
-    // At most 512, a multiple of the group.
-    let start = max.start().div_ceil(PAGES_PER_BIG_PAGE) * PAGES_PER_BIG_PAGE;
-    let end = max.end() / PAGES_PER_BIG_PAGE * PAGES_PER_BIG_PAGE;
+    let within = PAGES_PER_BIG_PAGE - 1;
+    let start = max.start().saturating_add(within) & !within;
+    let end = max.end() & !within;
     (start < end).then(|| PageRegion::from_bounds(start, end))
 }
 
