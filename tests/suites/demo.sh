@@ -1,0 +1,11 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# In the guest: loads the module, runs the demo, prints its JSON between marks for the host to keep.
+insmod /lib/huvm.ko || exit 1
+uvmctl demo --preset stock-595 --output /results/demo.json
+rc=$?
+echo HUVM-JSON-BEGIN
+cat /results/demo.json
+echo HUVM-JSON-END
+rmmod huvm || rc=1
+exit $rc

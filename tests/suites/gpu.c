@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: GPL-2.0
+/* GPU faults: first touch, migration both ways, programs, races, processes, fatal faults. */
+#include "huvm_lib.h"
+#include <pthread.h>
+
+#define LEN (8 * BLOCK)
+#define BLOCKS 16
+
+static int open_with_gpu(void)
+{
+	int fd = huvm_open();
+
+	CHECK_OK(gpu_register(fd, 0));
+	return fd;
+}
+
+static void first_touch_on_gpu_is_zero(void)
+{
+	int fd = open_with_gpu();
+	void *p = managed(fd, LEN);
+
+	gpu_check(fd, 0, p, LEN, BLOCKS, 0, 0);
+	cpu_check(p, LEN, 0, 0);
+}
+
+static void cpu_to_gpu_to_cpu(void)
+{
+	int fd = open_with_gpu();
+	void *p = managed(fd, LEN);
+
+	cpu_fill(p, LEN, 11, 5);
+	gpu_check(fd, 0, p, LEN, BLOCKS, 11, 5);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 512);
+	CHECK_EQ(block_info(fd, p).host_pages, 0);
+	gpu_scale(fd, 0, p, LEN, BLOCKS, 3, 1);
+	cpu_check(p, LEN, 34, 15);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 0);
+	CHECK_EQ(block_info(fd, p).host_pages, 512);
+}
+
+static void gpu_writes_cpu_reads(void)
+{
+	int fd = open_with_gpu();
+	void *p = managed(fd, LEN);
+
+	gpu_fill(fd, 0, p, LEN, BLOCKS, 1000, 1);
+	cpu_check(p, LEN, 1000, 1);
+	/* Back again, many times, with a change on each side. */
+	for (int i = 0; i < 5; i++) {
+		uint64_t *q = p;
+
+		gpu_scale(fd, 0, p, LEN, BLOCKS, 1, 1);
+		for (uint64_t e = 0; e < LEN / 8; e += 512)
+			q[e] += 1;
+		for (uint64_t e = 0; e < LEN / 8; e += 512)
+			q[e] -= 1;
+	}
+	cpu_check(p, LEN, 1005, 1);
+}
+
+static void full_block_is_one_mapping(void)
+{
+	int fd = open_with_gpu();
+	void *p = managed(fd, LEN);
+	uint64_t before, faults;
+
+	cpu_fill(p, LEN, 1, 1);
+	before = counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_MAP_2M);
+	gpu_check(fd, 0, p, LEN, BLOCKS, 1, 1);
+	CHECK_EQ(counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_MAP_2M) - before, LEN / BLOCK);
+	/* All resident: a second pass takes no fault at all. */
+	faults = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS);
+	gpu_scale(fd, 0, p, LEN, BLOCKS, 1, 0);
+	CHECK_EQ(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS), faults);
+}
+
+static void programs(void)
+{
+	const uint32_t n = BLOCKS;
+	int fd = open_with_gpu();
+	uint64_t *x = managed(fd, LEN), *y = managed(fd, LEN), *z = managed(fd, LEN);
+	uint64_t *idx = managed(fd, LEN), *sum = managed(fd, BLOCK);
+	const uint64_t count = LEN / 8;
+	struct huvm_instr i;
+
+	cpu_fill(x, LEN, 3, 2);
+	cpu_fill(y, LEN, 10, 1);
+	i = over(HUVM_OP_ADD, LEN, n);
+	i.dst = (uintptr_t)z, i.a = (uintptr_t)x, i.b = (uintptr_t)y;
+	run_ok(fd, 0, n, &i, 1, 8);
+	cpu_check(z, LEN, 13, 3);
+	i = over(HUVM_OP_TRIAD, LEN, n);
+	i.dst = (uintptr_t)z, i.a = (uintptr_t)x, i.b = (uintptr_t)y, i.imm0 = 4;
+	run_ok(fd, 0, n, &i, 1, 8);
+	cpu_check(z, LEN, 43, 6);
+	i = over(HUVM_OP_COPY, LEN, n);
+	i.dst = (uintptr_t)z, i.a = (uintptr_t)x;
+	run_ok(fd, 0, n, &i, 1, 8);
+	cpu_check(z, LEN, 3, 2);
+	/* Gather and scatter through a permutation. */
+	for (uint64_t e = 0; e < count; e++)
+		idx[e] = (e * 7919 + 13) % count;
+	i = over(HUVM_OP_GATHER, LEN, n);
+	i.dst = (uintptr_t)z, i.a = (uintptr_t)x, i.idx = (uintptr_t)idx;
+	run_ok(fd, 0, n, &i, 1, 8);
+	for (uint64_t e = 0; e < count; e += 97)
+		CHECK_EQ(z[e], 3 + 2 * ((e * 7919 + 13) % count));
+	i = over(HUVM_OP_SCATTER, LEN, n);
+	i.dst = (uintptr_t)y, i.a = (uintptr_t)z, i.idx = (uintptr_t)idx;
+	run_ok(fd, 0, n, &i, 1, 8);
+	cpu_check(y, LEN, 3, 2);
+	i = over(HUVM_OP_REDUCE, LEN, n);
+	i.dst = (uintptr_t)sum, i.a = (uintptr_t)x;
+	run_ok(fd, 0, n, &i, 1, 8);
+	{
+		uint64_t total = 0;
+
+		for (uint32_t k = 0; k < n; k++)
+			total += sum[k];
+		CHECK_EQ(total, 3 * count + count * (count - 1));
+	}
+}
+
+static void trace_replay(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *rec = managed(fd, BLOCK), *data = managed(fd, LEN);
+	struct huvm_instr i = { .op = HUVM_OP_TRACE, .count = 512, .steps = 1 };
+
+	for (int e = 0; e < 512; e++)
+		rec[e] = ((uintptr_t)data + ((uint64_t)(e * 37) % (LEN / PAGE)) * PAGE) | (e & 1);
+	i.a = (uintptr_t)rec;
+	run_ok(fd, 0, 1, &i, 1, 8);
+	uint64_t writes = 0;
+
+	for (uint64_t pg = 0; pg < LEN / PAGE; pg++)
+		writes += data[pg * PAGE / 8];
+	CHECK_EQ(writes, 256);
+}
+
+static void sparse_small_pages(void)
+{
+	/* A range that is not whole blocks: 4 KiB and 64 KiB mappings. */
+	int fd = open_with_gpu();
+	uint64_t len = BLOCK + 20 * PAGE;
+	uint64_t *p = managed(fd, len);
+	struct huvm_instr i = { .op = HUVM_OP_SCALE, .count = 512, .steps = len / PAGE / 4, .step_stride = PAGE,
+				.block_stride = len / 4, .imm0 = 2, .imm1 = 1 };
+
+	cpu_fill(p, len, 5, 1);
+	i.a = i.dst = (uintptr_t)p;
+	run_ok(fd, 0, 4, &i, 1, 8);
+	cpu_check(p, len, 11, 2);
+}
+
+static volatile int stop;
+
+static void *cpu_side(void *arg)
+{
+	volatile uint64_t *p = arg;
+	uint64_t turns = 0;
+
+	while (!stop) {
+		for (uint64_t pg = 0; pg < LEN / PAGE; pg += 3)
+			__atomic_fetch_add(&p[pg * PAGE / 8 + 1], 1, __ATOMIC_RELAXED);
+		turns++;
+	}
+	return (void *)turns;
+}
+
+static void cpu_and_gpu_race(void)
+{
+	/* The GPU adds 1 to word 0 of each page, the CPU to word 1 of every third: neither may lose one. */
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, LEN);
+	struct huvm_instr i = { .op = HUVM_OP_SCALE, .count = 1, .steps = LEN / PAGE / 4, .step_stride = PAGE,
+				.block_stride = LEN / 4, .imm0 = 1, .imm1 = 1 };
+	pthread_t t;
+	void *turns;
+	const int passes = 6;
+
+	i.a = i.dst = (uintptr_t)p;
+	CHECK_EQ(pthread_create(&t, NULL, cpu_side, p), 0);
+	for (int n = 0; n < passes; n++)
+		run_ok(fd, 0, 4, &i, 1, 8);
+	stop = 1;
+	pthread_join(t, &turns);
+	for (uint64_t pg = 0; pg < LEN / PAGE; pg++) {
+		CHECK_EQ(p[pg * 512], passes);
+		CHECK_EQ(p[pg * 512 + 1], pg % 3 ? 0 : (uint64_t)turns);
+	}
+}
+
+static void migrate_calls(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, LEN), faults;
+	ARG(huvm_migrate, m, .va = (uintptr_t)p, .length = LEN, .dst = 0);
+
+	cpu_fill(p, LEN, 21, 2);
+	CHECK_OK(ioctl(fd, HUVM_IOC_MIGRATE, &m));
+	CHECK_EQ(m.moved_bytes, LEN);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 512);
+	faults = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS);
+	gpu_check(fd, 0, p, LEN, BLOCKS, 21, 2);
+	CHECK_EQ(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS), faults);
+	CHECK_OK(migrate(fd, p, LEN, HUVM_PLACE_HOST));
+	CHECK_EQ(block_info(fd, p).host_pages, 512);
+	cpu_check(p, LEN, 21, 2);
+	CHECK_ERR(migrate(fd, (char *)p + 1, PAGE, 0), EINVAL);
+	CHECK_ERR(migrate(fd, p, 0, 0), EINVAL);
+	CHECK_ERR(migrate(fd, p, PAGE, 15), ENODEV);
+	CHECK_OK(munmap((char *)p + BLOCK, BLOCK));
+	CHECK_ERR(migrate(fd, p, LEN, 0), ENOMEM);
+}
+
+static void unregister_brings_home(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, LEN), before = free_chunks(fd, 0);
+
+	gpu_fill(fd, 0, p, LEN, BLOCKS, 9, 9);
+	CHECK_EQ(free_chunks(fd, 0), before - LEN / BLOCK);
+	CHECK_OK(gpu_unregister(fd, 0));
+	CHECK_EQ(free_chunks(fd, 0), before);
+	cpu_check(p, LEN, 9, 9);
+	CHECK_ERR(gpu_unregister(fd, 0), ENOENT);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_ERR(gpu_register(fd, 0), EEXIST);
+	gpu_check(fd, 0, p, LEN, BLOCKS, 9, 9);
+}
+
+static void munmap_while_running(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, LEN), id;
+	struct huvm_instr i[2] = { over(HUVM_OP_FILL, LEN, BLOCKS), over(HUVM_OP_CHECK, LEN, BLOCKS) };
+	struct huvm_wait w;
+
+	i[0].dst = i[1].a = (uintptr_t)p;
+	i[0].steps = i[1].steps;
+	CHECK_OK(launch(fd, 0, BLOCKS, i, 2, 8, &id));
+	CHECK_OK(munmap((char *)p + LEN / 2, LEN / 2));
+	w = wait_launch(fd, id);
+	/* Either it was done already, or it failed at an address that is gone; both leave the client usable. */
+	if (w.status == HUVM_LAUNCH_FAILED)
+		CHECK(w.fault_va >= (uintptr_t)p + LEN / 2 && w.fault_va < (uintptr_t)p + LEN);
+	else
+		CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
+	gpu_fill(fd, 0, p, LEN / 2, BLOCKS, 1, 0);
+	cpu_check(p, LEN / 2, 1, 0);
+}
+
+static void fatal_outside(void)
+{
+	int fd = open_with_gpu(), other = open_with_gpu();
+	uint64_t *good = managed(other, LEN), *p = managed(fd, BLOCK), id;
+	struct huvm_instr i = over(HUVM_OP_FILL, PIECE * 4, 4), j = over(HUVM_OP_FILL, LEN, BLOCKS);
+	struct huvm_wait w;
+
+	/* Another client's work is under way and must not notice. */
+	j.dst = (uintptr_t)good;
+	j.imm0 = 77;
+	CHECK_OK(launch(other, 0, BLOCKS, &j, 1, 8, &id));
+	i.dst = (uintptr_t)p + 64 * BLOCK;
+	w = run_program(fd, 0, 4, &i, 1, 8);
+	CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+	CHECK_EQ(w.error, HUVM_ERROR_FAULT);
+	CHECK(w.fault_va >= (uintptr_t)p + 64 * BLOCK && w.fault_va < (uintptr_t)p + 64 * BLOCK + PIECE * 4);
+	CHECK_EQ(w.access_type, 1);
+	w = wait_launch(other, id);
+	CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
+	cpu_check(good, LEN, 77, 0);
+	/* The client itself goes on as well. */
+	gpu_fill(fd, 0, p, BLOCK, BLOCKS, 5, 5);
+	cpu_check(p, BLOCK, 5, 5);
+}
+
+static void fatal_read_only(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *p = mmap(NULL, BLOCK, PROT_READ, MAP_SHARED, fd, 0);
+	struct huvm_instr i = over(HUVM_OP_FILL, BLOCK, BLOCKS);
+	struct huvm_wait w;
+
+	CHECK(p != MAP_FAILED);
+	gpu_check(fd, 0, p, BLOCK, BLOCKS, 0, 0);
+	i.dst = (uintptr_t)p;
+	i.imm0 = 1;
+	w = run_program(fd, 0, BLOCKS, &i, 1, 8);
+	CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+	CHECK_EQ(w.error, HUVM_ERROR_FAULT);
+	CHECK_EQ(w.fault_type, 6);
+	cpu_check(p, BLOCK, 0, 0);
+}
+
+static void bad_programs(void)
+{
+	int fd = open_with_gpu();
+	void *p = managed(fd, BLOCK);
+	struct huvm_instr good = over(HUVM_OP_FILL, BLOCK, 4), i;
+	uint64_t id;
+
+	good.dst = (uintptr_t)p;
+	i = good, i.op = 99;
+	CHECK_ERR(launch(fd, 0, 4, &i, 1, 8, &id), EINVAL);
+	i = good, i.flags = 1;
+	CHECK_ERR(launch(fd, 0, 4, &i, 1, 8, &id), EINVAL);
+	i = good, i.count = 0;
+	CHECK_ERR(launch(fd, 0, 4, &i, 1, 8, &id), EINVAL);
+	CHECK_ERR(launch(fd, 0, 0, &good, 1, 8, &id), EINVAL);
+	CHECK_ERR(launch(fd, 0, 4, &good, 0, 8, &id), EINVAL);
+	CHECK_ERR(launch(fd, 0, 4, &good, 17, 8, &id), EINVAL);
+	CHECK_ERR(launch(fd, 0, 4, &good, 1, 3, &id), EINVAL);
+	CHECK_ERR(launch(fd, 0, 4, (void *)8, 1, 8, &id), EFAULT);
+	CHECK_ERR(launch(fd, 15, 4, &good, 1, 8, &id), ENODEV);
+	run_ok(fd, 0, 4, &good, 1, 8);
+}
+
+static void abort_and_wait(void)
+{
+	int fd = open_with_gpu();
+	void *p = managed(fd, BLOCK);
+	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1ull << 32, .imm0 = 1000000000 };
+	uint64_t id;
+	ARG(huvm_wait, w);
+
+	(void)p;
+	CHECK_OK(launch(fd, 0, 1, &i, 1, 8, &id));
+	w.launch = id;
+	CHECK_OK(ioctl(fd, HUVM_IOC_WAIT, &w));
+	CHECK_EQ(w.status, HUVM_LAUNCH_RUNNING);
+	w.timeout_ns = 1000000;
+	CHECK_ERR(ioctl(fd, HUVM_IOC_WAIT, &w), ETIMEDOUT);
+	w.timeout_ns = 700ull * 1000000000ull;
+	CHECK_ERR(ioctl(fd, HUVM_IOC_WAIT, &w), EINVAL);
+	w.timeout_ns = 1000000000;
+	CHECK_OK(ioctl(fd, HUVM_IOC_ABORT, &w));
+	CHECK_EQ(w.status, HUVM_LAUNCH_ABORTED);
+	CHECK_ERR(ioctl(fd, HUVM_IOC_WAIT, &w), ENOENT);
+}
+
+static void read_mostly(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, LEN);
+
+	cpu_fill(p, LEN, 4, 4);
+	CHECK_OK(advise(fd, p, LEN, HUVM_ADVISE_READ_MOSTLY, 0));
+	gpu_check(fd, 0, p, LEN, BLOCKS, 4, 4);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 512);
+	CHECK_EQ(block_info(fd, p).host_pages, 512);
+	cpu_check(p, LEN, 4, 4);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 512);
+	/* A CPU write collapses the copies; the GPU sees the new value. */
+	p[0] = 999;
+	CHECK_EQ(block_info(fd, p).gpu_pages[0] + block_info(fd, p).host_pages <= 1023, 1);
+	gpu_scale(fd, 0, p, LEN, BLOCKS, 1, 1);
+	CHECK_EQ(p[0], 1000);
+	CHECK_EQ(p[1], 9);
+}
+
+static void preferred_host(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, BLOCK);
+
+	cpu_fill(p, BLOCK, 2, 2);
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_PREFERRED, HUVM_PLACE_HOST));
+	gpu_scale(fd, 0, p, BLOCK, BLOCKS, 2, 0);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 0);
+	CHECK(block_info(fd, p).gpu_mapped[0] > 0);
+	cpu_check(p, BLOCK, 4, 4);
+}
+
+static void discard(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, LEN), before = free_chunks(fd, 0);
+
+	gpu_fill(fd, 0, p, LEN, BLOCKS, 6, 6);
+	CHECK_OK(advise(fd, p, LEN, HUVM_ADVISE_DISCARD, 0));
+	CHECK_EQ(free_chunks(fd, 0), before);
+	cpu_check(p, LEN, 0, 0);
+	CHECK_OK(advise(fd, p, LEN, HUVM_ADVISE_DISCARD, 0));
+	gpu_check(fd, 0, p, LEN, BLOCKS, 0, 0);
+}
+
+static const struct ktap_test tests[] = {
+	{ "first_touch_on_gpu_is_zero", first_touch_on_gpu_is_zero }, { "cpu_to_gpu_to_cpu", cpu_to_gpu_to_cpu },
+	{ "gpu_writes_cpu_reads", gpu_writes_cpu_reads }, { "full_block_is_one_mapping", full_block_is_one_mapping },
+	{ "programs", programs }, { "trace_replay", trace_replay }, { "sparse_small_pages", sparse_small_pages },
+	{ "cpu_and_gpu_race", cpu_and_gpu_race }, { "migrate_calls", migrate_calls },
+	{ "unregister_brings_home", unregister_brings_home }, { "munmap_while_running", munmap_while_running },
+	{ "fatal_outside", fatal_outside }, { "fatal_read_only", fatal_read_only }, { "bad_programs", bad_programs },
+	{ "abort_and_wait", abort_and_wait }, { "read_mostly", read_mostly }, { "preferred_host", preferred_host },
+	{ "discard", discard },
+};
+KTAP_MAIN(tests)

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Short forms of the calls of uapi/huvm.h for the suites. */
+#ifndef HUVM_LIB_H
+#define HUVM_LIB_H
+
+#include "ktap.h"
+#include "huvm.h"
+#include "huvm_test.h"
+
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define MIB (1ull << 20)
+#define BLOCK (2 * MIB)
+#define PAGE 4096ull
+
+/* A zeroed argument struct with its size set. */
+#define ARG(type, name, ...) struct type name = { .size = sizeof(struct type), ##__VA_ARGS__ }
+
+static inline int huvm_open(void)
+{
+	int fd = open(HUVM_DEVICE_PATH, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		FAIL("open %s: %s", HUVM_DEVICE_PATH, strerror(errno));
+	return fd;
+}
+
+static inline uint32_t gpu_count(int fd)
+{
+	ARG(huvm_version, v);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_VERSION, &v));
+	return v.gpu_count;
+}
+
+static inline int gpu_register(int fd, uint32_t gpu)
+{
+	ARG(huvm_gpu_register, r, .gpu = gpu);
+
+	return ioctl(fd, HUVM_IOC_GPU_REGISTER, &r);
+}
+
+static inline int gpu_unregister(int fd, uint32_t gpu)
+{
+	ARG(huvm_gpu_register, r, .gpu = gpu);
+
+	return ioctl(fd, HUVM_IOC_GPU_UNREGISTER, &r);
+}
+
+static inline uint64_t chunk_count(int fd, uint32_t gpu)
+{
+	ARG(huvm_gpu_info, g, .gpu = gpu);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &g));
+	return g.chunk_count;
+}
+
+static inline uint64_t free_chunks(int fd, uint32_t gpu)
+{
+	ARG(huvm_mem_info, m, .gpu = gpu);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_MEM_INFO, &m));
+	return m.free;
+}
+
+static inline void *managed(int fd, uint64_t len)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (p == MAP_FAILED)
+		FAIL("mmap of %llu bytes: %s", (unsigned long long)len, strerror(errno));
+	return p;
+}
+
+static inline int migrate(int fd, const void *p, uint64_t len, uint32_t dst)
+{
+	ARG(huvm_migrate, m, .va = (uintptr_t)p, .length = len, .dst = dst);
+
+	return ioctl(fd, HUVM_IOC_MIGRATE, &m);
+}
+
+static inline int advise(int fd, const void *p, uint64_t len, uint32_t advice, uint32_t place)
+{
+	ARG(huvm_advise, a, .va = (uintptr_t)p, .length = len, .advice = advice, .place = place);
+
+	return ioctl(fd, HUVM_IOC_ADVISE, &a);
+}
+
+static inline uint64_t counter(int fd, uint32_t scope, uint32_t gpu, int which)
+{
+	uint64_t v[HUVM_CNT_COUNT] = { 0 };
+	ARG(huvm_counters, c, .scope = scope, .gpu = gpu, .nr = HUVM_CNT_COUNT, .values = (uintptr_t)v);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_COUNTERS, &c));
+	CHECK((uint32_t)which < c.nr);
+	return v[which];
+}
+
+static inline struct huvm_block_info block_info(int fd, const void *p)
+{
+	struct huvm_block_info b[1];
+	ARG(huvm_range_info, r, .va = (uintptr_t)p, .nr = 1, .blocks = (uintptr_t)b);
+
+	memset(b, 0, sizeof(b));
+	CHECK_OK(ioctl(fd, HUVM_IOC_RANGE_INFO, &r));
+	CHECK_EQ(r.nr, 1);
+	CHECK_EQ(b[0].va, (uintptr_t)p & ~(BLOCK - 1));
+	return b[0];
+}
+
+static inline int launch(int fd, uint32_t gpu, uint32_t blocks, const struct huvm_instr *in, uint32_t n,
+			 uint32_t elem, uint64_t *id)
+{
+	ARG(huvm_launch, l, .gpu = gpu, .blocks = blocks, .iterations = 1, .elem_bytes = elem, .nr_instr = n,
+	    .instrs = (uintptr_t)in);
+	int r = ioctl(fd, HUVM_IOC_LAUNCH, &l);
+
+	*id = l.launch;
+	return r;
+}
+
+static inline struct huvm_wait wait_launch(int fd, uint64_t id)
+{
+	ARG(huvm_wait, w, .launch = id, .timeout_ns = 60ull * 1000000000ull);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_WAIT, &w));
+	return w;
+}
+
+static inline struct huvm_wait run_program(int fd, uint32_t gpu, uint32_t blocks, const struct huvm_instr *in,
+					   uint32_t n, uint32_t elem)
+{
+	uint64_t id;
+
+	CHECK_OK(launch(fd, gpu, blocks, in, n, elem, &id));
+	return wait_launch(fd, id);
+}
+
+/* The program has to end well, with no mismatch. */
+static inline struct huvm_wait run_ok(int fd, uint32_t gpu, uint32_t blocks, const struct huvm_instr *in,
+				      uint32_t n, uint32_t elem)
+{
+	struct huvm_wait w = run_program(fd, gpu, blocks, in, n, elem);
+
+	if (w.status != HUVM_LAUNCH_DONE)
+		FAIL("launch ended with status %u, error %u at %#llx, fault type %u, access %u", w.status, w.error,
+		     (unsigned long long)w.fault_va, w.fault_type, w.access_type);
+	if (w.mismatches)
+		FAIL("%llu mismatches, first at %#llx", (unsigned long long)w.mismatches,
+		     (unsigned long long)w.mismatch_va);
+	return w;
+}
+
+/*
+ * An instruction over `len` bytes of 64-bit elements, shared among `blocks` in pieces of 64 KiB in grid-stride order, so
+ * that neighbouring blocks touch neighbouring pieces. len is a multiple of blocks * 64 KiB.
+ */
+#define PIECE 65536ull
+static inline struct huvm_instr over(uint32_t op, uint64_t len, uint32_t blocks)
+{
+	struct huvm_instr i = {
+		.op = op,
+		.count = PIECE / 8,
+		.steps = len / (PIECE * blocks),
+		.block_stride = PIECE,
+		.step_stride = PIECE * blocks,
+	};
+
+	return i;
+}
+
+static inline void cpu_fill(uint64_t *p, uint64_t len, uint64_t imm0, uint64_t imm1)
+{
+	for (uint64_t i = 0; i < len / 8; i++)
+		p[i] = imm0 + imm1 * i;
+}
+
+static inline void cpu_check(const uint64_t *p, uint64_t len, uint64_t imm0, uint64_t imm1)
+{
+	for (uint64_t i = 0; i < len / 8; i++)
+		if (p[i] != imm0 + imm1 * i)
+			FAIL("element %llu at %p is %#llx, wanted %#llx", (unsigned long long)i, (const void *)&p[i],
+			     (unsigned long long)p[i], (unsigned long long)(imm0 + imm1 * i));
+}
+
+/* GPU fills, GPU checks, CPU checks. */
+static inline void gpu_fill(int fd, uint32_t gpu, void *p, uint64_t len, uint32_t blocks, uint64_t imm0, uint64_t imm1)
+{
+	struct huvm_instr i = over(HUVM_OP_FILL, len, blocks);
+
+	i.dst = (uintptr_t)p;
+	i.imm0 = imm0;
+	i.imm1 = imm1;
+	run_ok(fd, gpu, blocks, &i, 1, 8);
+}
+
+static inline void gpu_check(int fd, uint32_t gpu, void *p, uint64_t len, uint32_t blocks, uint64_t imm0, uint64_t imm1)
+{
+	struct huvm_instr i = over(HUVM_OP_CHECK, len, blocks);
+
+	i.a = (uintptr_t)p;
+	i.imm0 = imm0;
+	i.imm1 = imm1;
+	run_ok(fd, gpu, blocks, &i, 1, 8);
+}
+
+/* p[i] = mul * p[i] + add, in place. */
+static inline void gpu_scale(int fd, uint32_t gpu, void *p, uint64_t len, uint32_t blocks, uint64_t mul, uint64_t add)
+{
+	struct huvm_instr i = over(HUVM_OP_SCALE, len, blocks);
+
+	i.dst = (uintptr_t)p;
+	i.a = (uintptr_t)p;
+	i.imm0 = mul;
+	i.imm1 = add;
+	run_ok(fd, gpu, blocks, &i, 1, 8);
+}
+
+static inline int set_knob(int fd, uint32_t scope, const char *name, uint64_t value)
+{
+	for (uint32_t n = 0;; n++) {
+		ARG(huvm_knob, k, .index = n);
+
+		if (ioctl(fd, HUVM_IOC_KNOB, &k) < 0)
+			FAIL("no knob '%s'", name);
+		if (!strcmp(k.name, name)) {
+			ARG(huvm_policy, p, .scope = scope, .knob = n, .value = value);
+
+			return ioctl(fd, HUVM_IOC_POLICY_SET, &p);
+		}
+	}
+}
+
+static inline int set_preset(int fd, uint32_t scope, const char *name)
+{
+	ARG(huvm_preset, p, .scope = scope);
+
+	strncpy(p.name, name, sizeof(p.name) - 1);
+	return ioctl(fd, HUVM_IOC_PRESET_SET, &p);
+}
+
+static inline int limit_chunks(int fd, uint32_t gpu, uint32_t chunks)
+{
+	ARG(huvm_test_limits, l, .gpu = gpu, .chunks = chunks);
+
+	return ioctl(fd, HUVM_IOC_TEST_LIMITS, &l);
+}
+
+static inline void test_reg(int fd, uint32_t gpu, uint32_t offset, uint32_t value)
+{
+	ARG(huvm_test_reg, r, .gpu = gpu, .offset = offset, .value = value, .write = 1);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_REG, &r));
+}
+
+/* Registers of the INJECT block (Documentation/device.md 2.6). */
+enum {
+	INJ_VALID_DELAY = 0x50004, INJ_REORDER = 0x50008, INJ_DUPLICATE = 0x5000c, INJ_OVERFLOW = 0x50010,
+	INJ_CE_FAULT = 0x50014, INJ_CE_HANG = 0x50018, INJ_LINK_DOWN = 0x5001c, INJ_GONE = 0x50020,
+	INJ_DROP_INTR = 0x50024, INJ_NEG_TLB = 0x50028,
+};
+
+#endif

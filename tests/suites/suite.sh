@@ -1,0 +1,39 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# suite.sh NAME…: in the guest: for each suite load the module, run it, unload, look for leaks; then the kernel's log.
+# Lines for the runner: HUVM-SUITE name; KTAP; HUVM-SUITE-END name code.
+failed=0
+for name in "$@"; do
+	echo "HUVM-SUITE $name"
+	rc=0
+	if ! grep -q '^huvm ' /proc/modules; then
+		insmod /lib/huvm.ko test=1 || rc=1
+	fi
+	if [ $rc = 0 ]; then
+		if [ -x "/suites/$name" ]; then "/suites/$name"; else sh "/suites/$name.sh"; fi
+		rc=$?
+		rmmod huvm || { echo "# rmmod failed"; rc=1; }
+	fi
+	if [ -w /sys/kernel/debug/kmemleak ]; then
+		# Twice: an object just freed is not a leak yet.
+		echo scan >/sys/kernel/debug/kmemleak
+		sleep 1
+		echo scan >/sys/kernel/debug/kmemleak
+		if [ -s /sys/kernel/debug/kmemleak ]; then
+			echo "# kmemleak:"
+			head -60 /sys/kernel/debug/kmemleak | sed 's/^/# /'
+			echo clear >/sys/kernel/debug/kmemleak
+			rc=1
+		fi
+	fi
+	bad=$(dmesg | grep -E 'BUG:|WARNING:|KASAN|INFO: (task|possible)|possible (recursive|circular)|suspicious RCU|DMA-API:.*(error|warn|pending)|rcu:.*stall|Oops|kernel panic|sleeping function|huvm:.*(leak|BUG)' | grep -vE 'Spectre|MDS|TAA|SRBDS' | head -20)
+	if [ -n "$bad" ]; then
+		echo "# the kernel's log:"
+		dmesg | grep -A30 -E 'BUG:|WARNING:|INFO: possible|suspicious RCU' | head -80 | sed 's/^/# /'
+		rc=1
+	fi
+	dmesg -c >/dev/null
+	[ $rc = 0 ] || [ $rc = 4 ] || failed=1
+	echo "HUVM-SUITE-END $name $rc"
+done
+exit $failed

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0
+# Shared by the build scripts: places, tools, messages. Source it; it changes no file.
+# shellcheck shell=bash
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+BUILD=$ROOT/build
+CACHE=${HUVM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/huvm}
+JOBS=${JOBS:-$(nproc)}
+BINDGEN_VERSION=0.72.1
+KERNEL_SERIES=7.3
+QEMU_SERIES=10.0
+
+# Debian's own compilers, always: kernel, module and host crates must be built by one rustc.
+PATH=/usr/bin:/bin:/usr/sbin:/sbin
+unset RUSTUP_TOOLCHAIN RUSTC RUSTC_WRAPPER CARGO CARGO_TARGET_DIR
+export PATH
+
+say() { printf '[huvm] %s\n' "$*"; }
+# die WHAT REMEDY: one line, with what to do next.
+die() { printf '[huvm] error: %s; to do: %s\n' "$1" "$2" >&2; exit 1; }
+
+# need_space DIR GIB FOR-WHAT
+need_space() {
+	mkdir -p "$1" || die "cannot create $1" "set HUVM_CACHE to a folder that you can write"
+	local have
+	have=$(df --output=avail -BG "$1" | tail -1 | tr -dc 0-9)
+	[ "$have" -ge "$2" ] || die "$3 needs $2 GiB free under $1, there are $have" \
+		"free some space, or set HUVM_CACHE to a folder on a larger disk"
+}
+
+# locked NAME COMMAND…: one at a time per machine and cache entry.
+locked() {
+	local name=$1
+	shift
+	mkdir -p "$CACHE/locks"
+	(
+		flock -n 9 || { say "waiting for another build of $name"; flock 9; }
+		"$@"
+	) 9>"$CACHE/locks/$name"
+}
+
+# logged FILE COMMAND…: output to FILE; on failure its end is shown. A dot a while tells that it lives.
+logged() {
+	local log=$1 rc=0
+	shift
+	mkdir -p "$(dirname "$log")"
+	"$@" >"$log" 2>&1 </dev/null &
+	local pid=$! n=0
+	while kill -0 "$pid" 2>/dev/null; do
+		sleep 1
+		n=$((n + 1))
+		[ $((n % 30)) != 0 ] || printf '[huvm]   … %d s\n' "$n"
+	done
+	wait "$pid" || rc=$?
+	if [ "$rc" != 0 ]; then
+		grep -E 'error|Error|No space|Could not' "$log" | tail -5 >&2 || true
+		tail -15 "$log" >&2
+		grep -q 'No space left' "$log" && die "the disk is full" "free some space and start again; what is built stays"
+		die "this step failed (whole log: $log)" "read the lines above; start again when mended, finished steps stay"
+	fi
+}
+
+sudo_() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+debian() { (. /etc/os-release && [ "${ID:-}" = debian ] && echo "${VERSION_ID:-0}") || echo 0; }
+
+# Suffix of LLVM's tools, as make's LLVM= wants it.
+llvm() { if [ -x /usr/bin/clang-19 ] && [ -x /usr/bin/ld.lld-19 ]; then echo -19; else echo 1; fi; }
+clang_() { if [ "$(llvm)" = -19 ]; then echo clang-19; else echo clang; fi; }
+
+bindgen_() {
+	if [ -x "$CACHE/bindgen-$BINDGEN_VERSION/bin/bindgen" ]; then
+		echo "$CACHE/bindgen-$BINDGEN_VERSION/bin/bindgen"
+	else
+		echo /usr/bin/bindgen
+	fi
+}
+
+# Everything that makes a kernel or module built here unusable with another toolchain.
+toolchain_id() { rustc -V; "$(clang_)" --version | head -1; "$(bindgen_)" --version; }
+
+short_hash() { sha256sum | cut -c1-12; }
+
+# Private apt: other suites of Debian, read from the machine's own mirror, without touching its configuration.
+apt_private() {
+	local dir=$CACHE/apt uri
+	mkdir -p "$dir/etc" "$dir/lists/partial" "$dir/cache/archives/partial"
+	if [ ! -s "$dir/etc/huvm.sources" ]; then
+		uri=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 2>/dev/null |
+			grep -v security | head -1)
+		printf 'Types: deb deb-src\nURIs: %s\nSuites: trixie trixie-backports\nComponents: main\nSigned-By: %s\n' \
+			"${uri:-http://deb.debian.org/debian}" /usr/share/keyrings/debian-archive-keyring.gpg \
+			>"$dir/etc/huvm.sources"
+	fi
+	APT_PRIVATE=(-o "Dir::Etc::sourcelist=$dir/none" -o "Dir::Etc::sourceparts=$dir/etc"
+		-o "Dir::State::lists=$dir/lists" -o "Dir::Cache=$dir/cache" -o APT::Sandbox::User=
+		-o Debug::NoLocking=1 -o Acquire::Retries=3)
+	if [ -z "$(find "$dir/lists" -name '*Sources*' -mtime -7 2>/dev/null | head -1)" ]; then
+		say "reading the lists of Debian's trixie and trixie-backports"
+		logged "$CACHE/logs/apt.log" apt-get "${APT_PRIVATE[@]}" update
+		[ -n "$(find "$dir/lists" -name '*Sources*' | head -1)" ] ||
+			die "Debian's mirror cannot be reached" "connect this machine to it, or bring KSRC= and QEMU= of your own"
+	fi
+}

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+# Boots the guest. Settings come from the environment:
+#   KCONF=fast|debug  GPUS=1  VRAM=256 (MiB)  MEM=2G  SMP=2  TIMING=on|off  PROFILE=name  DATA=real|phantom  REALISM=on|off
+#   ICOUNT=1 (deterministic virtual time)  LIMIT=300 (s)  RUN="command" (else a shell)  NAME=log name  GENV="A=1 B=2"
+# Exit code: that of RUN; 124 when the limit passed; 125 when the guest ended without saying how.
+. "$(dirname "$0")/lib.sh"
+KCONF=${KCONF:-fast}
+kdir=$("$ROOT/tools/build/kernel.sh" "$KCONF" --print)
+qemu=$("$ROOT/qemu/build.sh" --print)
+image=$BUILD/image-$KCONF.cpio.gz
+[ -f "$image" ] || die "there is no guest image" "run 'make image KCONF=$KCONF'"
+
+profile=$ROOT/qemu/profiles/${PROFILE:-v100-p3}.toml
+[ -f "$profile" ] || die "there is no timing profile '${PROFILE:-}'" "use one of: $(cd "$ROOT/qemu/profiles" && echo *.toml)"
+args=(-machine q35 -nodefaults -display none -no-reboot -L /usr/share/seabios -L /usr/share/qemu
+	-kernel "$kdir/arch/x86/boot/bzImage" -initrd "$image" -m "${MEM:-2G}" -smp "${SMP:-2}")
+cmdline="console=ttyS0 quiet panic=-1 nokaslr norandmaps random.trust_cpu=off"
+if [ "${ICOUNT:-0}" = 1 ]; then
+	args+=(-accel tcg,thread=single -icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm
+		-cpu max,-rdrand,-rdseed)
+else
+	args+=(-accel tcg,thread=multi -cpu max)
+fi
+for ((i = 0; i < ${GPUS:-1}; i++)); do
+	args+=(-device "huvm-gpu,id=gpu$i,index=$i,vram-mb=${VRAM:-256},timing=${TIMING:-on},data=${DATA:-real},realism=${REALISM:-on},profile=$profile${GPU_ARGS:-}")
+done
+for e in ${GENV:-}; do cmdline+=" huvm.env=$e"; done
+if [ -z "${RUN:-}" ]; then
+	exec "$qemu" "${args[@]}" -serial mon:stdio -append "$cmdline"
+fi
+mkdir -p "$BUILD/logs"
+log=$BUILD/logs/${NAME:-run}.log
+rc=0
+timeout --foreground -k 5 "${LIMIT:-300}" "$qemu" "${args[@]}" -serial stdio -monitor none \
+	-append "$cmdline huvm.run=${RUN// /+}" </dev/null 2>&1 | tr -d '\r' | tee "$log" || rc=${PIPESTATUS[0]}
+if [ "$rc" = 124 ] || [ "$rc" = 137 ]; then
+	echo "[huvm] no end after ${LIMIT:-300} s while running: $RUN" | tee -a "$log" >&2
+	exit 124
+fi
+end=$(sed -n 's/^HUVM-EXIT \([0-9]*\)$/\1/p' "$log" | tail -1)
+[ -n "$end" ] || { echo "[huvm] the guest ended without saying how (log: $log)" >&2; exit 125; }
+exit "$end"
