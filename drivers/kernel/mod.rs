@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`dma`] | coherent buffers, streaming mappings |
 //! | [`file`] | character device, one address space per open file |
+//! | [`global`] | values that the module has one of |
 //! | [`hostpage`] | compound pages of 4 KiB, 64 KiB, 2 MiB |
 //! | [`irq`] | MSI-X vectors with a top and a bottom half |
 //! | [`mmio`] | BARs that may vanish under their users |
@@ -22,6 +23,7 @@
 pub(crate) mod dma;
 pub(crate) mod ffi;
 pub(crate) mod file;
+pub(crate) mod global;
 pub(crate) mod hostpage;
 pub(crate) mod irq;
 pub(crate) mod mmio;

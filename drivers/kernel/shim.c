@@ -15,6 +15,11 @@
 
 #include "shim.h"
 
+DEFINE_MUTEX(huvm_lock_gpus);
+DEFINE_MUTEX(huvm_lock_channels);
+DEFINE_MUTEX(huvm_lock_spaces);
+DEFINE_MUTEX(huvm_lock_other);
+
 struct page *huvm_alloc_pages(gfp_t gfp, unsigned int order)
 {
 	return alloc_pages(gfp, order);

@@ -11,6 +11,7 @@
 #include <linux/fs.h>
 #include <linux/gfp.h>
 #include <linux/mm.h>
+#include <linux/mutex.h>
 #include <linux/pci.h>
 #include <linux/poll.h>
 #include <linux/rwsem.h>
@@ -117,6 +118,9 @@ void huvm_put_task(struct task_struct *task);
 /* kthread_create(fn, data, "%s", name); kthread_should_stop, false in a thread of a process */
 struct task_struct *huvm_kthread_create(int (*fn)(void *data), void *data, const char *name);
 bool huvm_kthread_should_stop(void);
+
+/* DEFINE_MUTEX */
+extern struct mutex huvm_lock_gpus, huvm_lock_channels, huvm_lock_spaces, huvm_lock_other;
 
 /* check_zeroed_user */
 int huvm_check_zeroed_user(const void __user *from, size_t len);

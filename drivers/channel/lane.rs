@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One channel: its ring, its progress, and those who wait for it.
+
+use super::{Engine, Fence, Tracker};
+use crate::kernel::dma::DmaBuf;
+use crate::kernel::mmio::Bars;
+use crate::kernel::time::{self, Patience};
+use crate::kernel::wait::WaitQueue;
+use huvm_hal::channel::{is_complete, Channel, SubmitFlags};
+use huvm_hal::ga100::runlist::Runlist;
+use huvm_hal::ids::{ChannelId, Chid, GpuVa, SysAddr, Vector};
+use huvm_hal::seam::DmaMem;
+use kernel::prelude::*;
+use kernel::sync::atomic::{Atomic, Relaxed};
+use kernel::sync::{new_mutex, new_spinlock, Arc, Mutex, SpinLock};
+
+/// A channel's memory: the ring's owner writes it, waiters look at the semaphore.
+#[derive(Clone)]
+pub(crate) struct SharedBuf(pub(super) Arc<DmaBuf>);
+
+impl DmaMem for SharedBuf {
+    fn dma_addr(&self) -> u64 {
+        self.0.dma_addr()
+    }
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    #[inline]
+    fn read32(&self, off: usize) -> u32 {
+        self.0.read32(off)
+    }
+    #[inline]
+    fn write32(&self, off: usize, val: u32) {
+        self.0.write32(off, val)
+    }
+    #[inline]
+    fn read64(&self, off: usize) -> u64 {
+        self.0.read64(off)
+    }
+    #[inline]
+    fn write64(&self, off: usize, val: u64) {
+        self.0.write64(off, val)
+    }
+}
+
+/// A push that is being built; its methods append commands.
+pub(crate) type Push<'a> = huvm_hal::channel::Push<'a, SharedBuf>;
+
+/// Dwords of a push: 64 copies or fills and a full tracker. The pushbuffer has room for 32 of them.
+const PUSH_DWORDS: u32 = 1000;
+/// How long a waiter spins before it sleeps: a short copy over PCIe.
+const SPIN_NS: u64 = 20_000;
+/// A sleeper looks again this often, so that a lost interrupt costs time and never a hang.
+const LOOK_NS: u64 = 10_000_000;
+/// A channel that completes nothing for so long, while somebody waits, is broken. Device time: thousands of 2 MiB copies.
+pub(super) const STALL_NS: u64 = 10_000_000_000;
+/// How long taking a channel off its engine may take.
+const STOP_NS: u64 = 1_000_000_000;
+/// Faults that a channel may restart from without completing anything in between.
+const RESTARTS_MAX: u32 = 8;
+
+/// Where a channel's semaphore is, while it has memory.
+enum Semaphore {
+    At(SharedBuf, usize),
+    /// The last value, when the memory was given back.
+    Was(u32),
+}
+
+/// Restarts after faults.
+struct Restarts {
+    at: u32,
+    times: u32,
+}
+
+/// What a lane is made from.
+pub(super) struct Parts {
+    pub(super) gpu: u8,
+    pub(super) engine: Engine,
+    pub(super) bars: Arc<Bars>,
+    pub(super) runlist: Runlist,
+    pub(super) fault_id: u16,
+    pub(super) vector: Vector,
+    pub(super) channel: Channel<SharedBuf>,
+    pub(super) mem: SharedBuf,
+}
+
+/// One channel.
+#[pin_data]
+pub(crate) struct Lane {
+    id: ChannelId,
+    gpu: u8,
+    engine: Engine,
+    bars: Arc<Bars>,
+    runlist: Runlist,
+    chid: Chid,
+    /// MMU engine id of its copy engine, in fault packets.
+    fault_id: u16,
+    /// Raised at the end of each push.
+    vector: Vector,
+    /// Address of the semaphore in this GPU's channel space.
+    va: GpuVa,
+    submitted: Atomic<u32>,
+    broken: Atomic<bool>,
+    #[pin]
+    ring: Mutex<Option<Channel<SharedBuf>>>,
+    #[pin]
+    semaphore: SpinLock<Semaphore>,
+    #[pin]
+    restarts: Mutex<Restarts>,
+    #[pin]
+    moved: WaitQueue,
+}
+
+impl Lane {
+    pub(super) fn new(p: Parts) -> Result<Arc<Lane>> {
+        let Parts {
+            gpu,
+            engine,
+            bars,
+            runlist,
+            fault_id,
+            vector,
+            channel,
+            mem,
+        } = p;
+        // CAST: below a page.
+        let off = channel.semaphore_page().1 as usize;
+        Arc::pin_init(
+            pin_init!(Lane {
+                id: channel.id(),
+                gpu,
+                engine,
+                bars,
+                runlist,
+                chid: channel.chid(),
+                fault_id,
+                vector,
+                va: channel.semaphore(),
+                submitted: Atomic::new(0),
+                broken: Atomic::new(false),
+                ring <- new_mutex!(Some(channel), "huvm_channel"),
+                semaphore <- new_spinlock!(Semaphore::At(mem, off), "huvm_semaphore"),
+                restarts <- new_mutex!(Restarts { at: 0, times: 0 }, "huvm_restarts"),
+                moved <- WaitQueue::new(),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    pub(super) fn id(&self) -> ChannelId {
+        self.id
+    }
+
+    pub(super) fn chid(&self) -> Chid {
+        self.chid
+    }
+
+    /// Bus address of USERD; `None` when the memory was given back.
+    pub(super) fn userd(&self) -> Option<SysAddr> {
+        self.ring.lock().as_ref().map(|c| c.userd())
+    }
+
+    pub(super) fn vector(&self) -> Vector {
+        self.vector
+    }
+
+    pub(super) fn fault_id(&self) -> u16 {
+        self.fault_id
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.load(Relaxed)
+    }
+
+    /// Value of the semaphore.
+    pub(super) fn completed(&self) -> u32 {
+        match &*self.semaphore.lock() {
+            Semaphore::At(mem, off) => mem.read32(*off),
+            Semaphore::Was(v) => *v,
+        }
+    }
+
+    /// Whether `value` is over: `None` not yet, `Some(false)` never.
+    pub(super) fn poll(&self, value: u32) -> Option<bool> {
+        if is_complete(self.completed(), value) {
+            return Some(true);
+        }
+        self.is_broken().then_some(false)
+    }
+
+    /// Waits for `value`.
+    ///
+    /// # Errors
+    /// `ETIMEDOUT` when the channel broke under this wait, `EIO` when it is broken.
+    pub(super) fn wait(&self, value: u32) -> Result {
+        let start = time::now_ns();
+        loop {
+            if let Some(ok) = self.poll(value) {
+                return if ok { Ok(()) } else { Err(EIO) };
+            }
+            if time::now_ns().saturating_sub(start) >= SPIN_NS {
+                break;
+            }
+            time::relax();
+        }
+        let (mut seen, mut since) = (self.completed(), time::now_ns());
+        loop {
+            self.moved
+                .wait_timeout(LOOK_NS, || self.poll(value).is_some());
+            if let Some(ok) = self.poll(value) {
+                return if ok { Ok(()) } else { Err(EIO) };
+            }
+            let (now, at) = (self.completed(), time::now_ns());
+            if now != seen {
+                (seen, since) = (now, at);
+            } else if at.saturating_sub(since) >= STALL_NS {
+                self.give_up(value);
+                return Err(ETIMEDOUT);
+            }
+        }
+    }
+
+    /// Waits for room in the ring, which is locked, after `busy`.
+    fn wait_for_room(&self, seen: u32) -> Result {
+        let moved = |lane: &Lane| lane.completed() != seen || lane.is_broken();
+        let mut patience = Patience::new(STALL_NS);
+        while !moved(self) {
+            self.moved.wait_timeout(LOOK_NS, || moved(self));
+            if !moved(self) && !patience.again() {
+                self.give_up(seen.wrapping_add(1));
+                return Err(ETIMEDOUT);
+            }
+        }
+        Ok(())
+    }
+
+    /// Builds one push with `f` and hands it to the GPU, after `acquire` (semaphores of this GPU, and values).
+    pub(super) fn submit(
+        &self,
+        acquire: &Tracker,
+        lanes: &[Arc<Lane>],
+        f: impl FnOnce(&mut Push<'_>) -> huvm_hal::Result<()>,
+    ) -> Result<Fence> {
+        let mut ring = self.ring.lock();
+        let ring = (*ring).as_mut().ok_or(EIO)?;
+        // Until there is room; `begin` does not say so and give the push, which would keep the ring borrowed.
+        loop {
+            if self.is_broken() {
+                return Err(EIO);
+            }
+            let seen = ring.completed();
+            match ring.begin(PUSH_DWORDS).map(drop) {
+                Ok(()) => break,
+                Err(huvm_hal::Error::Busy(_)) => self.wait_for_room(seen)?,
+                Err(e) => {
+                    pr_err!("huvm: gpu {} {:?}: {:?}\n", self.gpu, self.engine, e);
+                    return Err(EIO);
+                }
+            }
+        }
+        let mut push = ring.begin(PUSH_DWORDS).map_err(|_| EIO)?;
+        for (id, value) in acquire.iter() {
+            let Some(other) = lanes.iter().find(|l| l.id == id && l.id != self.id) else {
+                continue;
+            };
+            match other.poll(value) {
+                Some(true) => {}
+                Some(false) => return Err(EIO),
+                None => push.acquire(other.va, value).map_err(|_| EINVAL)?,
+            }
+        }
+        f(&mut push).map_err(|e| {
+            pr_err!(
+                "huvm: gpu {} {:?}: push refused: {:?}\n",
+                self.gpu,
+                self.engine,
+                e
+            );
+            EINVAL
+        })?;
+        let value = push.submit(
+            &*self.bars,
+            SubmitFlags {
+                interrupt: true,
+                no_flush: false,
+            },
+        );
+        self.submitted.store(value, Relaxed);
+        Ok(Fence {
+            channel: self.id,
+            value,
+        })
+    }
+
+    /// The non-stall interrupt came, or the lane changed otherwise. Any context.
+    pub(super) fn wake(&self) {
+        self.moved.wake_all();
+    }
+
+    /// The copy engine faulted in this channel. Lets it try again, a bounded number of times at the same place.
+    /// Returns whether it did.
+    pub(super) fn restart(&self) -> bool {
+        {
+            let mut r = self.restarts.lock();
+            let at = self.completed();
+            if r.at != at {
+                *r = Restarts { at, times: 0 };
+            }
+            r.times = r.times.saturating_add(1);
+            if r.times > RESTARTS_MAX {
+                drop(r);
+                self.give_up(at.wrapping_add(1));
+                return false;
+            }
+        }
+        match self.runlist.clear_faulted(&*self.bars, self.chid) {
+            Ok(_) => true,
+            Err(e) => {
+                pr_err!(
+                    "huvm: gpu {} {:?}: restart: {:?}\n",
+                    self.gpu,
+                    self.engine,
+                    e
+                );
+                false
+            }
+        }
+    }
+
+    /// Breaks the channel, once, and says who waited for what.
+    fn give_up(&self, value: u32) {
+        if self.broken.cmpxchg(false, true, Relaxed).is_err() {
+            return;
+        }
+        let state = self.runlist.state(&*self.bars, self.chid);
+        pr_err!(
+            "huvm: gpu {} channel {} ({:?}): waited for {}, has completed {} of {}; {:?}. Taken off its engine\n",
+            self.gpu,
+            self.id.0,
+            self.engine,
+            value,
+            self.completed(),
+            self.submitted.load(Relaxed),
+            state,
+        );
+        self.stop();
+        self.wake();
+    }
+
+    /// Takes the channel off its engine: it reaches no memory from here on.
+    pub(super) fn stop(&self) {
+        let mut patience = Patience::new(STOP_NS);
+        let off = self.runlist.disable(&*self.bars, self.chid);
+        let off = off.and(self.runlist.preempt(&*self.bars, &mut || patience.again()));
+        match off {
+            // A GPU that is gone reaches nothing.
+            Ok(()) | Err(huvm_hal::Error::Gone) => {}
+            Err(e) => pr_err!(
+                "huvm: gpu {} {:?}: preempt: {:?}\n",
+                self.gpu,
+                self.engine,
+                e
+            ),
+        }
+    }
+
+    /// Waits until everything submitted is over.
+    pub(super) fn drain(&self) -> Result {
+        self.wait(self.submitted.load(Relaxed))
+    }
+
+    /// Whoever waits from now on gets an error, but for what is complete.
+    pub(super) fn fail(&self) {
+        self.broken.store(true, Relaxed);
+        self.wake();
+    }
+
+    /// Gives the memory back; the lane keeps its last value. The channel must be off its engine.
+    pub(super) fn close(&self) -> u32 {
+        self.fail();
+        let ring = self.ring.lock().take();
+        let last = self.completed();
+        let old = core::mem::replace(&mut *self.semaphore.lock(), Semaphore::Was(last));
+        drop((ring, old));
+        last
+    }
+}

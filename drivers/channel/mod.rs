@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Copy-engine channels: submitting work to a GPU, and waiting for it.
+//!
+//! A [`pool::Pool`] is the channels of one GPU, one [`lane::Lane`] for each kind of traffic ([`Engine`]), on copy engines of
+//! their own where the GPU has enough. A submission gives a [`Fence`]; a [`Tracker`] collects fences of any GPU. Work that
+//! has to follow other work names a tracker: for channels of the same GPU the engine waits, for others the CPU does.
+//!
+//! Every wait has a bound. A channel that makes no progress is *broken*: it is taken off its engine, so that it can no longer
+//! reach memory, and whoever waits for it gets an error. Trackers may outlive a GPU; what became of its channels is kept
+//! for them ([`table`]).
+//!
+//! Locks: a lane's mutex is held over building one push; the table's is a leaf. Neither is held while waiting for the GPU,
+//! but for room in a full ring.
+
+mod lane;
+mod pool;
+mod setup;
+mod table;
+
+pub(crate) use huvm_hal::channel::Tracker;
+pub(crate) use lane::{Push, SharedBuf};
+pub(crate) use pool::{Ce, Pool};
+pub(crate) use setup::errno;
+pub(crate) use table::forget_all;
+
+use huvm_hal::ids::ChannelId;
+use kernel::prelude::*;
+
+/// Kind of traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    /// From host memory.
+    HostToDevice,
+    /// To host memory.
+    DeviceToHost,
+    /// To and from neighbours.
+    Peer,
+    /// Within the GPU's memory: copies, fills; invalidates and cancels.
+    Local,
+}
+
+impl Engine {
+    const ALL: [Engine; 4] = [
+        Engine::HostToDevice,
+        Engine::DeviceToHost,
+        Engine::Peer,
+        Engine::Local,
+    ];
+}
+
+/// One submission: over when its channel has reached the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fence {
+    pub(crate) channel: ChannelId,
+    pub(crate) value: u32,
+}
+
+/// Makes `tracker` wait for `fence` too. A tracker that is full of others waits for the fence now.
+pub(crate) fn add(tracker: &mut Tracker, fence: Fence) {
+    if tracker.add(fence.channel, fence.value).is_none() {
+        return;
+    }
+    tracker.prune(|id| table::find(id).completed());
+    if let Some((channel, value)) = tracker.add(fence.channel, fence.value) {
+        // The error, if any, stays with the channel: whoever waits for later work of it sees it.
+        let _seen_later = table::find(channel).wait(value);
+    }
+}
+
+/// Whether all of `tracker` is over: `None` not yet, `Some(false)` when some of it failed.
+pub(crate) fn poll(tracker: &Tracker) -> Option<bool> {
+    let mut ok = true;
+    for (id, value) in tracker.iter() {
+        ok &= table::find(id).poll(value)?;
+    }
+    crate::kernel::dma::read_barrier();
+    Some(ok)
+}
+
+/// Waits until all of `tracker` is over, signals ignored; bounded by the progress of its channels.
+///
+/// # Errors
+/// `ETIMEDOUT` for a channel that stopped (once; it is broken then), `EIO` for one that is broken or whose GPU went. All of
+/// the tracker is over in any case.
+pub(crate) fn wait(tracker: &Tracker) -> Result {
+    let mut first = Ok(());
+    for (id, value) in tracker.iter() {
+        first = first.and(table::find(id).wait(value));
+    }
+    crate::kernel::dma::read_barrier();
+    first
+}

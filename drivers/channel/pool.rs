@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The channels of one GPU.
+
+use super::lane::{Lane, Push};
+use super::setup::{self, Space};
+use super::{table, Engine, Fence, Tracker};
+use crate::kernel::dma::{DmaBuf, DmaDev};
+use crate::kernel::mmio::Bars;
+use huvm_hal::ext::discover::CeCaps;
+use huvm_hal::ga100::bringup::CopyEngine;
+use huvm_hal::ids::{GpuVa, SysAddr, Vector};
+use kernel::prelude::*;
+use kernel::sync::{new_mutex, Arc, Mutex};
+
+/// A copy engine and what it can reach.
+#[derive(Clone, Copy)]
+pub(crate) struct Ce {
+    pub(crate) engine: CopyEngine,
+    /// Unknown without the extension: then it is taken to reach everything.
+    pub(crate) caps: Option<CeCaps>,
+}
+
+/// The channels of one GPU.
+#[pin_data]
+pub(crate) struct Pool {
+    lanes: KVec<Arc<Lane>>,
+    /// Lane of each engine, by position in [`Engine::ALL`].
+    of: [usize; 4],
+    #[pin]
+    space: Mutex<Option<Space>>,
+}
+
+impl Pool {
+    /// Makes the channels and lets the GPU run them.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `ENODEV` without a copy engine; `EIO`, `ETIMEDOUT` when the device does not do as told. Nothing is left.
+    pub(crate) fn new(
+        gpu: u8,
+        bars: &Arc<Bars>,
+        dma: &Arc<DmaDev>,
+        engines: &[Ce],
+    ) -> Result<impl PinInit<Pool, core::convert::Infallible>> {
+        let (lanes, of, space) = setup::start(gpu, bars, dma, engines)?;
+        Ok(pin_init!(Pool {
+            lanes,
+            of,
+            space <- new_mutex!(Some(space), "huvm_channel_space"),
+        }))
+    }
+
+    fn lane(&self, engine: Engine) -> Result<&Arc<Lane>> {
+        let at = self.of.get(engine as usize).ok_or(EIO)?;
+        self.lanes.get(*at).ok_or(EIO)
+    }
+
+    /// Hands the commands that `f` appends to the GPU, to be done after `after`. May wait for room in the ring, and for
+    /// other GPUs' part of `after`.
+    ///
+    /// # Errors
+    /// `EIO` when the channel, or one in `after`, is broken or its GPU gone; `ETIMEDOUT` when it breaks now; `EINVAL` when
+    /// `f` appended something illegal. Nothing was submitted.
+    pub(crate) fn submit(
+        &self,
+        engine: Engine,
+        after: &Tracker,
+        f: impl FnOnce(&mut Push<'_>) -> huvm_hal::Result<()>,
+    ) -> Result<Fence> {
+        let lane = self.lane(engine)?;
+        for (id, value) in after.iter() {
+            if !self.lanes.iter().any(|l| l.id() == id) {
+                table::find(id).wait(value)?;
+            }
+        }
+        lane.submit(after, &self.lanes, f)
+    }
+
+    /// Whether `fence` is over.
+    pub(crate) fn done(&self, fence: Fence) -> bool {
+        table::find(fence.channel).poll(fence.value).is_some()
+    }
+
+    /// The first engine whose channel is broken.
+    pub(crate) fn error(&self) -> Option<Engine> {
+        Engine::ALL
+            .into_iter()
+            .find(|e| self.lane(*e).is_ok_and(|l| l.is_broken()))
+    }
+
+    /// A non-stall interrupt came. `false` if it is not of a channel. Any context.
+    pub(crate) fn interrupt(&self, vector: Vector) -> bool {
+        let mut ours = false;
+        for lane in self.lanes.iter().filter(|l| l.vector() == vector) {
+            lane.wake();
+            ours = true;
+        }
+        ours
+    }
+
+    /// The interrupt vectors of all channels.
+    pub(crate) fn vectors(&self) -> impl Iterator<Item = Vector> + '_ {
+        self.lanes.iter().map(|l| l.vector())
+    }
+
+    /// A fault of the copy engine with MMU id `engine`: lets its channels try again. `None` if there is no such engine,
+    /// `Some(false)` when they gave up.
+    pub(crate) fn restart(&self, engine: u16) -> Option<bool> {
+        let mut did = None;
+        for lane in self.lanes.iter().filter(|l| l.fault_id() == engine) {
+            did = Some(did.unwrap_or(true) & lane.restart());
+        }
+        did
+    }
+
+    /// Maps a buffer into the channels' address space for good, for self tests. Returns its address.
+    ///
+    /// # Errors
+    /// `EIO` when the space is full or gone.
+    pub(crate) fn map(&self, bars: &Bars, mem: &DmaBuf) -> Result<GpuVa> {
+        let mut space = self.space.lock();
+        (*space).as_mut().ok_or(EIO)?.map(bars, mem)
+    }
+
+    /// Root of the channels' page tables.
+    pub(crate) fn root(&self) -> Option<SysAddr> {
+        self.space.lock().as_ref().map(|s| s.root())
+    }
+
+    /// The GPU is lost: everything that is not complete has failed. Any context that may take spin locks.
+    pub(crate) fn fail(&self) {
+        for lane in self.lanes.iter() {
+            lane.fail();
+        }
+    }
+
+    /// Waits for everything submitted, takes the channels off their engines and gives their memory back.
+    pub(crate) fn shut_down(&self) {
+        for lane in self.lanes.iter() {
+            // What failed is in the lane for whoever waits.
+            let _known_there = lane.drain();
+        }
+        for lane in self.lanes.iter() {
+            lane.stop();
+        }
+        let space = self.space.lock().take();
+        if let Some(s) = space {
+            s.stop();
+            for lane in self.lanes.iter() {
+                table::retire(lane.id(), lane.close());
+            }
+            drop(s);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Making the channels of a GPU: address space, instance blocks, runlists.
+
+use super::lane::{Lane, Parts, SharedBuf};
+use super::pool::Ce;
+use super::{table, Engine};
+use crate::kernel::dma::{DmaBuf, DmaDev};
+use crate::kernel::mmio::Bars;
+use crate::kernel::time::Patience;
+use huvm_hal::channel::{Channel, Layout, Window};
+use huvm_hal::ga100::instance::{self, INSTANCE_BYTES};
+use huvm_hal::ga100::invalidate;
+use huvm_hal::ga100::runlist::{runlist_bytes, Entry, Runlist};
+use huvm_hal::ids::{Chid, GpuVa, SysAddr, Vector};
+use huvm_hal::pagetable::{self, Block, TableKey, Tree};
+use huvm_hal::seam::DmaMem;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// Where channels see their rings and semaphores: any 2 MiB below 1 TiB.
+const WINDOW_VA: GpuVa = GpuVa(0x4000_0000);
+/// How long the device may take for one step of the set-up.
+const STEP_NS: u64 = 1_000_000_000;
+/// Bytes of a table page.
+const TABLE_BYTES: usize = 4096;
+
+/// The few tables of the channels' address space.
+pub(super) struct Store(KVec<(TableKey, DmaBuf)>);
+
+impl pagetable::Store for Store {
+    type Page = DmaBuf;
+    fn get(&self, key: TableKey) -> Option<&DmaBuf> {
+        self.0.iter().find(|(k, _)| *k == key).map(|(_, p)| p)
+    }
+    fn put(&mut self, key: TableKey, page: DmaBuf) -> core::result::Result<(), DmaBuf> {
+        if self.0.reserve(1, GFP_KERNEL).is_err() {
+            return Err(page);
+        }
+        match self.0.push_within_capacity((key, page)) {
+            Ok(()) => Ok(()),
+            Err(e) => Err(e.0 .1),
+        }
+    }
+    fn take(&mut self, key: TableKey) -> Option<DmaBuf> {
+        let at = self.0.iter().position(|(k, _)| *k == key)?;
+        self.0.remove(at).ok().map(|(_, p)| p)
+    }
+}
+
+/// Everything of the channels that the device reaches but the rings themselves.
+pub(super) struct Space {
+    bars: Arc<Bars>,
+    tree: Tree<Store>,
+    window: Window<DmaBuf>,
+    /// Instance blocks.
+    instances: KVec<DmaBuf>,
+    /// Runlists with their lists.
+    lists: KVec<(Runlist, DmaBuf)>,
+}
+
+impl Space {
+    fn new(bars: &Arc<Bars>, dma: &Arc<DmaDev>) -> Result<Space> {
+        let store = Store(KVec::new());
+        let mut tree = Tree::new(&**bars, store, DmaBuf::new(dma, TABLE_BYTES)?).map_err(errno)?;
+        // Three levels below the root.
+        for _ in 0..tree.missing(WINDOW_VA) {
+            let page = DmaBuf::new(dma, TABLE_BYTES)?;
+            tree.supply(&**bars, WINDOW_VA, page)
+                .map_err(|(e, _page)| errno(e))?;
+        }
+        let window = Window::new(
+            WINDOW_VA,
+            DmaBuf::new(dma, Block::<DmaBuf>::SMALL_BYTES)?,
+            DmaBuf::new(dma, Block::<DmaBuf>::BIG_BYTES)?,
+        )
+        .map_err(errno)?;
+        Ok(Space {
+            bars: bars.clone(),
+            tree,
+            window,
+            instances: KVec::new(),
+            lists: KVec::new(),
+        })
+    }
+
+    pub(super) fn root(&self) -> SysAddr {
+        self.tree.root()
+    }
+
+    /// Maps a buffer for good.
+    pub(super) fn map(&mut self, bars: &Bars, mem: &impl DmaMem) -> Result<GpuVa> {
+        let pde0 = self.tree.pde0(WINDOW_VA).ok_or(EIO)?;
+        let (va, inv) = self.window.map(bars, pde0, mem).map_err(errno)?;
+        let mut patience = Patience::new(STEP_NS);
+        invalidate::invalidate_va(bars, self.tree.root(), &inv, &mut || patience.again())
+            .map_err(errno)?;
+        Ok(va)
+    }
+
+    /// Empties the runlists: the host schedules nothing of ours any more.
+    pub(super) fn stop(&self) {
+        for (runlist, list) in self.lists.iter() {
+            let mut patience = Patience::new(STEP_NS);
+            match runlist.submit(&*self.bars, list, &[], &mut || patience.again()) {
+                Ok(()) | Err(huvm_hal::Error::Gone) => {}
+                Err(e) => pr_err!("huvm: runlist {:#x}: {:?}\n", runlist.base, e),
+            }
+        }
+    }
+}
+
+/// The kernel's error for one of the hardware crate.
+pub(crate) fn errno(e: huvm_hal::Error) -> Error {
+    match e {
+        huvm_hal::Error::Timeout(_) => ETIMEDOUT,
+        huvm_hal::Error::Busy(_) => EBUSY,
+        huvm_hal::Error::Absent(_) => EOPNOTSUPP,
+        _ => EIO,
+    }
+}
+
+/// Whether a copy engine can serve a kind of traffic.
+fn fits(ce: &Ce, engine: Engine) -> bool {
+    ce.caps.is_none_or(|c| match engine {
+        Engine::HostToDevice => c.sys_read,
+        Engine::DeviceToHost => c.sys_write,
+        Engine::Peer => c.peer,
+        Engine::Local => c.local,
+    })
+}
+
+/// A copy engine for each kind of traffic: one of its own if there is one that can, else one that is shared, else any.
+fn choose(engines: &[Ce]) -> [usize; 4] {
+    let mut of = [0usize; 4];
+    let mut taken = 0u32;
+    for (slot, kind) in of.iter_mut().zip(Engine::ALL) {
+        let able = |i: &usize| engines.get(*i).is_some_and(|c| fits(c, kind));
+        let free = |i: &usize| taken & (1 << (*i & 31)) == 0;
+        let best = (0..engines.len())
+            .find(|i| able(i) && free(i))
+            .or_else(|| (0..engines.len()).find(able))
+            .unwrap_or(0);
+        taken |= 1 << (best & 31);
+        *slot = best;
+    }
+    of
+}
+
+/// What [`start`] made: the lanes, the lane of each engine, and what they stand on.
+type Started = (KVec<Arc<Lane>>, [usize; 4], Space);
+
+/// Makes one channel for each copy engine that is needed, and lets the GPU run them.
+pub(super) fn start(
+    gpu: u8,
+    bars: &Arc<Bars>,
+    dma: &Arc<DmaDev>,
+    engines: &[Ce],
+) -> Result<Started> {
+    if engines.is_empty() {
+        return Err(ENODEV);
+    }
+    let chosen = choose(engines);
+    let mut space = Space::new(bars, dma)?;
+    let mut lanes: KVec<Arc<Lane>> = KVec::new();
+    let mut used: KVec<usize> = KVec::new();
+    let mut of = [0usize; 4];
+    for ((slot, ce), kind) in of.iter_mut().zip(chosen).zip(Engine::ALL) {
+        if let Some(at) = used.iter().position(|u| *u == ce) {
+            *slot = at;
+            continue;
+        }
+        *slot = lanes.len();
+        used.push(ce, GFP_KERNEL)?;
+        let ce = engines.get(ce).ok_or(ENODEV)?;
+        lanes.push(
+            lane(gpu, kind, lanes.len(), &mut space, bars, dma, ce)?,
+            GFP_KERNEL,
+        )?;
+    }
+    let run = schedule(&mut space, &lanes, &used, engines, dma);
+    if let Err(e) = run {
+        for l in lanes.iter() {
+            l.stop();
+        }
+        space.stop();
+        for l in lanes.iter() {
+            l.close();
+        }
+        return Err(e);
+    }
+    for (n, l) in lanes.iter().enumerate() {
+        if let Err(e) = table::add(l.clone()) {
+            for l in lanes.iter().take(n) {
+                table::retire(l.id(), 0);
+            }
+            for l in lanes.iter() {
+                l.stop();
+            }
+            space.stop();
+            for l in lanes.iter() {
+                l.close();
+            }
+            return Err(e);
+        }
+    }
+    Ok((lanes, of, space))
+}
+
+fn lane(
+    gpu: u8,
+    kind: Engine,
+    n: usize,
+    space: &mut Space,
+    bars: &Arc<Bars>,
+    dma: &Arc<DmaDev>,
+    ce: &Ce,
+) -> Result<Arc<Lane>> {
+    let layout = Layout::DEFAULT;
+    let mem = SharedBuf(Arc::new(DmaBuf::new(dma, layout.bytes())?, GFP_KERNEL)?);
+    let va = space.map(bars, &mem)?;
+    let runlist = ce.engine.runlist;
+    // Each copy engine has a runlist of its own, or shares one: then the numbers differ.
+    let chid = Chid(u16::try_from(n)?);
+    let channel = Channel::new(
+        table::next_id(),
+        chid,
+        runlist.token(chid),
+        layout,
+        mem.clone(),
+        va,
+    )
+    .map_err(errno)?;
+    // Vectors from 0 on are the engines' (hw-interface.md 7.4); the workload engine has 16.
+    let vector = Vector(u16::try_from(n)?);
+    let inst = DmaBuf::new(dma, INSTANCE_BYTES)?;
+    instance::fill_channel(&inst, &channel.instance(space.root(), Some(vector))).map_err(errno)?;
+    space.instances.push(inst, GFP_KERNEL)?;
+    Lane::new(Parts {
+        gpu,
+        engine: kind,
+        bars: bars.clone(),
+        runlist,
+        fault_id: ce.engine.fault_id,
+        vector,
+        channel,
+        mem,
+    })
+}
+
+/// Gives the channels to the runlists of their engines, and enables them.
+fn schedule(
+    space: &mut Space,
+    lanes: &[Arc<Lane>],
+    used: &[usize],
+    engines: &[Ce],
+    dma: &Arc<DmaDev>,
+) -> Result {
+    let bars = space.bars.clone();
+    for ce in used.iter().filter_map(|u| engines.get(*u)) {
+        let runlist = ce.engine.runlist;
+        if space.lists.iter().any(|(r, _)| *r == runlist) {
+            continue;
+        }
+        let list = DmaBuf::new(dma, runlist_bytes(used.len()).max(TABLE_BYTES))?;
+        let mut patience = Patience::new(STEP_NS);
+        runlist
+            .init(&*bars, &mut || patience.again())
+            .map_err(errno)?;
+        space.lists.push((runlist, list), GFP_KERNEL)?;
+    }
+    for (runlist, list) in space.lists.iter() {
+        let mut entries: KVec<Entry> = KVec::new();
+        for (n, (l, inst)) in lanes.iter().zip(space.instances.iter()).enumerate() {
+            let on = used.get(n).and_then(|u| engines.get(*u));
+            if on.is_some_and(|ce| ce.engine.runlist == *runlist) {
+                entries.push(
+                    Entry {
+                        chid: l.chid(),
+                        instance: SysAddr(inst.dma_addr()),
+                        userd: l.userd().ok_or(EIO)?,
+                    },
+                    GFP_KERNEL,
+                )?;
+            }
+        }
+        let mut patience = Patience::new(STEP_NS);
+        runlist
+            .submit(&*bars, list, &entries, &mut || patience.again())
+            .map_err(errno)?;
+        for e in entries.iter() {
+            runlist.enable(&*bars, e.chid).map_err(errno)?;
+        }
+    }
+    Ok(())
+}

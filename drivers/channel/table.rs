@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+//! All channels of all GPUs by number, and what became of those that are gone.
+
+use super::lane::Lane;
+use crate::kernel::global::{Global, Which};
+use huvm_hal::channel::is_complete;
+use huvm_hal::ids::ChannelId;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// Channels that are gone and still known. More than trackers can name for long; older ones count as failed.
+const RETIRED_MAX: usize = 256;
+
+/// A channel that is gone.
+#[derive(Clone, Copy)]
+struct Retired {
+    id: ChannelId,
+    completed: u32,
+}
+
+struct Table {
+    next: u16,
+    live: KVec<Arc<Lane>>,
+    retired: KVec<Retired>,
+}
+
+static TABLE: Global<Table> = Global::new(
+    Which::Channels,
+    Table {
+        next: 1,
+        live: KVec::new(),
+        retired: KVec::new(),
+    },
+);
+
+/// A channel that a tracker names.
+pub(super) enum Found {
+    /// It can be waited for.
+    Live(Arc<Lane>),
+    /// It is gone, and had completed this.
+    Gone(u32),
+    /// It is gone so long that nothing is known.
+    Unknown,
+}
+
+impl Found {
+    pub(super) fn poll(&self, value: u32) -> Option<bool> {
+        match self {
+            Found::Live(lane) => lane.poll(value),
+            Found::Gone(completed) => Some(is_complete(*completed, value)),
+            Found::Unknown => Some(false),
+        }
+    }
+
+    pub(super) fn wait(&self, value: u32) -> Result {
+        match self {
+            Found::Live(lane) => lane.wait(value),
+            other if other.poll(value) == Some(true) => Ok(()),
+            _ => Err(EIO),
+        }
+    }
+
+    /// What is complete; `None` if there is nothing to wait for any more.
+    pub(super) fn completed(&self) -> Option<u32> {
+        match self {
+            // A broken channel stays in trackers, so that they fail.
+            Found::Live(lane) => Some(lane.completed()),
+            Found::Gone(completed) => Some(*completed),
+            Found::Unknown => Some(0),
+        }
+    }
+}
+
+/// A number for a new channel. Numbers come back after 65535 channels, when nobody can know the old one any more.
+pub(super) fn next_id() -> ChannelId {
+    let mut t = TABLE.lock();
+    let id = t.next;
+    t.next = id.wrapping_add(1).max(1);
+    ChannelId(id)
+}
+
+/// Makes a lane known.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn add(lane: Arc<Lane>) -> Result {
+    let mut t = TABLE.lock();
+    t.retired.reserve(1, GFP_KERNEL)?;
+    Ok(t.live.push(lane, GFP_KERNEL)?)
+}
+
+/// A lane is gone, its memory will be.
+pub(super) fn retire(id: ChannelId, completed: u32) {
+    let mut gone = None;
+    {
+        let mut t = TABLE.lock();
+        if let Some(at) = t.live.iter().position(|l| l.id() == id) {
+            gone = t.live.remove(at).ok();
+        }
+        if t.retired.len() >= RETIRED_MAX {
+            let _oldest = t.retired.remove(0);
+        }
+        // Without memory for the note the channel is unknown, which counts as failed.
+        let _ = t.retired.push(Retired { id, completed }, GFP_KERNEL);
+    }
+    drop(gone);
+}
+
+pub(super) fn find(id: ChannelId) -> Found {
+    let t = TABLE.lock();
+    if let Some(lane) = t.live.iter().find(|l| l.id() == id) {
+        return Found::Live(lane.clone());
+    }
+    match t.retired.iter().rev().find(|r| r.id == id) {
+        Some(r) => Found::Gone(r.completed),
+        None => Found::Unknown,
+    }
+}
+
+/// Gives the table's memory back, when the module goes.
+pub(crate) fn forget_all() {
+    let (live, retired) = {
+        let mut t = TABLE.lock();
+        (
+            core::mem::replace(&mut t.live, KVec::new()),
+            core::mem::replace(&mut t.retired, KVec::new()),
+        )
+    };
+    if !live.is_empty() {
+        pr_err!("huvm: {} channels outlive their GPUs\n", live.len());
+    }
+    drop((live, retired));
+}
