@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Copy engine: how a launch runs, piece by piece.
+//!
+//! A piece is at most 2 MiB between one source memory and one destination memory. It is translated
+//! when it is issued, holds the engine until its data has arrived, and moves its bytes at that
+//! moment; an acknowledged TLB invalidate waits for it. Between pieces, engines change channels.
+//! The link's latency comes after the data and holds nothing, so pipelined launches overlap it.
+//! Launches of a channel complete in order.
+
+use huvm_hw::ext::stats::Counter;
+
+use crate::ce::{End, Job};
+use crate::fabric::Side;
+use crate::fault::Client;
+use crate::gpu::{Cx, Gpu};
+use crate::host::Place;
+use crate::method::reduce;
+use crate::mmu::{Access, FaultType, Target, TlbKind};
+use crate::queue::Event;
+use crate::regs::ENGINE_CE0;
+use crate::runlist::chram;
+
+/// Bytes of a piece, at most.
+const PIECE_BYTES: u64 = 2 << 20;
+/// Translations of a piece, at most.
+const PIECE_SEGMENTS: usize = 512;
+/// With phantom data, launches from this size on move nothing, bytes.
+const PHANTOM_BYTES: u64 = 4096;
+/// From a virtual to the physical access code of the fault packet.
+const ACCESS_PHYS: u32 = 8;
+
+/// A run of contiguous bytes on both sides.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    src: Option<Target>,
+    dst: Target,
+    len: u64,
+}
+
+/// What an engine is doing.
+pub(crate) struct Piece {
+    pub(crate) chid: u32,
+    run: u64,
+    segments: Vec<Segment>,
+    bytes: u64,
+    src: Option<Side>,
+    dst: Option<Side>,
+}
+
+/// Why a piece cannot be issued.
+struct Refused {
+    va: u64,
+    kind: FaultType,
+    access: u32,
+}
+
+/// Client number of copy engine `ce` (hw-interface.md 1.5).
+fn client(ce: usize) -> u32 {
+    match ce {
+        0 => 1,
+        1 => 2,
+        2 => 0x18,
+        n => 0x20 + (n as u32 - 3),
+    }
+}
+
+impl Gpu {
+    /// Issues what a channel's launches have ready.
+    pub(crate) fn ce_pump(&mut self, runlist: usize, chid: u32, cx: &mut Cx<'_>) {
+        loop {
+            let Some(r) = self.runlists.get_mut(runlist) else {
+                return;
+            };
+            let runnable = r.runnable(chid);
+            let Some(c) = r.channels.get_mut(&chid) else {
+                return;
+            };
+            if !runnable || c.dead {
+                return;
+            }
+            let Some(i) = c.jobs.iter().position(|j| !j.data_done) else {
+                // A completion that a fault held up is tried again.
+                if c.jobs.front().is_some_and(|j| j.complete_at <= cx.now) {
+                    cx.at(cx.now, Event::CopyComplete { runlist, chid });
+                }
+                return;
+            };
+            let Some(job) = c.jobs.get_mut(i) else {
+                return;
+            };
+            if job.dst.is_none() {
+                job.data_done = true;
+                job.complete_at = cx.now;
+                cx.at(cx.now, Event::CopyComplete { runlist, chid });
+                continue;
+            }
+            if job.hung || (!job.pipelined && i > 0) {
+                return;
+            }
+            let Some(e) = self.engines.get_mut(runlist) else {
+                return;
+            };
+            if e.piece.is_some() {
+                if !e.queue.contains(&chid) {
+                    e.queue.push_back(chid);
+                }
+                return;
+            }
+            return self.ce_issue(runlist, chid, i, cx);
+        }
+    }
+
+    /// Starts the next piece of launch `i`.
+    fn ce_issue(&mut self, runlist: usize, chid: u32, i: usize, cx: &mut Cx<'_>) {
+        let Some(job) = self.channel(runlist, chid).and_then(|c| c.jobs.get_mut(i)) else {
+            return;
+        };
+        let inject = core::mem::take(&mut job.inject_fault);
+        let first = job.done == 0;
+        // Cheap: a launch is a few words and at most 16 bytes of pattern.
+        let job = job.clone();
+        let piece = match self.ce_translate(runlist, chid, &job, inject, cx) {
+            Ok(p) => p,
+            Err(refused) => return self.ce_fault(runlist, chid, &refused, cx),
+        };
+        let mut end = cx.now;
+        if cx.timing {
+            end = cx
+                .fabric
+                .transfer(cx.gpu, true, piece.src, piece.dst, piece.bytes, cx.now);
+            if first {
+                end = end.saturating_add(u64::from(cx.fabric.profile.launch_ns));
+            }
+        }
+        self.mmu.in_use_until = self.mmu.in_use_until.max(end);
+        if let Some(e) = self.engines.get_mut(runlist) {
+            e.runs = e.runs.wrapping_add(1);
+            let run = e.runs;
+            e.piece = Some(Piece { run, ..piece });
+            cx.at(end, Event::CopyPiece { runlist, chid, run });
+        }
+    }
+
+    /// Translates as much of a launch as makes a piece.
+    fn ce_translate(
+        &mut self,
+        runlist: usize,
+        chid: u32,
+        job: &Job,
+        inject: bool,
+        cx: &mut Cx<'_>,
+    ) -> Result<Piece, Refused> {
+        let mut piece = Piece {
+            chid,
+            run: 0,
+            segments: Vec::new(),
+            bytes: 0,
+            src: None,
+            dst: None,
+        };
+        let Some(dst_end) = job.dst else {
+            return Ok(piece);
+        };
+        if inject {
+            let (va, access) = match dst_end {
+                End::Virt(va) => (va, Access::Write as u32),
+                End::Phys { addr, .. } => (addr, Access::Write as u32 + ACCESS_PHYS),
+            };
+            let kind = FaultType::Pte;
+            return Err(Refused { va, kind, access });
+        }
+        while piece.bytes < PIECE_BYTES && piece.segments.len() < PIECE_SEGMENTS {
+            let at = job.done + piece.bytes;
+            let left = (job.bytes - at).min(PIECE_BYTES - piece.bytes);
+            if left == 0 {
+                break;
+            }
+            let both = self.ce_segment(runlist, chid, job.src, dst_end, at, left, cx);
+            let segment = match both {
+                Ok(s) => s,
+                // What is translated already goes first; the fault comes with the next piece.
+                Err(_) if piece.bytes > 0 => break,
+                Err(e) => return Err(e),
+            };
+            let sides = (segment.src.and_then(Target::side), segment.dst.side());
+            if piece.bytes == 0 {
+                (piece.src, piece.dst) = sides;
+            } else if sides != (piece.src, piece.dst) {
+                break;
+            }
+            piece.bytes += segment.len;
+            piece.segments.push(segment);
+        }
+        Ok(piece)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn ce_segment(
+        &mut self,
+        runlist: usize,
+        chid: u32,
+        src: Option<End>,
+        dst: End,
+        at: u64,
+        left: u64,
+        cx: &mut Cx<'_>,
+    ) -> Result<Segment, Refused> {
+        let (dst, mut len) = self.ce_end(runlist, chid, dst, at, left, Access::Write, cx)?;
+        let src = match src {
+            Some(s) => {
+                let (t, n) = self.ce_end(runlist, chid, s, at, left, Access::Read, cx)?;
+                len = len.min(n);
+                Some(t)
+            }
+            None => None,
+        };
+        Ok(Segment { src, dst, len })
+    }
+
+    /// Where byte `at` of one side lies, and for how long that goes on.
+    #[allow(clippy::too_many_arguments)]
+    fn ce_end(
+        &mut self,
+        runlist: usize,
+        chid: u32,
+        end: End,
+        at: u64,
+        left: u64,
+        access: Access,
+        cx: &mut Cx<'_>,
+    ) -> Result<(Target, u64), Refused> {
+        match end {
+            End::Virt(base) => {
+                let va = base.saturating_add(at);
+                let refuse = |kind| Refused {
+                    va,
+                    kind,
+                    access: access as u32,
+                };
+                let pdb = self
+                    .channel(runlist, chid)
+                    .and_then(|c| c.instance)
+                    .and_then(|i| i.pdb)
+                    .ok_or(refuse(FaultType::UnboundInst))?;
+                let span = self
+                    .translate(TlbKind::Hub, pdb, va, access, true, cx)
+                    .map_err(refuse)?;
+                Ok((span.target, span.run_bytes.min(left)))
+            }
+            End::Phys { target, peer, addr } => {
+                let addr = addr.saturating_add(at);
+                let refuse = |kind| Refused {
+                    va: addr,
+                    kind,
+                    access: access as u32 + ACCESS_PHYS,
+                };
+                let gpu = match target {
+                    0 => cx.gpu,
+                    3 => self
+                        .peer(peer, cx)
+                        .ok_or(refuse(FaultType::UnsupportedAperture))?,
+                    _ => {
+                        let place = Place::Sys { gpu: cx.gpu, addr };
+                        return Ok((Target::Mem(place, Side::Sys), left));
+                    }
+                };
+                let place = Place::Vram { gpu, offset: addr };
+                if !cx.inside(place, left) {
+                    return Err(refuse(FaultType::Region));
+                }
+                Ok((Target::Mem(place, Side::Gpu(gpu)), left))
+            }
+        }
+    }
+
+    /// The channel is switched out with a fault.
+    fn ce_fault(&mut self, runlist: usize, chid: u32, refused: &Refused, cx: &mut Cx<'_>) {
+        if let Some(r) = self.runlists.get_mut(runlist) {
+            r.set(chid, chram::ENG_FAULTED);
+        }
+        let who = Client {
+            engine_id: ENGINE_CE0 + runlist as u32,
+            client: client(runlist),
+            gpc: None,
+        };
+        let &Refused { va, kind, access } = refused;
+        self.channel_fault(runlist, chid, who, va, kind, access, cx);
+    }
+
+    /// The data of a piece has arrived.
+    pub(crate) fn copy_piece_done(&mut self, runlist: usize, chid: u32, run: u64, cx: &mut Cx<'_>) {
+        let Some(e) = self.engines.get_mut(runlist) else {
+            return;
+        };
+        let Some(piece) = e.piece.take_if(|p| p.run == run) else {
+            return;
+        };
+        let Some(c) = self.channel(runlist, chid) else {
+            return self.ce_next(runlist, None, cx);
+        };
+        let previous = c
+            .jobs
+            .iter()
+            .take_while(|j| j.data_done)
+            .last()
+            .map_or(0, |j| j.complete_at);
+        let Some(job) = c.jobs.iter_mut().find(|j| !j.data_done) else {
+            return self.ce_next(runlist, None, cx);
+        };
+        let phantom = job.bytes >= PHANTOM_BYTES;
+        let (start, pattern) = (job.done, job.pattern.clone());
+        if !(self.config.phantom && phantom) {
+            if let Err(done) = move_bytes(&piece, start, &pattern, cx) {
+                let va = match self
+                    .channel(runlist, chid)
+                    .and_then(|c| c.jobs.iter().find(|j| !j.data_done))
+                    .and_then(|j| j.dst)
+                {
+                    Some(End::Virt(a) | End::Phys { addr: a, .. }) => {
+                        a.saturating_add(start + done)
+                    }
+                    None => 0,
+                };
+                let refused = Refused {
+                    va,
+                    kind: FaultType::Region,
+                    access: Access::Write as u32,
+                };
+                self.ce_fault(runlist, chid, &refused, cx);
+                return self.ce_next(runlist, None, cx);
+            }
+        }
+        count_bytes(&piece, cx);
+        let latency = cx
+            .fabric
+            .latency_ns(cx.gpu, piece.src.unwrap_or(Side::Gpu(cx.gpu)))
+            .max(
+                cx.fabric
+                    .latency_ns(cx.gpu, piece.dst.unwrap_or(Side::Gpu(cx.gpu))),
+            );
+        let latency = if cx.timing { latency } else { 0 };
+        let extra = u64::from(self.inject.latency_ns);
+        if let Some(job) = self
+            .channel(runlist, chid)
+            .and_then(|c| c.jobs.iter_mut().find(|j| !j.data_done))
+        {
+            job.done += piece.bytes;
+            if job.done >= job.bytes {
+                job.data_done = true;
+                job.complete_at = cx
+                    .now
+                    .saturating_add(latency)
+                    .saturating_add(extra)
+                    .max(previous);
+                let at = job.complete_at;
+                cx.at(at, Event::CopyComplete { runlist, chid });
+            }
+        }
+        self.ce_next(runlist, Some(chid), cx);
+    }
+
+    /// The engine is free: channels take turns.
+    fn ce_next(&mut self, runlist: usize, last: Option<u32>, cx: &mut Cx<'_>) {
+        let Some(e) = self.engines.get_mut(runlist) else {
+            return;
+        };
+        if let Some(chid) = last {
+            if !e.queue.contains(&chid) {
+                e.queue.push_back(chid);
+            }
+        }
+        // Each channel is looked at once: one that has nothing ready leaves the queue.
+        for _ in 0..e.queue.len() {
+            let Some(e) = self.engines.get_mut(runlist) else {
+                return;
+            };
+            if e.piece.is_some() {
+                return;
+            }
+            let Some(chid) = e.queue.pop_front() else {
+                return;
+            };
+            self.ce_pump(runlist, chid, cx);
+        }
+    }
+
+    /// Launches at the head of a channel that are complete: semaphore, interrupt.
+    pub(crate) fn copy_complete(&mut self, runlist: usize, chid: u32, cx: &mut Cx<'_>) {
+        loop {
+            let Some(r) = self.runlists.get_mut(runlist) else {
+                return;
+            };
+            let faulted = r.word(chid) & chram::ENG_FAULTED != 0;
+            let Some(c) = r.channels.get_mut(&chid) else {
+                return;
+            };
+            let Some(job) = c.jobs.front() else {
+                break;
+            };
+            if faulted || !job.data_done || job.complete_at > cx.now {
+                break;
+            }
+            let (release, interrupt) = (job.release, job.interrupt);
+            if let Some(rel) = release {
+                let refused = match self.ce_release(runlist, chid, &rel, cx) {
+                    Ok(()) => None,
+                    Err((kind, access)) => Some(Refused {
+                        va: rel.va,
+                        kind,
+                        access: access as u32,
+                    }),
+                };
+                if let Some(refused) = refused {
+                    return self.ce_fault(runlist, chid, &refused, cx);
+                }
+            }
+            if let Some(c) = self.channel(runlist, chid) {
+                c.jobs.pop_front();
+            }
+            self.ce_interrupt(runlist, interrupt, cx);
+        }
+        self.ce_pump(runlist, chid, cx);
+        // A method may have waited for this.
+        self.channel_schedule(runlist, chid, cx.now, cx);
+    }
+
+    fn ce_release(
+        &mut self,
+        runlist: usize,
+        chid: u32,
+        rel: &crate::ce::Release,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), (FaultType, Access)> {
+        let align = if rel.timestamp { 16 } else { 4 };
+        if rel.va % align != 0 {
+            cx.guest_error("copy-engine semaphore is not aligned");
+            return Err((FaultType::Region, Access::Write));
+        }
+        let Some(place) = self.semaphore_place(runlist, chid, rel.va, true, cx)? else {
+            return Ok(());
+        };
+        let region = (FaultType::Region, Access::Write);
+        let value = match rel.reduction {
+            Some((op, signed)) => {
+                let old = cx.read_u32(place).map_err(|_| region)?;
+                reduce(op, u64::from(old), u64::from(rel.payload), signed, false).ok_or(region)?
+            }
+            None => u64::from(rel.payload),
+        };
+        if self.release(place, value, false, rel.timestamp, cx) {
+            Ok(())
+        } else {
+            Err(region)
+        }
+    }
+
+    /// A channel goes away: its piece ends without effect.
+    pub(crate) fn ce_forget(&mut self, runlist: usize, chid: u32, cx: &mut Cx<'_>) {
+        let Some(e) = self.engines.get_mut(runlist) else {
+            return;
+        };
+        e.queue.retain(|&c| c != chid);
+        if e.piece.take_if(|p| p.chid == chid).is_some() {
+            self.ce_next(runlist, None, cx);
+        }
+    }
+
+    /// INJECT.CE_HANG was written 0: what stood still goes on.
+    pub(crate) fn ce_unhang(&mut self, cx: &mut Cx<'_>) {
+        for runlist in 0..self.runlists.len() {
+            let Some(r) = self.runlists.get_mut(runlist) else {
+                return;
+            };
+            let mut woken = Vec::new();
+            for (&chid, c) in &mut r.channels {
+                for job in c.jobs.iter_mut().filter(|j| j.hung) {
+                    job.hung = false;
+                    woken.push(chid);
+                }
+            }
+            for chid in woken {
+                self.ce_pump(runlist, chid, cx);
+            }
+        }
+    }
+}
+
+/// Moves the bytes of a piece; the error is how many were moved.
+fn move_bytes(piece: &Piece, start: u64, pattern: &[u8], cx: &mut Cx<'_>) -> Result<(), u64> {
+    let mut done = 0;
+    for s in &piece.segments {
+        let result = match (s.src, s.dst) {
+            // Writes to sparse memory go nowhere.
+            (_, Target::Sparse) => Ok(()),
+            (Some(Target::Mem(src, _)), Target::Mem(dst, _)) => cx.copy(src, dst, s.len),
+            (Some(Target::Sparse), Target::Mem(dst, _)) => cx.fill(dst, &[0], s.len),
+            (None, Target::Mem(dst, _)) => {
+                // The pattern counts from the start of the launch.
+                let mut p = pattern.to_vec();
+                let phase = (start.saturating_add(done) % p.len().max(1) as u64) as usize;
+                p.rotate_left(phase);
+                cx.fill(dst, &p, s.len)
+            }
+        };
+        result.map_err(|_| done)?;
+        done += s.len;
+    }
+    Ok(())
+}
+
+/// Counts the bytes of a piece by where they went.
+fn count_bytes(piece: &Piece, cx: &mut Cx<'_>) {
+    let n = piece.bytes;
+    let me = cx.gpu;
+    let (src, dst) = (piece.src, piece.dst);
+    if src.is_none() {
+        cx.count(Counter::BytesSet, n);
+    }
+    if src == Some(Side::Sys) {
+        cx.count(Counter::BytesHostToDevice, n);
+    }
+    if dst == Some(Side::Sys) {
+        cx.count(Counter::BytesDeviceToHost, n);
+    }
+    if let (Some(Side::Gpu(a)), Some(Side::Gpu(b))) = (src, dst) {
+        if a == me && b == me {
+            cx.count(Counter::BytesLocal, n);
+        }
+    }
+    // Hops over peer links: source to this GPU, this GPU to destination.
+    for (from, to) in [(src, Some(Side::Gpu(me))), (Some(Side::Gpu(me)), dst)] {
+        if let (Some(Side::Gpu(a)), Some(Side::Gpu(b))) = (from, to) {
+            if a != b {
+                cx.fabric.count(a, Counter::BytesToPeers, n);
+                cx.fabric.count(b, Counter::BytesFromPeers, n);
+            }
+        }
+    }
+}

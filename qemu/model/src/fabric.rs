@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Links, memories and copy engines as resources that queue.
+//!
+//! A resource serves one request after another. A transfer queues at every resource on its route
+//! at once, and ends when the last of them is done with it; nothing is reserved for a later time,
+//! so a fast resource is never held up by a slow one's queue. Two directions of a link are two
+//! resources. A copy engine is held by its piece from start to end; that queue is in `ce.rs`.
+//! Time inside is picoseconds, so that a four-byte access has a cost too.
+
+use huvm_hw::ext::{self, stats::Counter};
+
+use crate::config::{LinkKind, Profile};
+use crate::ext::stats::Stats;
+
+/// Something with a bandwidth.
+#[derive(Clone, Debug, Default)]
+struct Resource {
+    mbps: u32,
+    free_ps: u64,
+}
+
+impl Resource {
+    fn new(mbps: u32) -> Self {
+        Resource { mbps, free_ps: 0 }
+    }
+
+    /// Time that `bytes` take, ps.
+    fn cost_ps(&self, bytes: u64) -> u64 {
+        // bytes / (mbps * 10^6 B/s) seconds = bytes * 10^6 / mbps ps.
+        bytes.saturating_mul(1_000_000) / u64::from(self.mbps.max(1))
+    }
+}
+
+/// A directed link as its owner sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub(crate) peer: usize,
+    pub(crate) kind: LinkKind,
+    pub(crate) mbps: u32,
+    pub(crate) latency_ns: u32,
+    forced_down: bool,
+    out: Resource,
+}
+
+/// A GPU's ports.
+#[derive(Clone, Debug, Default)]
+struct Port {
+    present: bool,
+    vram_bytes: u64,
+    h2d: Resource,
+    d2h: Resource,
+    vram: Resource,
+    links: Vec<Link>,
+    stats: Stats,
+}
+
+/// Where one side of a transfer lies, seen from the GPU that makes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// System memory.
+    Sys,
+    /// Memory of this GPU (itself or a peer).
+    Gpu(usize),
+}
+
+/// Everything that GPUs share.
+#[derive(Debug)]
+pub(crate) struct Fabric {
+    pub(crate) profile: Profile,
+    ports: Vec<Port>,
+    /// Channels that wait for a semaphore: (GPU, epoch, runlist, channel).
+    waiters: Vec<(usize, u64, usize, u32)>,
+}
+
+impl Fabric {
+    /// A channel waits for a semaphore to change.
+    pub(crate) fn wait_for_release(&mut self, gpu: usize, epoch: u64, runlist: usize, chid: u32) {
+        let w = (gpu, epoch, runlist, chid);
+        if !self.waiters.contains(&w) {
+            self.waiters.push(w);
+        }
+    }
+
+    /// A semaphore changed: takes all that wait for one.
+    pub(crate) fn take_waiters(&mut self) -> Vec<(usize, u64, usize, u32)> {
+        core::mem::take(&mut self.waiters)
+    }
+
+    pub(crate) fn new(profile: Profile) -> Self {
+        Fabric {
+            profile,
+            ports: vec![Port::default(); ext::MAX_GPUS],
+            waiters: Vec::new(),
+        }
+    }
+
+    /// Adds the ports of GPU `gpu`.
+    pub(crate) fn add(&mut self, gpu: usize, vram_bytes: u64) {
+        let p = &self.profile;
+        let links = p
+            .links
+            .iter()
+            .filter_map(|l| {
+                let peer = if l.a == gpu {
+                    l.b
+                } else if l.b == gpu {
+                    l.a
+                } else {
+                    return None;
+                };
+                Some(Link {
+                    peer,
+                    kind: l.kind,
+                    mbps: l.mbps,
+                    latency_ns: l.latency_ns,
+                    forced_down: false,
+                    out: Resource::new(l.mbps),
+                })
+            })
+            .take(ext::topology::LINK_MAX as usize)
+            .collect();
+        let port = Port {
+            present: true,
+            vram_bytes,
+            h2d: Resource::new(p.host_h2d_mbps),
+            d2h: Resource::new(p.host_d2h_mbps),
+            vram: Resource::new(p.vram_mbps),
+            links,
+            stats: Stats::default(),
+        };
+        if let Some(slot) = self.ports.get_mut(gpu) {
+            *slot = port;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, gpu: usize) {
+        if let Some(slot) = self.ports.get_mut(gpu) {
+            *slot = Port::default();
+        }
+    }
+
+    /// Frees the resources that a reset stops, and forgets injected failures.
+    pub(crate) fn reset(&mut self, gpu: usize) {
+        if let Some(p) = self.ports.get_mut(gpu) {
+            p.vram.free_ps = 0;
+            for l in &mut p.links {
+                l.forced_down = false;
+            }
+            p.stats = Stats::default();
+        }
+    }
+
+    pub(crate) fn gpu_count(&self) -> u32 {
+        self.ports.iter().filter(|p| p.present).count() as u32
+    }
+
+    pub(crate) fn present(&self, gpu: usize) -> bool {
+        self.ports.get(gpu).is_some_and(|p| p.present)
+    }
+
+    /// VRAM of a GPU, bytes; 0 when it is absent.
+    pub(crate) fn vram_bytes(&self, gpu: usize) -> u64 {
+        self.ports.get(gpu).map_or(0, |p| p.vram_bytes)
+    }
+
+    pub(crate) fn stats_mut(&mut self, gpu: usize) -> Option<&mut Stats> {
+        self.ports.get_mut(gpu).map(|p| &mut p.stats)
+    }
+
+    pub(crate) fn count(&mut self, gpu: usize, counter: Counter, n: u64) {
+        if let Some(s) = self.stats_mut(gpu) {
+            s.add(counter, n);
+        }
+    }
+
+    /// Links of a GPU, in the order of the TOPOLOGY table.
+    pub(crate) fn links(&self, gpu: usize) -> &[Link] {
+        self.ports.get(gpu).map_or(&[], |p| &p.links)
+    }
+
+    fn link_index(&self, from: usize, to: usize) -> Option<usize> {
+        self.links(from).iter().position(|l| l.peer == to)
+    }
+
+    /// Forces links down: bit i is entry i.
+    pub(crate) fn force_down(&mut self, gpu: usize, bitmap: u32) {
+        if let Some(p) = self.ports.get_mut(gpu) {
+            for (i, l) in p.links.iter_mut().enumerate() {
+                l.forced_down = bitmap.checked_shr(i as u32).unwrap_or(0) & 1 != 0;
+            }
+        }
+    }
+
+    /// A link exists between the two (it may be down).
+    pub(crate) fn linked(&self, a: usize, b: usize) -> bool {
+        self.present(b) && self.link_index(a, b).is_some()
+    }
+
+    /// The link between the two can carry an access now. Either end can force it down.
+    pub(crate) fn link_up(&self, a: usize, b: usize) -> bool {
+        let half = |x: usize, y: usize| self.links(x).iter().any(|l| l.peer == y && !l.forced_down);
+        self.present(a) && self.present(b) && half(a, b) && half(b, a)
+    }
+
+    /// Latency between GPU `gpu` and a side, ns; local memory has none.
+    pub(crate) fn latency_ns(&self, gpu: usize, side: Side) -> u64 {
+        match side {
+            Side::Sys => u64::from(self.profile.host_latency_ns),
+            Side::Gpu(p) if p == gpu => 0,
+            Side::Gpu(p) => self
+                .links(gpu)
+                .iter()
+                .find(|l| l.peer == p)
+                .map_or(0, |l| u64::from(l.latency_ns)),
+        }
+    }
+
+    /// Moves `bytes` from `src` to `dst` on behalf of GPU `gpu` at `now_ns`. Either side may be
+    /// missing (a fill has no source, a check no destination). `ce`: a copy engine does it.
+    /// Returns when the data has arrived, without latency, ns.
+    pub(crate) fn transfer(
+        &mut self,
+        gpu: usize,
+        ce: bool,
+        src: Option<Side>,
+        dst: Option<Side>,
+        bytes: u64,
+        now_ns: u64,
+    ) -> u64 {
+        let now_ps = now_ns.saturating_mul(1000);
+        let mut end = now_ps;
+        for step in self.route(gpu, src, dst) {
+            let Some(r) = self.resource(step) else {
+                continue;
+            };
+            let cost = r.cost_ps(bytes);
+            r.free_ps = r.free_ps.max(now_ps).saturating_add(cost);
+            end = end.max(r.free_ps);
+            let (owner, counter) = match step {
+                Step::H2d(g) => (g, Counter::BusyHostToDeviceNs),
+                Step::D2h(g) => (g, Counter::BusyDeviceToHostNs),
+                Step::Link(g, _) => (g, Counter::BusyPeerOutNs),
+                Step::Vram(g) => (g, Counter::BusyLocalNs),
+            };
+            if let Some(s) = self.stats_mut(owner) {
+                s.add_busy_ps(counter, cost);
+            }
+        }
+        if ce {
+            let own = Resource::new(self.profile.ce_mbps).cost_ps(bytes);
+            end = end.max(now_ps.saturating_add(own));
+            if let Some(s) = self.stats_mut(gpu) {
+                s.add_busy_ps(Counter::BusyCopyEnginesNs, end - now_ps);
+            }
+        }
+        end.div_ceil(1000)
+    }
+
+    fn route(&self, gpu: usize, src: Option<Side>, dst: Option<Side>) -> Vec<Step> {
+        let mut route = Vec::with_capacity(6);
+        match src {
+            Some(Side::Sys) => route.push(Step::H2d(gpu)),
+            Some(Side::Gpu(g)) => {
+                route.push(Step::Vram(g));
+                self.hop(g, gpu, &mut route);
+            }
+            None => {}
+        }
+        match dst {
+            Some(Side::Sys) => route.push(Step::D2h(gpu)),
+            Some(Side::Gpu(g)) => {
+                self.hop(gpu, g, &mut route);
+                route.push(Step::Vram(g));
+            }
+            None => {}
+        }
+        route
+    }
+
+    fn hop(&self, from: usize, to: usize, route: &mut Vec<Step>) {
+        if from == to {
+            return;
+        }
+        if let Some(i) = self.link_index(from, to) {
+            match self.links(from).get(i).map(|l| l.kind) {
+                Some(LinkKind::Nvlink) => route.push(Step::Link(from, i)),
+                Some(LinkKind::Pcie) => {
+                    route.push(Step::Link(from, i));
+                    route.push(Step::D2h(from));
+                    route.push(Step::H2d(to));
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn resource(&mut self, step: Step) -> Option<&mut Resource> {
+        match step {
+            Step::H2d(g) => self.ports.get_mut(g).map(|p| &mut p.h2d),
+            Step::D2h(g) => self.ports.get_mut(g).map(|p| &mut p.d2h),
+            Step::Vram(g) => self.ports.get_mut(g).map(|p| &mut p.vram),
+            Step::Link(g, i) => self
+                .ports
+                .get_mut(g)
+                .and_then(|p| p.links.get_mut(i))
+                .map(|l| &mut l.out),
+        }
+    }
+}
+
+/// A resource on a route.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    H2d(usize),
+    D2h(usize),
+    Vram(usize),
+    Link(usize, usize),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fabric() -> Fabric {
+        let mut f = Fabric::new(Profile {
+            host_h2d_mbps: 10_000,
+            host_d2h_mbps: 10_000,
+            vram_mbps: 1_000_000,
+            ce_mbps: 1_000_000,
+            links: Profile::all_to_all(2, LinkKind::Nvlink, 20_000, 5_000),
+            ..Profile::default()
+        });
+        f.add(0, 1 << 30);
+        f.add(1, 1 << 30);
+        f
+    }
+
+    const ME: Option<Side> = Some(Side::Gpu(0));
+    const PEER: Option<Side> = Some(Side::Gpu(1));
+    const SYS: Option<Side> = Some(Side::Sys);
+
+    #[test]
+    fn one_link_direction_queues_and_the_other_does_not() {
+        let mut f = fabric();
+        // 1 MB over 10 GB/s takes 100 us.
+        assert_eq!(f.transfer(0, true, SYS, ME, 1_000_000, 0), 100_000);
+        assert_eq!(f.transfer(0, true, SYS, ME, 1_000_000, 0), 200_000);
+        assert_eq!(f.transfer(0, true, ME, SYS, 1_000_000, 0), 100_000);
+    }
+
+    #[test]
+    fn peers_have_their_own_link() {
+        let mut f = fabric();
+        assert_eq!(f.transfer(0, true, SYS, ME, 1_000_000, 0), 100_000);
+        assert_eq!(f.transfer(0, true, ME, PEER, 1_000_000, 0), 50_000);
+        assert_eq!(f.transfer(0, true, PEER, ME, 1_000_000, 0), 50_000);
+        assert_eq!(f.transfer(0, true, ME, PEER, 1_000_000, 0), 100_000);
+    }
+
+    #[test]
+    fn either_end_takes_a_link_down() {
+        let mut f = fabric();
+        assert!(f.link_up(0, 1));
+        f.force_down(1, 1);
+        assert!(!f.link_up(0, 1));
+        assert!(f.linked(0, 1));
+    }
+}
