@@ -221,17 +221,23 @@ impl<D: DmaMem> FaultRing<D> {
         self.write(m, regs::FAULT_SIZE, self.entries);
         self.write(m, regs::FAULT_HI, (addr >> 32) as u32);
         self.write(m, regs::FAULT_LO, addr as u32 | LO_SYS);
-        // A ring that was in use before starts where the device stands.
+        // Whether pointers survive a disable is not published: a ring that was in use before is made empty, and GET
+        // read back once the ring is enabled.
         let put = read(m, self.kind.base() + regs::FAULT_PUT)? & PTR;
-        self.get = if put < self.entries { put } else { 0 };
-        self.write(m, regs::FAULT_GET, self.get);
-        self.write(m, regs::FAULT_GET, self.get | OVERFLOW | CORRUPTED);
+        let get = if put < self.entries { put } else { 0 };
+        self.write(m, regs::FAULT_GET, get);
+        self.write(m, regs::FAULT_GET, get | OVERFLOW | CORRUPTED);
         // Only the ring that loses packets when it overflows has to tell.
         let intr = match self.kind {
             RingKind::NonReplayable => SIZE_OVERFLOW_INTR,
             RingKind::Replayable => 0,
         };
         self.write(m, regs::FAULT_SIZE, self.entries | intr | SIZE_ENABLE);
+        let get = read(m, self.kind.base() + regs::FAULT_GET)?;
+        if get & PTR >= self.entries {
+            return Err(Error::BadDevice("FAULT_BUFFER_GET", get));
+        }
+        self.get = get & PTR;
         self.put(m).map(|_| ())
     }
 

@@ -30,6 +30,7 @@ const CHRAM_ENABLE: u32 = 0x2;
 const CHRAM_DISABLE: u32 = 0x3;
 const CHRAM_CLEAR_PBDMA: u32 = 0x11;
 const CHRAM_CLEAR_ENGINE: u32 = 0x21;
+const CHRAM_RESET: u32 = u32::MAX;
 
 /// Timeslice of a channel's group: 128 << 3 units of 1024 ns, the reset default.
 const TSG_HEADER: u32 = 1 | 3 << 16 | 128 << 24;
@@ -187,6 +188,15 @@ impl Runlist {
     /// [`Error::OutOfRange`].
     pub fn disable<M: Mmio + ?Sized>(&self, m: &M, chid: Chid) -> Result<()> {
         m.write32(Bar::Regs, self.check(chid)?, CHRAM_DISABLE);
+        Ok(())
+    }
+
+    /// Forgets everything about a channel that is on no list any more, so that its number can be used again.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`].
+    pub fn reset_channel<M: Mmio + ?Sized>(&self, m: &M, chid: Chid) -> Result<()> {
+        m.write32(Bar::Regs, self.check(chid)?, CHRAM_RESET);
         Ok(())
     }
 
