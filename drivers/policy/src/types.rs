@@ -400,6 +400,7 @@ mod tests {
         assert_eq!(PageIndex::of_va(0x7f00_0020_0000).get(), 0);
         assert_eq!(PageIndex::of_va(0x7f00_003f_ffff).get(), 511);
         assert_eq!(PageIndex::of_va(0x7f00_0020_1001).get(), 1);
+        assert_eq!(PageIndex::FIRST.next(), PageIndex::new(1));
         assert_eq!(PageIndex::LAST.next(), None);
     }
 

@@ -98,6 +98,27 @@ fn five_quick_events_make_a_page_thrash_and_four_do_not() {
     assert!(b.pinned_pages().is_empty());
 }
 
+/// Quick events of one processor do not start tracking, nor do slow ones of two.
+#[test]
+fn tracking_starts_with_two_processors_in_one_window() {
+    let thrashes = |events: &[(Processor, u64)]| {
+        let mut b = BlockThrash::new();
+        for &(to, at) in events {
+            b.record(&region(0), to, us(at), &stock());
+        }
+        !b.thrashing_pages().is_empty()
+    };
+    let alone = [(gpu(0), 0), (gpu(0), 100)];
+    let fight = [(CPU, 200), (gpu(0), 300), (CPU, 400), (gpu(0), 500)];
+    assert!(!thrashes(&[&alone[..], &fight[..3]].concat()));
+    assert!(thrashes(&[&alone[..], &fight[..]].concat()));
+    // The second event comes too late to start tracking, so the third does: one event fewer is counted.
+    let late = [(gpu(0), 0), (CPU, 900)];
+    let fight = [(gpu(0), 1_000), (CPU, 1_100), (gpu(0), 1_200), (CPU, 1_300)];
+    assert!(!thrashes(&[&late[..], &fight[..3]].concat()));
+    assert!(thrashes(&[&late[..], &fight[..]].concat()));
+}
+
 #[test]
 fn slow_events_never_thrash() {
     let mut b = BlockThrash::new();

@@ -40,7 +40,8 @@ macro_rules! knobs {
 
 use KnobKind::{Choice, Number};
 
-// Columns: name, unit, kind, range, default, live, doc, source.
+// Columns: name, unit, kind, range, default, live, doc, source. A row becomes live in the commit that makes the driver act
+// on it.
 knobs! {
     // Fault service.
     FaultBatchMax {
@@ -64,7 +65,7 @@ knobs! {
         "nvidia-uvm.md 2.3 uvm_perf_fault_replay_update_put_ratio"
     }
     FaultCoalesce {
-        "fault_coalesce", "", Choice(OFF_ON), 0..=1, 1, true,
+        "fault_coalesce", "", Choice(OFF_ON), 0..=1, 1, false,
         "Merge a fault with the last one, or the last of its uTLB, while fetching.",
         "nvidia-uvm.md 2.3 uvm_perf_fault_coalesce"
     }
@@ -74,7 +75,7 @@ knobs! {
         "nvidia-uvm.md 3.5"
     }
     PrefetchFaultLapse {
-        "prefetch_fault_lapse_ms", "ms", Number, 0..=60000, 1000, true,
+        "prefetch_fault_lapse_ms", "ms", Number, 0..=60000, 1000, false,
         "Time that hardware prefetch faults stay off after a batch with too many invalid ones.",
         "nvidia-uvm.md 3.6"
     }
@@ -91,54 +92,54 @@ knobs! {
         "nvidia-uvm.md 5.1 step 6"
     }
     PrefetchMinFaults {
-        "prefetch_min_faults", "faults", Number, 1..=20, 1, true,
+        "prefetch_min_faults", "faults", Number, 1..=20, 1, false,
         "Pages of a block faulted towards one processor before it prefetches.",
         "nvidia-uvm.md 2.3 uvm_perf_prefetch_min_faults"
     }
 
     // Thrashing.
     ThrashEnable {
-        "thrash_enable", "", Choice(OFF_ON), 0..=1, 1, true,
+        "thrash_enable", "", Choice(OFF_ON), 0..=1, 1, false,
         "Detect pages that bounce between processors; throttle, then pin them.",
         "nvidia-uvm.md 5.2"
     }
     ThrashThreshold {
-        "thrash_threshold_events", "events", Number, 1..=7, 3, true,
+        "thrash_threshold_events", "events", Number, 1..=7, 3, false,
         "Events, each within the window of the one before, that make a page thrash.",
         "nvidia-uvm.md 2.3 uvm_perf_thrashing_threshold"
     }
     ThrashPinThreshold {
-        "thrash_pin_threshold_periods", "periods", Number, 1..=255, 10, true,
+        "thrash_pin_threshold_periods", "periods", Number, 1..=255, 10, false,
         "Throttling periods of a page before it is pinned.",
         "nvidia-uvm.md 2.3 uvm_perf_thrashing_pin_threshold"
     }
     ThrashWindow {
-        "thrash_window_us", "us", Number, 5..=500000, 500, true,
+        "thrash_window_us", "us", Number, 5..=500000, 500, false,
         "Longest time between two events that count as thrashing.",
         "nvidia-uvm.md 2.3 uvm_perf_thrashing_lapse_usec"
     }
     ThrashWindowMode {
-        "thrash_window_mode", "", Choice(&["fixed", "as-shipped"]), 0..=1, 0, true,
+        "thrash_window_mode", "", Choice(&["fixed", "as-shipped"]), 0..=1, 0, false,
         "The window stays as set, or grows with each short gap up to 500 ms, as the driver since 590 really does.",
         "nvidia-uvm.md 5.2, adaptive window"
     }
     ThrashNap {
-        "thrash_nap_windows", "windows", Number, 1..=100, 1, true,
+        "thrash_nap_windows", "windows", Number, 1..=100, 1, false,
         "Length of a throttling period.",
         "nvidia-uvm.md 2.3 uvm_perf_thrashing_nap"
     }
     ThrashEpoch {
-        "thrash_epoch_windows", "windows", Number, 1..=1000000, 2000, true,
+        "thrash_epoch_windows", "windows", Number, 1..=1000000, 2000, false,
         "Time after which a block's thrashing statistics are reset.",
         "nvidia-uvm.md 2.3 uvm_perf_thrashing_epoch"
     }
     ThrashPin {
-        "thrash_pin_windows", "windows", Number, 0..=1000000, 300, true,
+        "thrash_pin_windows", "windows", Number, 0..=1000000, 300, false,
         "Time that a pinned page stays pinned; 0 is until the block goes or the user moves it.",
         "nvidia-uvm.md 2.3 uvm_perf_thrashing_pin"
     }
     ThrashMaxResets {
-        "thrash_max_resets", "resets", Number, 0..=255, 4, true,
+        "thrash_max_resets", "resets", Number, 0..=255, 4, false,
         "Resets of a block's thrashing statistics, after which it keeps them.",
         "nvidia-uvm.md 2.3 uvm_perf_thrashing_max_resets"
     }
@@ -150,7 +151,7 @@ knobs! {
         "design.md 4, preset zero-copy"
     }
     RemoteAtomics {
-        "remote_atomics", "", Choice(OFF_ON), 0..=1, 0, true,
+        "remote_atomics", "", Choice(OFF_ON), 0..=1, 0, false,
         "An atomic fault maps the page where it is, if the link can do atomics, instead of moving it.",
         "nvidia-uvm.md 2.3 uvm_perf_map_remote_on_native_atomics_fault"
     }
@@ -172,7 +173,7 @@ knobs! {
         "design.md 3 rule 2; NVIDIA's loop has no limit (nvidia-uvm.md 3.4)"
     }
     ChunkBatch {
-        "chunk_batch", "chunks", Number, 1..=1024, 64, true,
+        "chunk_batch", "chunks", Number, 1..=1024, 64, false,
         "Chunks taken from the free pool at once.",
         "nvidia-uvm.md 2.3 uvm_perf_pma_batch_nonpinned_order"
     }
