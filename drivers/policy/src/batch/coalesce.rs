@@ -203,7 +203,9 @@ mod tests {
     fn a_full_batch_still_merges_but_takes_nothing_new() {
         let mut batch = [Fault::new(0, 0, Access::Read); 1];
         let mut c = Coalescer::new(&mut batch, &mut [], true);
+        assert!(c.is_empty());
         assert_eq!(c.push(fault(0, PAGE, Access::Read)), Coalesced::Added);
+        assert!(!c.is_empty());
         assert_eq!(c.push(fault(0, PAGE, Access::Read)), Coalesced::Merged);
         assert_eq!(c.push(fault(0, 0, Access::Read)), Coalesced::Full);
         assert_eq!((c.len(), c.raw()), (1, 2));
