@@ -18,7 +18,7 @@ mod setup;
 mod table;
 
 pub(crate) use huvm_hal::channel::Tracker;
-pub(crate) use lane::{Push, SharedBuf};
+pub(crate) use lane::Push;
 pub(crate) use pool::{Ce, Pool};
 pub(crate) use setup::errno;
 pub(crate) use table::forget_all;

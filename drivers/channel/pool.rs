@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The channels of one GPU.
 
-use super::lane::{Lane, Push};
+use super::lane::{Lane, Push, SharedBuf};
 use super::setup::{self, Space};
 use super::{table, Engine, Fence, Tracker};
 use crate::kernel::dma::{DmaBuf, DmaDev};
@@ -10,7 +10,7 @@ use huvm_hal::ext::discover::CeCaps;
 use huvm_hal::ga100::bringup::CopyEngine;
 use huvm_hal::ids::{GpuVa, SysAddr, Vector};
 use kernel::prelude::*;
-use kernel::sync::{new_mutex, Arc, Mutex};
+use kernel::sync::{new_mutex, Arc, Mutex, SetOnce};
 
 /// A copy engine and what it can reach.
 #[derive(Clone, Copy)]
@@ -23,35 +23,56 @@ pub(crate) struct Ce {
 /// The channels of one GPU.
 #[pin_data]
 pub(crate) struct Pool {
-    lanes: KVec<Arc<Lane>>,
-    /// Lane of each engine, by position in [`Engine::ALL`].
-    of: [usize; 4],
+    /// Once [`Self::start`] succeeded.
+    started: SetOnce<Lanes>,
     #[pin]
     space: Mutex<Option<Space>>,
 }
 
+/// The lanes, and the lane of each engine by position in [`Engine::ALL`].
+struct Lanes {
+    all: KVec<Arc<Lane>>,
+    of: [usize; 4],
+}
+
 impl Pool {
-    /// Makes the channels and lets the GPU run them.
+    /// No channels yet: submissions fail.
+    pub(crate) fn new() -> impl PinInit<Pool> {
+        pin_init!(Pool {
+            started: SetOnce::new(),
+            space <- new_mutex!(None, "huvm_channel_space"),
+        })
+    }
+
+    /// Makes the channels and lets the GPU run them. Once.
     ///
     /// # Errors
     /// `ENOMEM`; `ENODEV` without a copy engine; `EIO`, `ETIMEDOUT` when the device does not do as told. Nothing is left.
-    pub(crate) fn new(
+    pub(crate) fn start(
+        &self,
         gpu: u8,
         bars: &Arc<Bars>,
         dma: &Arc<DmaDev>,
         engines: &[Ce],
-    ) -> Result<impl PinInit<Pool, core::convert::Infallible>> {
-        let (lanes, of, space) = setup::start(gpu, bars, dma, engines)?;
-        Ok(pin_init!(Pool {
-            lanes,
-            of,
-            space <- new_mutex!(Some(space), "huvm_channel_space"),
-        }))
+    ) -> Result {
+        let mut space = self.space.lock();
+        if self.started.as_ref().is_some() {
+            return Err(EBUSY);
+        }
+        let (all, of, made) = setup::start(gpu, bars, dma, engines)?;
+        *space = Some(made);
+        self.started.populate(Lanes { all, of });
+        Ok(())
+    }
+
+    fn lanes(&self) -> &[Arc<Lane>] {
+        self.started.as_ref().map_or(&[], |l| &l.all)
     }
 
     fn lane(&self, engine: Engine) -> Result<&Arc<Lane>> {
-        let at = self.of.get(engine as usize).ok_or(EIO)?;
-        self.lanes.get(*at).ok_or(EIO)
+        let lanes = self.started.as_ref().ok_or(EIO)?;
+        let at = lanes.of.get(engine as usize).ok_or(EIO)?;
+        lanes.all.get(*at).ok_or(EIO)
     }
 
     /// Hands the commands that `f` appends to the GPU, to be done after `after`. May wait for room in the ring, and for
@@ -68,11 +89,11 @@ impl Pool {
     ) -> Result<Fence> {
         let lane = self.lane(engine)?;
         for (id, value) in after.iter() {
-            if !self.lanes.iter().any(|l| l.id() == id) {
+            if !self.lanes().iter().any(|l| l.id() == id) {
                 table::find(id).wait(value)?;
             }
         }
-        lane.submit(after, &self.lanes, f)
+        lane.submit(after, self.lanes(), f)
     }
 
     /// Whether `fence` is over.
@@ -90,7 +111,7 @@ impl Pool {
     /// A non-stall interrupt came. `false` if it is not of a channel. Any context.
     pub(crate) fn interrupt(&self, vector: Vector) -> bool {
         let mut ours = false;
-        for lane in self.lanes.iter().filter(|l| l.vector() == vector) {
+        for lane in self.lanes().iter().filter(|l| l.vector() == vector) {
             lane.wake();
             ours = true;
         }
@@ -99,14 +120,14 @@ impl Pool {
 
     /// The interrupt vectors of all channels.
     pub(crate) fn vectors(&self) -> impl Iterator<Item = Vector> + '_ {
-        self.lanes.iter().map(|l| l.vector())
+        self.lanes().iter().map(|l| l.vector())
     }
 
     /// A fault of the copy engine with MMU id `engine`: lets its channels try again. `None` if there is no such engine,
     /// `Some(false)` when they gave up.
     pub(crate) fn restart(&self, engine: u16) -> Option<bool> {
         let mut did = None;
-        for lane in self.lanes.iter().filter(|l| l.fault_id() == engine) {
+        for lane in self.lanes().iter().filter(|l| l.fault_id() == engine) {
             did = Some(did.unwrap_or(true) & lane.restart());
         }
         did
@@ -116,9 +137,14 @@ impl Pool {
     ///
     /// # Errors
     /// `EIO` when the space is full or gone.
-    pub(crate) fn map(&self, bars: &Bars, mem: &DmaBuf) -> Result<GpuVa> {
+    pub(crate) fn map(&self, bars: &Bars, mem: &Arc<DmaBuf>) -> Result<GpuVa> {
         let mut space = self.space.lock();
-        (*space).as_mut().ok_or(EIO)?.map(bars, mem)
+        (*space).as_mut().ok_or(EIO)?.keep(bars, mem)
+    }
+
+    /// A page that all channels see, for self tests, and its address.
+    pub(crate) fn scratch(&self) -> Option<(GpuVa, SharedBuf)> {
+        self.space.lock().as_ref().and_then(Space::scratch)
     }
 
     /// Root of the channels' page tables.
@@ -128,24 +154,24 @@ impl Pool {
 
     /// The GPU is lost: everything that is not complete has failed. Any context that may take spin locks.
     pub(crate) fn fail(&self) {
-        for lane in self.lanes.iter() {
+        for lane in self.lanes().iter() {
             lane.fail();
         }
     }
 
     /// Waits for everything submitted, takes the channels off their engines and gives their memory back.
     pub(crate) fn shut_down(&self) {
-        for lane in self.lanes.iter() {
+        for lane in self.lanes().iter() {
             // What failed is in the lane for whoever waits.
             let _known_there = lane.drain();
         }
-        for lane in self.lanes.iter() {
+        for lane in self.lanes().iter() {
             lane.stop();
         }
         let space = self.space.lock().take();
         if let Some(s) = space {
             s.stop();
-            for lane in self.lanes.iter() {
+            for lane in self.lanes().iter() {
                 table::retire(lane.id(), lane.close());
             }
             drop(s);

@@ -56,6 +56,10 @@ pub(super) struct Space {
     instances: KVec<DmaBuf>,
     /// Runlists with their lists.
     lists: KVec<(Runlist, DmaBuf)>,
+    /// A page that all channels see, for self tests, and its address.
+    scratch: Option<(GpuVa, SharedBuf)>,
+    /// Buffers that were mapped for good.
+    kept: KVec<Arc<DmaBuf>>,
 }
 
 impl Space {
@@ -80,15 +84,28 @@ impl Space {
             window,
             instances: KVec::new(),
             lists: KVec::new(),
+            scratch: None,
+            kept: KVec::new(),
         })
+    }
+
+    pub(super) fn scratch(&self) -> Option<(GpuVa, SharedBuf)> {
+        self.scratch.clone()
+    }
+
+    /// Maps a buffer for good, and keeps it.
+    pub(super) fn keep(&mut self, bars: &Bars, mem: &Arc<DmaBuf>) -> Result<GpuVa> {
+        self.kept.reserve(1, GFP_KERNEL)?;
+        let va = self.map(bars, &**mem)?;
+        self.kept.push(mem.clone(), GFP_KERNEL)?;
+        Ok(va)
     }
 
     pub(super) fn root(&self) -> SysAddr {
         self.tree.root()
     }
 
-    /// Maps a buffer for good.
-    pub(super) fn map(&mut self, bars: &Bars, mem: &impl DmaMem) -> Result<GpuVa> {
+    fn map(&mut self, bars: &Bars, mem: &impl DmaMem) -> Result<GpuVa> {
         let pde0 = self.tree.pde0(WINDOW_VA).ok_or(EIO)?;
         let (va, inv) = self.window.map(bars, pde0, mem).map_err(errno)?;
         let mut patience = Patience::new(STEP_NS);
@@ -177,6 +194,9 @@ pub(super) fn start(
             GFP_KERNEL,
         )?;
     }
+    let page = SharedBuf(Arc::new(DmaBuf::new(dma, TABLE_BYTES)?, GFP_KERNEL)?);
+    let va = space.map(bars, &page)?;
+    space.scratch = Some((va, page));
     let run = schedule(&mut space, &lanes, &used, engines, dma);
     if let Err(e) = run {
         for l in lanes.iter() {

@@ -38,20 +38,17 @@ impl<T> Global<T> {
     }
 
     fn mutex(&self) -> *mut c::mutex {
-        // SAFETY: takes the address of a static mutex, initialised at compile time.
-        unsafe {
-            match self.which {
-                Which::Gpus => core::ptr::addr_of_mut!(c::huvm_lock_gpus),
-                Which::Channels => core::ptr::addr_of_mut!(c::huvm_lock_channels),
-                Which::Spaces => core::ptr::addr_of_mut!(c::huvm_lock_spaces),
-                Which::Other => core::ptr::addr_of_mut!(c::huvm_lock_other),
-            }
+        match self.which {
+            Which::Gpus => core::ptr::addr_of_mut!(c::huvm_lock_gpus),
+            Which::Channels => core::ptr::addr_of_mut!(c::huvm_lock_channels),
+            Which::Spaces => core::ptr::addr_of_mut!(c::huvm_lock_spaces),
+            Which::Other => core::ptr::addr_of_mut!(c::huvm_lock_other),
         }
     }
 
     /// Takes the value alone. Sleeps; not to be nested with one of the same [`Which`].
     pub(crate) fn lock(&self) -> GlobalGuard<'_, T> {
-        // SAFETY: a valid mutex.
+        // SAFETY: a static mutex, initialised at compile time.
         unsafe { c::mutex_lock(self.mutex()) };
         GlobalGuard {
             global: self,

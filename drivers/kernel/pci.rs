@@ -45,6 +45,12 @@ impl Function {
         unsafe { c::pci_set_master(raw(&self.pdev)) }
     }
 
+    /// The device can no longer read or write memory, nor send messages.
+    pub(crate) fn clear_master(&self) {
+        // SAFETY: valid device, enabled by us.
+        unsafe { c::pci_clear_master(raw(&self.pdev)) }
+    }
+
     /// The device.
     pub(crate) fn device(&self) -> &ARef<pci::Device> {
         &self.pdev

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The PCI driver: in which order a GPU starts and stops.
+//!
+//! | start | stop |
+//! | --- | --- |
+//! | 1 enable the function, claim BARs | 12 release and disable |
+//! | 2 set the DMA mask | 11 nothing more can be mapped; see that nothing is |
+//! | 3 map BARs, bus mastering on | 10 registers end, bus mastering off |
+//! | 4 identify; silence interrupts | 9 silence interrupts |
+//! | 5 make the [`Gpu`] | 8 mark it lost: whoever still refers to it fails |
+//! | 6 channels | 7 drain and stop channels |
+//! | 7 vectors and handlers | 6 free them |
+//! | 8 enable interrupts, self check | |
+//! | 9 fault rings, service thread | 5 stop it (it disables the rings) |
+//! | 10 register, join peers | 4 every space lets go of the GPU |
+//! | | 3 everything it holds goes to the host, while it answers |
+//! | | 2 leave peers |
+//! | | 1 unregister: nobody new finds it |
+//!
+//! [`Bound`] has what each start step made; stopping goes by what is there, so a failed start stops the same way.
+
+use super::faults::{self, FaultState};
+use super::gpu::Parts;
+use super::{peer, registry, selftest, Gpu};
+use crate::kernel::dma::DmaDev;
+use crate::kernel::irq::Irqs;
+use crate::kernel::mmio::Bars;
+use crate::kernel::pci::Function;
+use crate::kernel::thread::KThread;
+use crate::kernel::time;
+use crate::service::gpu_fault::Service;
+use crate::service::{launch, teardown};
+use huvm_hal::ext::discover;
+use huvm_hal::ga100::{bringup, irq};
+use kernel::device::Core;
+use kernel::pci;
+use kernel::prelude::*;
+use kernel::str::CString;
+use kernel::sync::Arc;
+
+/// QEMU's experimental range (Documentation/device.md 1).
+const DEVICE: u32 = 0x10f7;
+/// MSI-X entries: four of the interrupt tree, two that are not used.
+const ENTRIES: u32 = 6;
+/// How long others may take to let go of DMA mappings when the GPU leaves.
+const RELEASE_NS: u64 = 5_000_000_000;
+
+/// A bound GPU: what the driver owns of it.
+pub(crate) struct Bound {
+    service: Option<KThread>,
+    irqs: Option<Irqs<Gpu>>,
+    gpu: Arc<Gpu>,
+    registered: bool,
+    function: Function,
+}
+
+/// The PCI driver.
+pub(crate) struct Driver;
+
+kernel::pci_device_table!(
+    PCI_TABLE,
+    <Driver as pci::Driver>::IdInfo,
+    [(
+        pci::DeviceId::from_id(pci::Vendor::REDHAT_QUMRANET, DEVICE),
+        ()
+    )]
+);
+
+impl pci::Driver for Driver {
+    type IdInfo = ();
+    type Data<'bound> = Bound;
+    const ID_TABLE: pci::IdTable<Self::IdInfo> = &PCI_TABLE;
+
+    fn probe<'bound>(
+        pdev: &'bound pci::Device<Core<'_>>,
+        _info: Option<&'bound Self::IdInfo>,
+    ) -> impl PinInit<Bound, Error> + 'bound {
+        Bound::start(pdev).inspect_err(|e| {
+            dev_err!(pdev, "not usable: {:?}\n", e);
+        })
+    }
+}
+
+impl Bound {
+    fn start(pdev: &pci::Device<Core<'_>>) -> Result<Bound> {
+        let function = Function::enable(pdev)?;
+        let dma = DmaDev::new(&function)?;
+        let bars = Arc::new(Bars::map(&function)?, GFP_KERNEL)?;
+        function.set_master();
+        irq::quiesce(&*bars);
+        let refused = |e: huvm_hal::Error| {
+            dev_err!(pdev, "bring-up: {:?}\n", e);
+            crate::channel::errno(e)
+        };
+        let identity = bringup::identify(&*bars).map_err(refused)?;
+        let ext = discover::discover(&*bars).map_err(refused)?;
+        let index = match &ext {
+            Some(e) => u8::try_from(e.gpu_index)?,
+            None => registry::free_index().ok_or(ENOSPC)?,
+        };
+        let mut name = [0u8; 32];
+        let text = function.name().to_bytes();
+        for (to, from) in name.iter_mut().take(31).zip(text) {
+            *to = *from;
+        }
+        let gpu = Gpu::new(Parts {
+            index,
+            name,
+            identity,
+            ext,
+            pdev: function.device().clone(),
+            bars: bars.clone(),
+            dma: dma.clone(),
+        })?;
+        // From here on, dropping it stops what was started.
+        let mut bound = Bound {
+            service: None,
+            irqs: None,
+            gpu,
+            registered: false,
+            function,
+        };
+        bound.bring_up(&bars, &dma)?;
+        Ok(bound)
+    }
+
+    fn bring_up(&mut self, bars: &Arc<Bars>, dma: &Arc<DmaDev>) -> Result {
+        let gpu = self.gpu.clone();
+        let engines = gpu.copy_engines()?;
+        gpu.channels().start(gpu.index(), bars, dma, &engines)?;
+        self.irqs = Some(Irqs::new(&self.function, 4, ENTRIES, &gpu)?);
+        gpu.enable_interrupts();
+        selftest::check(&gpu)?;
+
+        let rings = FaultState::new(&gpu)?;
+        let service = Service::new()?;
+        let name = CString::try_from_fmt(fmt!("huvm-fault/{}", gpu.index()))?;
+        let served = gpu.clone();
+        self.service = Some(KThread::spawn(&name, move || {
+            faults::serve(&served, rings, service)
+        })?);
+
+        registry::add(&gpu)?;
+        self.registered = true;
+        peer::connect(&gpu)?;
+
+        let id = gpu.identity();
+        pr_info!(
+            "huvm: gpu {} at {}: chip {:#x}, {} MiB, {} copy engines{}\n",
+            gpu.index(),
+            gpu.name(),
+            id.chip,
+            id.vram_bytes >> 20,
+            engines.len(),
+            if gpu.ext().is_some() {
+                ""
+            } else {
+                ", without extension"
+            },
+        );
+        Ok(())
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let gpu = &self.gpu;
+        if self.registered {
+            registry::remove(gpu);
+            peer::disconnect(gpu);
+            if !gpu.is_lost() {
+                let left = teardown::evacuate(gpu);
+                if left != 0 {
+                    pr_warn!("huvm: gpu {}: {} chunks not emptied\n", gpu.index(), left);
+                }
+            }
+            teardown::release_clients(gpu);
+            launch::gpu_removed(gpu);
+        }
+        drop(self.service.take());
+        gpu.channels().shut_down();
+        gpu.retire();
+        irq::quiesce(&**gpu);
+        drop(self.irqs.take());
+        self.function.clear_master();
+        gpu.bars.revoke();
+        gpu.dma.close();
+        let start = time::now_ns();
+        while gpu.dma.live() != 0 {
+            if time::now_ns().saturating_sub(start) > RELEASE_NS {
+                pr_err!(
+                    "huvm: gpu {}: {} DMA mappings left\n",
+                    gpu.index(),
+                    gpu.dma.live()
+                );
+                break;
+            }
+            time::sleep_us(1000);
+        }
+    }
+}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One GPU.
+
+use super::registry::MAX_GPUS;
+use crate::account::counters::Counters;
+use crate::account::events;
+use crate::account::policy::GpuPolicy;
+use crate::channel::{self, Ce, Engine, Pool, Tracker};
+use crate::kernel::dma::{DmaBuf, DmaDev, DmaMapping};
+use crate::kernel::ffi::uapi;
+use crate::kernel::hostpage::HostPages;
+use crate::kernel::mmio::Bars;
+use crate::kernel::time::Patience;
+use crate::kernel::wait::WaitQueue;
+use crate::memory::chunk::ChunkPool;
+use crate::memory::clients::Clients;
+use crate::memory::gpu_space::SpaceGpu;
+use crate::service::launch::Slots;
+use huvm_hal::ext::discover::Extension;
+use huvm_hal::ga100::bringup::{self, Identity};
+use huvm_hal::ga100::invalidate::{self, CancelAccess, ReplayKind};
+use huvm_hal::ids::{GpuVa, SysAddr};
+use huvm_hal::pagetable::Invalidate;
+use huvm_hal::seam::{Bar, Fence, Mmio};
+use kernel::pci;
+use kernel::prelude::*;
+use kernel::sync::aref::ARef;
+use kernel::sync::atomic::{Atomic, Full, Relaxed};
+use kernel::sync::{new_mutex, new_spinlock, Arc, Mutex, SpinLock};
+
+/// How long an invalidate, a replay or a cancel may take. The device completes them in microseconds of its time.
+const COMMAND_NS: u64 = 2_000_000_000;
+/// No peer id.
+pub(super) const NO_PEER: u32 = u32::MAX;
+
+/// One GPU. See the module's description for how long it lives.
+#[pin_data]
+pub(crate) struct Gpu {
+    index: u8,
+    name: [u8; 32],
+    identity: Identity,
+    ext: Option<Extension>,
+    pub(super) pdev: ARef<pci::Device>,
+    pub(super) bars: Arc<Bars>,
+    pub(super) dma: Arc<DmaDev>,
+    lost: Atomic<bool>,
+    /// Peer id of each GPU, or [`NO_PEER`].
+    pub(super) peers: [Atomic<u32>; MAX_GPUS],
+    /// The invalidate registers take one command at a time.
+    #[pin]
+    commands: Mutex<()>,
+    #[pin]
+    channels: Pool,
+    #[pin]
+    chunks: ChunkPool,
+    #[pin]
+    clients: Clients,
+    counters: Counters,
+    #[pin]
+    policy: GpuPolicy,
+    #[pin]
+    launches: Slots,
+    /// Fault interrupts that the service thread has not seen yet.
+    pub(super) fault_pending: Atomic<bool>,
+    #[pin]
+    pub(super) fault_wait: WaitQueue,
+    /// Interrupts by MSI-X entry and the last vector, for self tests.
+    pub(super) irq_seen: [Atomic<u32>; 4],
+    pub(super) irq_vector: Atomic<u32>,
+    #[pin]
+    pub(super) irq_wait: WaitQueue,
+    /// The last fault of a copy engine, for self tests.
+    #[pin]
+    pub(super) ce_fault: SpinLock<Option<huvm_hal::ga100::fault::Fault>>,
+    /// A self test looks after copy-engine faults itself.
+    pub(super) ce_fault_held: Atomic<bool>,
+    /// One self test at a time.
+    #[pin]
+    pub(super) selftest: Mutex<()>,
+}
+
+/// What a GPU is made from.
+pub(super) struct Parts {
+    pub(super) index: u8,
+    pub(super) name: [u8; 32],
+    pub(super) identity: Identity,
+    pub(super) ext: Option<Extension>,
+    pub(super) pdev: ARef<pci::Device>,
+    pub(super) bars: Arc<Bars>,
+    pub(super) dma: Arc<DmaDev>,
+}
+
+impl Gpu {
+    pub(super) fn new(p: Parts) -> Result<Arc<Gpu>> {
+        let Parts {
+            index,
+            name,
+            identity,
+            ext,
+            pdev,
+            bars,
+            dma,
+        } = p;
+        let chunks = ChunkPool::new(identity.vram_bytes)?;
+        let clients = Clients::new()?;
+        Arc::pin_init(
+            try_pin_init!(Gpu {
+                index,
+                name,
+                identity,
+                ext,
+                pdev,
+                bars,
+                dma,
+                lost: Atomic::new(false),
+                peers: [const { Atomic::new(NO_PEER) }; MAX_GPUS],
+                commands <- new_mutex!((), "huvm_gpu_commands"),
+                channels <- Pool::new(),
+                chunks <- chunks,
+                clients <- clients,
+                counters: Counters::new(),
+                policy <- GpuPolicy::new(),
+                launches <- Slots::new(),
+                fault_pending: Atomic::new(false),
+                fault_wait <- WaitQueue::new(),
+                irq_seen: [const { Atomic::new(0) }; 4],
+                irq_vector: Atomic::new(0),
+                irq_wait <- WaitQueue::new(),
+                ce_fault <- new_spinlock!(None, "huvm_ce_fault"),
+                ce_fault_held: Atomic::new(false),
+                selftest <- new_mutex!((), "huvm_selftest"),
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Index of the GPU in the machine, 0..15.
+    pub(crate) fn index(&self) -> u8 {
+        self.index
+    }
+
+    /// "0000:00:02.0".
+    pub(crate) fn name(&self) -> &str {
+        let len = self.name.iter().position(|b| *b == 0).unwrap_or(0);
+        let name = self.name.get(..len).unwrap_or(&[]);
+        core::str::from_utf8(name).unwrap_or("?")
+    }
+
+    /// The name, NUL-padded.
+    pub(crate) fn name_bytes(&self) -> &[u8; 32] {
+        &self.name
+    }
+
+    /// What bring-up found.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// What the extension says, if there is one.
+    pub(crate) fn ext(&self) -> Option<&Extension> {
+        self.ext.as_ref()
+    }
+
+    /// Its channels.
+    pub(crate) fn channels(&self) -> &Pool {
+        &self.channels
+    }
+
+    /// Its memory.
+    pub(crate) fn chunks(&self) -> &ChunkPool {
+        &self.chunks
+    }
+
+    /// The spaces that use it.
+    pub(crate) fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    /// Its counters.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Its policy.
+    pub(crate) fn policy(&self) -> &GpuPolicy {
+        &self.policy
+    }
+
+    /// Its launches.
+    pub(crate) fn launches(&self) -> &Slots {
+        &self.launches
+    }
+
+    /// Whether it was removed or is dead: every operation fails.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Relaxed)
+    }
+
+    /// # Errors
+    /// `EIO` when it is lost.
+    pub(crate) fn check(&self) -> Result {
+        if self.is_lost() {
+            return Err(EIO);
+        }
+        Ok(())
+    }
+
+    /// Marks it lost, says why (once), and wakes everybody who waits for it. Sleeps not.
+    pub(crate) fn mark_lost(&self, why: &str) {
+        if self.lost.cmpxchg(false, true, Full).is_err() {
+            return;
+        }
+        pr_err!("huvm: gpu {} ({}) lost: {}\n", self.index, self.name(), why);
+        self.announce_loss();
+    }
+
+    /// Marks it lost because its driver is leaving in good order.
+    pub(super) fn retire(&self) {
+        if self.lost.cmpxchg(false, true, Full).is_ok() {
+            self.announce_loss();
+        }
+    }
+
+    fn announce_loss(&self) {
+        self.channels.fail();
+        self.fault_wait.wake_all();
+        self.irq_wait.wake_all();
+        self.launches.wake_all();
+        events::emit(
+            None,
+            &events::Event {
+                kind: uapi::HUVM_EVENT_GPU_LOST,
+                cause: uapi::HUVM_CAUSE_NONE,
+                gpu: u32::from(self.index),
+                va: 0,
+                length: 0,
+                arg0: 0,
+                arg1: 0,
+            },
+        );
+    }
+
+    /// Says that something went wrong that nobody asked for. Quiet when it is lost.
+    pub(crate) fn complain(&self, what: &str, e: Error) {
+        if !self.is_lost() {
+            pr_err!("huvm: gpu {}: {}: {:?}\n", self.index, what, e);
+        }
+    }
+
+    /// The kernel's error for one of the hardware crate; a device that is gone is marked lost.
+    pub(crate) fn hal<T>(&self, r: huvm_hal::Result<T>) -> Result<T> {
+        r.map_err(|e| {
+            if e == huvm_hal::Error::Gone {
+                self.mark_lost("it does not answer");
+            }
+            channel::errno(e)
+        })
+    }
+
+    /// A coherent buffer for it, zeroed.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `ENODEV` when it is going.
+    pub(crate) fn dma_alloc(&self, bytes: usize) -> Result<DmaBuf> {
+        DmaBuf::new(&self.dma, bytes)
+    }
+
+    /// Maps host pages for it.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `ENODEV` when it is going.
+    pub(crate) fn dma_map(&self, pages: &HostPages) -> Result<DmaMapping> {
+        DmaMapping::new(&self.dma, pages)
+    }
+
+    /// Peer id by which it names GPU `gpu`; `None` if it cannot reach that.
+    pub(crate) fn peer_id(&self, gpu: u8) -> Option<u8> {
+        let id = self.peers.get(usize::from(gpu))?.load(Relaxed);
+        u8::try_from(id).ok()
+    }
+
+    /// The GPU's clock, ns.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub(crate) fn ptimer_ns(&self) -> Result<u64> {
+        self.hal(bringup::ptimer_ns(self))
+    }
+
+    /// Drops the translations that `inv` covers of the space with this root, and waits until none is in use.
+    ///
+    /// # Errors
+    /// `EIO` when it is lost, `ETIMEDOUT`.
+    pub(crate) fn tlb_invalidate(&self, root: SysAddr, inv: &Invalidate) -> Result {
+        self.check()?;
+        let _one = self.commands.lock();
+        let mut patience = Patience::new(COMMAND_NS);
+        self.hal(invalidate::invalidate_va(self, root, inv, &mut || {
+            patience.again()
+        }))
+    }
+
+    /// Lets the requests that wait for a page try again; with `wait`, until all were translated (or faulted again).
+    ///
+    /// # Errors
+    /// `EIO` when it is lost, `ETIMEDOUT`.
+    pub(crate) fn replay(&self, wait: bool) -> Result {
+        self.check()?;
+        let kind = if wait {
+            ReplayKind::StartAckAll
+        } else {
+            ReplayKind::Start
+        };
+        let _one = self.commands.lock();
+        let mut patience = Patience::new(COMMAND_NS);
+        self.hal(invalidate::replay(self, kind, &mut || patience.again()))
+    }
+
+    /// Fails the requests of one space for the page at `va`; everything else tries again.
+    ///
+    /// # Errors
+    /// `EIO` when it is lost or the channel broken, `ETIMEDOUT`.
+    pub(crate) fn cancel(&self, sg: &SpaceGpu, va: u64, access: CancelAccess) -> Result {
+        self.check()?;
+        let fence = self
+            .channels
+            .submit(Engine::Local, &Tracker::EMPTY, |push| {
+                push.cancel_va(sg.root(), sg.veid(), GpuVa(va), access)
+            })?;
+        let mut done = Tracker::EMPTY;
+        channel::add(&mut done, fence);
+        channel::wait(&done)
+    }
+
+    /// Its copy engines.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn copy_engines(&self) -> Result<KVec<Ce>> {
+        let mut all = KVec::new();
+        for engine in self.identity.engines.iter().flatten() {
+            let caps = self
+                .ext
+                .as_ref()
+                .and_then(|e| e.ce_caps.get(usize::from(engine.number)).copied().flatten());
+            all.push(
+                Ce {
+                    engine: *engine,
+                    caps,
+                },
+                GFP_KERNEL,
+            )?;
+        }
+        Ok(all)
+    }
+}
+
+impl Fence for Gpu {
+    fn wmb(&self) {
+        self.bars.wmb()
+    }
+    fn rmb(&self) {
+        self.bars.rmb()
+    }
+}
+
+impl Mmio for Gpu {
+    #[inline]
+    fn read32(&self, bar: Bar, off: u32) -> u32 {
+        self.bars.read32(bar, off)
+    }
+    #[inline]
+    fn write32(&self, bar: Bar, off: u32, val: u32) {
+        self.bars.write32(bar, off, val)
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Interrupts: the top half does everything, which is clearing a bit and waking somebody.
+//!
+//! Fault vectors are masked until the service thread has emptied the rings ([`super::faults::FaultState::rearm`]).
+
+use super::Gpu;
+use crate::kernel::irq::{IrqHandler, Top};
+use huvm_hal::ga100::irq;
+use huvm_hal::ids::Vector;
+use kernel::pr_warn_once;
+use kernel::prelude::*;
+use kernel::sync::atomic::{Relaxed, Release};
+
+/// MSI-X entries of the interrupt tree.
+const TREE: u8 = 0xf;
+
+impl IrqHandler for Gpu {
+    fn top(&self, entry: u8) -> Top {
+        let mut any = false;
+        for v in irq::pending(self, entry) {
+            any = true;
+            self.irq_vector.store(u32::from(v.0), Relaxed);
+            self.serve(v);
+        }
+        if let Some(seen) = self.irq_seen.get(usize::from(entry)) {
+            seen.add(1, Relaxed);
+        }
+        self.irq_wait.wake_all();
+        // The device looks again, and sends another message for what came meanwhile.
+        irq::rearm(self, 1u8.checked_shl(entry.into()).unwrap_or(0) & TREE);
+        if any {
+            Top::Done
+        } else {
+            // A message whose cause another message's handler has served already.
+            Top::None
+        }
+    }
+
+    fn bottom(&self, _entry: u8) {}
+}
+
+impl Gpu {
+    fn serve(&self, v: Vector) {
+        let vectors = self.identity().vectors;
+        if self.fault_vectors().contains(&v) {
+            irq::mask(self, v);
+            irq::clear(self, v);
+            self.fault_pending.store(true, Release);
+            self.fault_wait.wake_all();
+            return;
+        }
+        irq::clear(self, v);
+        if self.channels().interrupt(v) {
+            return;
+        }
+        if self.workload_vector() == Some(v) {
+            self.launches().wake_all();
+        } else if v == vectors.info_fault {
+            pr_warn_once!("huvm: gpu {}: fault outside both rings\n", self.index());
+        }
+    }
+
+    /// Vectors of the fault rings.
+    pub(super) fn fault_vectors(&self) -> [Vector; 4] {
+        let v = self.identity().vectors;
+        [
+            v.replayable,
+            v.replayable_error,
+            v.non_replayable,
+            v.non_replayable_error,
+        ]
+    }
+
+    fn workload_vector(&self) -> Option<Vector> {
+        self.ext()
+            .and_then(|e| e.workload.as_ref())
+            .map(|w| w.vector)
+    }
+
+    /// Lets all vectors interrupt that the driver serves.
+    pub(super) fn enable_interrupts(&self) {
+        for v in self.fault_vectors() {
+            irq::unmask(self, v);
+        }
+        irq::unmask(self, self.identity().vectors.info_fault);
+        for v in self.channels().vectors() {
+            irq::unmask(self, v);
+        }
+        if let Some(v) = self.workload_vector() {
+            irq::unmask(self, v);
+        }
+        irq::enable_top(self, TREE);
+    }
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The GPUs of the machine, by index.
+
+use super::Gpu;
+use crate::kernel::global::{Global, Which};
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// GPUs of a machine, at most (`HUVM_MAX_GPUS`).
+pub(crate) const MAX_GPUS: usize = 16;
+
+static GPUS: Global<[Option<Arc<Gpu>>; MAX_GPUS]> =
+    Global::new(Which::Gpus, [const { None }; MAX_GPUS]);
+
+/// Adds a GPU that is ready for use.
+///
+/// # Errors
+/// `EEXIST` if there is one with its index, `EINVAL` for an index out of range.
+pub(super) fn add(gpu: &Arc<Gpu>) -> Result {
+    let mut gpus = GPUS.lock();
+    match gpus.get_mut(usize::from(gpu.index())) {
+        None => Err(EINVAL),
+        Some(Some(_)) => Err(EEXIST),
+        Some(slot) => {
+            *slot = Some(gpu.clone());
+            Ok(())
+        }
+    }
+}
+
+/// Takes a GPU out, if it is in.
+pub(super) fn remove(gpu: &Arc<Gpu>) {
+    let mut old = None;
+    if let Some(slot) = GPUS.lock().get_mut(usize::from(gpu.index())) {
+        if slot.as_ref().is_some_and(|g| Arc::ptr_eq(g, gpu)) {
+            old = slot.take();
+        }
+    }
+    drop(old);
+}
+
+/// A free index, for a device that does not name its own.
+pub(super) fn free_index() -> Option<u8> {
+    let at = GPUS.lock().iter().position(Option::is_none)?;
+    u8::try_from(at).ok()
+}
+
+/// The GPU with this index. One that was lost but is still bound is there.
+pub(crate) fn gpu(index: u32) -> Option<Arc<Gpu>> {
+    let at = usize::try_from(index).ok()?;
+    GPUS.lock().get(at).cloned().flatten()
+}
+
+/// Highest index in use plus one.
+pub(crate) fn count() -> u32 {
+    let gpus = GPUS.lock();
+    let last = gpus.iter().rposition(Option::is_some);
+    // CAST: below 16.
+    last.map_or(0, |i| i as u32 + 1)
+}
+
+/// All GPUs, in order of index.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(crate) fn snapshot() -> Result<KVec<Arc<Gpu>>> {
+    let mut all = KVec::with_capacity(MAX_GPUS, GFP_KERNEL)?;
+    for gpu in GPUS.lock().iter().flatten() {
+        all.push(gpu.clone(), GFP_KERNEL)?;
+    }
+    Ok(all)
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+//! huvm: one address space over several GPUs and the host.
+//!
+//! What the rooms are for and which way they depend is in Documentation/design.md.
+#![deny(unsafe_code)]
+
+#[forbid(unsafe_code)]
+mod abi;
+#[forbid(unsafe_code)]
+mod account;
+#[forbid(unsafe_code)]
+mod channel;
+#[forbid(unsafe_code)]
+mod device;
+#[expect(unsafe_code)]
+mod kernel;
+#[forbid(unsafe_code)]
+mod memory;
+#[forbid(unsafe_code)]
+mod service;
+
+use self::kernel::file::MiscDevice;
+use ::kernel::driver::Registration;
+use ::kernel::prelude::*;
+use ::kernel::{pci, InPlaceModule, ModuleMetadata};
+
+module! {
+    type: Huvm,
+    name: "huvm",
+    authors: ["The huvm authors"],
+    description: "Hierarchical unified virtual memory over several GPUs",
+    license: "GPL",
+    params: {
+        test: u32 {
+            default: 0,
+            description: "1: the calls of huvm_test.h exist (tests only)",
+        },
+    },
+}
+
+/// Whether the module was loaded for tests.
+pub(crate) fn is_test() -> bool {
+    module_parameters::test.value() != 0
+}
+
+/// What the module registers. Dropped in this order: no new files, then no GPUs (files keep the module, so none is open by
+/// then), then what is kept beyond GPUs.
+#[pin_data]
+struct Huvm {
+    #[pin]
+    device: MiscDevice<abi::chrdev::Client>,
+    #[pin]
+    driver: Registration<pci::Adapter<device::driver::Driver>>,
+    _kept: Kept,
+}
+
+/// What outlives GPUs.
+struct Kept;
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        channel::forget_all();
+    }
+}
+
+impl InPlaceModule for Huvm {
+    fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            _kept: Kept,
+            driver <- Registration::new(<LocalModule as ModuleMetadata>::NAME, module),
+            device <- MiscDevice::register(c"huvm"),
+        })
+    }
+}
