@@ -149,6 +149,8 @@ impl Machine {
         host: &mut dyn Host,
     ) {
         let now = host.now_ns();
+        // What was due before the access happens before it, what it makes due at once, after.
+        self.run_due(now, ACCESS_EVENTS, host);
         self.with(gpu, now, host, |g, cx| {
             g.bar_write(bar, offset, value, size, cx);
         });
