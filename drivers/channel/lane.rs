@@ -213,11 +213,18 @@ impl Lane {
             let (now, at) = (self.completed(), time::now_ns());
             if now != seen {
                 (seen, since) = (now, at);
+            } else if self.is_gone() {
+                self.fail();
             } else if at.saturating_sub(since) >= STALL_NS {
                 self.give_up(value);
                 return Err(ETIMEDOUT);
             }
         }
+    }
+
+    /// Whether the GPU does not answer any more: then nothing will complete.
+    fn is_gone(&self) -> bool {
+        self.runlist.state(&*self.bars, self.chid) == Err(huvm_hal::Error::Gone)
     }
 
     /// Waits for room in the ring, which is locked, after `busy`.

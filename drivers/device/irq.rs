@@ -4,21 +4,18 @@
 //! Fault vectors are masked until the service thread has emptied the rings ([`super::faults::FaultState::rearm`]).
 
 use super::Gpu;
-use crate::kernel::irq::{IrqHandler, Top};
+use crate::kernel::irq::IrqHandler;
 use huvm_hal::ga100::irq;
 use huvm_hal::ids::Vector;
 use kernel::pr_warn_once;
-use kernel::prelude::*;
 use kernel::sync::atomic::{Relaxed, Release};
 
 /// MSI-X entries of the interrupt tree.
 const TREE: u8 = 0xf;
 
 impl IrqHandler for Gpu {
-    fn top(&self, entry: u8) -> Top {
-        let mut any = false;
+    fn interrupt(&self, entry: u8) {
         for v in irq::pending(self, entry) {
-            any = true;
             self.irq_vector.store(u32::from(v.0), Relaxed);
             self.serve(v);
         }
@@ -28,15 +25,7 @@ impl IrqHandler for Gpu {
         self.irq_wait.wake_all();
         // The device looks again, and sends another message for what came meanwhile.
         irq::rearm(self, 1u8.checked_shl(entry.into()).unwrap_or(0) & TREE);
-        if any {
-            Top::Done
-        } else {
-            // A message whose cause another message's handler has served already.
-            Top::None
-        }
     }
-
-    fn bottom(&self, _entry: u8) {}
 }
 
 impl Gpu {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! MSI-X vectors with a top and a bottom half.
+//! MSI-X vectors. Handlers run in hard-interrupt context and hand longer work to somebody they wake.
 
 use super::ffi::c;
 use super::pci::{raw, Function};
@@ -10,23 +10,10 @@ use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::Arc;
 
-/// What a top half found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Top {
-    /// Nothing of ours.
-    None,
-    /// Everything is done.
-    Done,
-    /// The bottom half goes on.
-    Bottom,
-}
-
-/// Serves interrupts of MSI-X entries.
+/// Serves the messages of MSI-X entries.
 pub(crate) trait IrqHandler: Send + Sync + 'static {
-    /// In hard-interrupt context: short, no sleeping, only atomics and spin locks that disable interrupts.
-    fn top(&self, entry: u8) -> Top;
-    /// In a thread of its own, one an entry. The entry's next message may come meanwhile.
-    fn bottom(&self, entry: u8);
+    /// A message of `entry` came. In hard-interrupt context: short, no sleeping, no lock that is taken with interrupts on.
+    fn interrupt(&self, entry: u8);
 }
 
 struct Context<H> {
@@ -37,28 +24,14 @@ struct Context<H> {
 
 /// # Safety
 /// `arg` points to a live `Context<H>`.
-unsafe extern "C" fn top<H: IrqHandler>(
+unsafe extern "C" fn handle<H: IrqHandler>(
     _irq: kernel::ffi::c_int,
     arg: *mut c_void,
 ) -> c::irqreturn_t {
     // SAFETY: by the contract above.
     let ctx = unsafe { &*arg.cast::<Context<H>>() };
-    match ctx.handler.top(ctx.entry) {
-        Top::None => c::irqreturn::IRQ_NONE,
-        Top::Done => c::irqreturn::IRQ_HANDLED,
-        Top::Bottom => c::irqreturn::IRQ_WAKE_THREAD,
-    }
-}
-
-/// # Safety
-/// As [`top`].
-unsafe extern "C" fn bottom<H: IrqHandler>(
-    _irq: kernel::ffi::c_int,
-    arg: *mut c_void,
-) -> c::irqreturn_t {
-    // SAFETY: by the contract above.
-    let ctx = unsafe { &*arg.cast::<Context<H>>() };
-    ctx.handler.bottom(ctx.entry);
+    ctx.handler.interrupt(ctx.entry);
+    // A message is nobody else's, even when its cause was served with another one's.
     c::irqreturn::IRQ_HANDLED
 }
 
@@ -104,33 +77,22 @@ impl<H: IrqHandler> Irqs<H> {
             let arg = core::ptr::from_mut::<Context<H>>(&mut ctx).cast::<c_void>();
             // SAFETY: `arg` stays where it is (boxed) until `drop` has freed the interrupt; the name is static.
             to_result(unsafe {
-                c::request_threaded_irq(
-                    irq,
-                    Some(top::<H>),
-                    Some(bottom::<H>),
-                    0,
-                    c"huvm".as_char_ptr(),
-                    arg,
-                )
+                c::request_threaded_irq(irq, Some(handle::<H>), None, 0, c"huvm".as_char_ptr(), arg)
             })?;
             // Cannot fail: room was reserved, so `ctx` is not dropped here.
             irqs.contexts.push(ctx, GFP_KERNEL)?;
         }
         Ok(irqs)
     }
-
-    /// Vectors allocated.
-    pub(crate) fn len(&self) -> usize {
-        self.contexts.len()
-    }
 }
 
 impl<H: IrqHandler> Drop for Irqs<H> {
     fn drop(&mut self) {
         for ctx in self.contexts.iter_mut() {
+            let irq = ctx.irq;
             let arg = core::ptr::from_mut::<Context<H>>(ctx).cast::<c_void>();
             // SAFETY: requested by `new` with this argument; waits until no handler runs.
-            unsafe { c::free_irq(ctx.irq, arg) };
+            unsafe { c::free_irq(irq, arg) };
         }
         // SAFETY: allocated by `new`; no handler is left.
         unsafe { c::pci_free_irq_vectors(raw(&self.pdev)) };

@@ -7,7 +7,7 @@
 //! | [`file`] | character device, one address space per open file |
 //! | [`global`] | values that the module has one of |
 //! | [`hostpage`] | compound pages of 4 KiB, 64 KiB, 2 MiB |
-//! | [`irq`] | MSI-X vectors with a top and a bottom half |
+//! | [`irq`] | MSI-X vectors |
 //! | [`mmio`] | BARs that may vanish under their users |
 //! | [`pci`] | enabling and claiming a PCI function |
 //! | [`rwsem`] | reader-writer semaphore |
