@@ -124,6 +124,8 @@ impl<H: FileHandler> Fops<H> {
         unsafe { &*(*file).private_data.cast::<Open<H>>() }
     }
 
+    /// # Safety
+    /// For the kernel to call, as `file_operations` says.
     unsafe extern "C" fn open(inode: *mut c::inode, file: *mut c::file) -> kernel::ffi::c_int {
         from_result(|| {
             let mapping = Mapping::new(inode)?;
@@ -143,6 +145,8 @@ impl<H: FileHandler> Fops<H> {
         })
     }
 
+    /// # Safety
+    /// For the kernel to call, as `file_operations` says.
     unsafe extern "C" fn release(inode: *mut c::inode, file: *mut c::file) -> kernel::ffi::c_int {
         // SAFETY: the last call for a file that `open` opened.
         let data = unsafe { KBox::from_raw((*file).private_data.cast::<Open<H>>()) };
@@ -162,6 +166,8 @@ impl<H: FileHandler> Fops<H> {
         0
     }
 
+    /// # Safety
+    /// For the kernel to call, as `file_operations` says.
     unsafe extern "C" fn mmap(
         file: *mut c::file,
         vma: *mut c::vm_area_struct,
@@ -180,6 +186,8 @@ impl<H: FileHandler> Fops<H> {
         })
     }
 
+    /// # Safety
+    /// For the kernel to call, as `file_operations` says.
     unsafe extern "C" fn ioctl(
         file: *mut c::file,
         cmd: kernel::ffi::c_uint,
@@ -187,12 +195,14 @@ impl<H: FileHandler> Fops<H> {
     ) -> kernel::ffi::c_long {
         // SAFETY: an open file of ours.
         let data = unsafe { Self::data(file) };
-        match H::ioctl(&data.handler, cmd, arg as usize) {
+        match H::ioctl(&data.handler, cmd, arg) {
             Ok(n) => n as kernel::ffi::c_long,
             Err(e) => e.to_errno() as kernel::ffi::c_long,
         }
     }
 
+    /// # Safety
+    /// For the kernel to call, as `file_operations` says.
     unsafe extern "C" fn read(
         file: *mut c::file,
         buf: *mut kernel::ffi::c_char,
@@ -209,6 +219,8 @@ impl<H: FileHandler> Fops<H> {
         }
     }
 
+    /// # Safety
+    /// For the kernel to call, as `file_operations` says.
     unsafe extern "C" fn poll(file: *mut c::file, pt: *mut c::poll_table_struct) -> c::__poll_t {
         // SAFETY: an open file of ours.
         let data = unsafe { Self::data(file) };
@@ -218,6 +230,8 @@ impl<H: FileHandler> Fops<H> {
         data.handler.ready()
     }
 
+    /// # Safety
+    /// For the kernel to call, as `file_operations` says.
     unsafe extern "C" fn show_fdinfo(m: *mut c::seq_file, file: *mut c::file) {
         // SAFETY: an open file of ours, and a seq file valid during the call.
         let (data, m) = unsafe { (Self::data(file), SeqFile::from_raw(m)) };

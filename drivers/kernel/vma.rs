@@ -202,6 +202,8 @@ impl<H: VmHandler> Ops<H> {
         })
     }
 
+    /// # Safety
+    /// For the kernel to call, as `vm_operations_struct` says.
     unsafe extern "C" fn open(vma: *mut c::vm_area_struct) {
         // SAFETY: called for a VMA with this table; the copy has its original's private data.
         let h = unsafe { Self::handler(vma) };
@@ -209,6 +211,8 @@ impl<H: VmHandler> Ops<H> {
         let _ = Arc::into_raw(Arc::clone(&h));
     }
 
+    /// # Safety
+    /// For the kernel to call, as `vm_operations_struct` says.
     unsafe extern "C" fn close(vma: *mut c::vm_area_struct) {
         // SAFETY: called once for a VMA with this table; takes over the VMA's count.
         let h = unsafe { Arc::from_raw(c::huvm_vma_private(vma).cast::<H>().cast_const()) };
@@ -224,6 +228,8 @@ impl<H: VmHandler> Ops<H> {
         }
     }
 
+    /// # Safety
+    /// For the kernel to call, as `vm_operations_struct` says.
     unsafe extern "C" fn mremap(_vma: *mut c::vm_area_struct) -> kernel::ffi::c_int {
         EINVAL.to_errno()
     }
@@ -265,11 +271,15 @@ impl<H: VmHandler> Ops<H> {
         H::huge_fault(&h, va & !(BLOCK - 1), write, &mut ins)
     }
 
+    /// # Safety
+    /// For the kernel to call, as `vm_operations_struct` says.
     unsafe extern "C" fn fault(vmf: *mut c::vm_fault) -> c::vm_fault_t {
         // SAFETY: called by the fault path.
         code(unsafe { Self::serve(vmf, false, false) })
     }
 
+    /// # Safety
+    /// For the kernel to call, as `vm_operations_struct` says.
     unsafe extern "C" fn huge_fault(
         vmf: *mut c::vm_fault,
         order: kernel::ffi::c_uint,
@@ -281,12 +291,16 @@ impl<H: VmHandler> Ops<H> {
         code(unsafe { Self::serve(vmf, true, false) })
     }
 
+    /// # Safety
+    /// For the kernel to call, as `vm_operations_struct` says.
     unsafe extern "C" fn pfn_mkwrite(vmf: *mut c::vm_fault) -> c::vm_fault_t {
         // SAFETY: called by the fault path for a write to a read-only entry, whose lock is dropped. NOPAGE (never 0) is
         // returned, so that the C side does not make the old entry writable behind the handler's back.
         code(unsafe { Self::serve(vmf, false, true) })
     }
 
+    /// # Safety
+    /// For the kernel to call, as `vm_operations_struct` says.
     unsafe extern "C" fn access(
         vma: *mut c::vm_area_struct,
         addr: kernel::ffi::c_ulong,
