@@ -6,6 +6,7 @@
 
 use super::methods as m;
 use super::{Channel, SubmitFlags};
+use crate::ga100::counter::Notice;
 use crate::ga100::invalidate::{CancelAccess, ReplayKind};
 use crate::ids::{GpuVa, Loc, SysAddr, Veid};
 use crate::pagetable::Invalidate;
@@ -309,6 +310,30 @@ impl<'a, D: DmaMem> Push<'a, D> {
                 | pdb_lo,
             pdb_hi | m::OP_INVALIDATE_TARGETED << m::D_OP_SHIFT,
         ])
+    }
+
+    /// Clears all access counters of outbound accesses, so that they can notify again.
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    pub fn clear_counters(&mut self) -> Result<()> {
+        let kind = m::COUNTER_MIMC;
+        self.mem_op([0, 0, 0, m::OP_COUNTER_CLR << m::D_OP_SHIFT | kind])
+    }
+
+    /// Clears the counter of one notice.
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    pub fn clear_counter(&mut self, notice: &Notice) -> Result<()> {
+        let momc = if notice.outbound {
+            0
+        } else {
+            m::COUNTER_TARGET_MOMC
+        };
+        let bank = u32::from(notice.bank & 0xf) << m::COUNTER_BANK_SHIFT;
+        let d = m::OP_COUNTER_CLR << m::D_OP_SHIFT | m::COUNTER_TARGETED | momc | bank;
+        self.mem_op([0, 0, notice.tag & 0xf_ffff, d])
     }
 
     fn mem_op(&mut self, abcd: [u32; 4]) -> Result<()> {

@@ -184,9 +184,28 @@ impl<D: DmaMem> Channel<D> {
     /// Opens a push of at most `dwords` of commands.
     ///
     /// # Errors
+    /// As [`Self::ready`].
+    pub fn begin(&mut self, dwords: u32) -> Result<Push<'_, D>> {
+        let (start, end) = self.place(dwords)?;
+        let bind = !self.bound;
+        let mut push = Push::new(self, start, end);
+        if bind {
+            push.bind()?;
+        }
+        Ok(push)
+    }
+
+    /// Whether [`Self::begin`] would succeed now: for a caller that waits for room.
+    ///
+    /// # Errors
     /// [`Error::Busy`] when ring or pushbuffer are full until earlier pushes complete, [`Error::OutOfRange`] when it can
     /// never fit, [`Error::BadDevice`] when the semaphore holds a value that was never submitted.
-    pub fn begin(&mut self, dwords: u32) -> Result<Push<'_, D>> {
+    pub fn ready(&self, dwords: u32) -> Result<()> {
+        self.place(dwords).map(|_| ())
+    }
+
+    /// First dword of a push of `dwords`, and the first behind its commands.
+    fn place(&self, dwords: u32) -> Result<(u32, u32)> {
         let bind = if self.bound { 0 } else { BIND_DWORDS };
         let need = dwords
             .checked_add(Push::<D>::END_DWORDS + bind)
@@ -210,11 +229,7 @@ impl<D: DmaMem> Channel<D> {
         } else {
             self.space(now, need)?
         };
-        let mut push = Push::new(self, start, start + need - Push::<D>::END_DWORDS);
-        if bind > 0 {
-            push.bind()?;
-        }
-        Ok(push)
+        Ok((start, start + need - Push::<D>::END_DWORDS))
     }
 
     /// Where `need` dwords are free, beside pushes that still run.

@@ -9,3 +9,6 @@ pub mod invalidate;
 pub mod irq;
 pub(crate) mod regs;
 pub mod runlist;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Structures and registers written by hand from the tables of hw-interface.md, beside what the duties make of them.
+
+use super::fault::{AccessType, Fault, FaultRing, FaultType, RingKind};
+use super::instance::{fill_channel, fill_workload, ChannelInstance};
+use super::invalidate::{cancel_all, invalidate_pdb, invalidate_va, replay, ReplayKind};
+use super::irq;
+use super::runlist::{Entry, Runlist};
+use crate::fake::{FakeMem, FakeRegs};
+use crate::ids::*;
+use crate::pagetable::{Invalidate, Level};
+use crate::seam::{Bar, DmaMem, Mmio};
+use crate::Error;
+use std::vec::Vec;
+
+fn words(m: &FakeMem, from: usize, n: usize) -> Vec<u32> {
+    (0..n).map(|i| m.read32(from + 4 * i)).collect()
+}
+
+fn writes(r: &FakeRegs) -> Vec<(u32, u32)> {
+    let w = r.writes.borrow().iter().map(|w| (w.1, w.2)).collect();
+    r.writes.borrow_mut().clear();
+    w
+}
+
+fn no_wait() -> impl FnMut() -> bool {
+    || panic!("nothing to wait for")
+}
+
+#[test]
+fn channel_instance() {
+    let m = FakeMem::new(0x10_0000, 4096);
+    let c = ChannelInstance {
+        page_dir: SysAddr(0x12_3456_7000),
+        chid: Chid(0x123),
+        gpfifo: GpuVa(0xab_cdef_0008),
+        gpfifo_log2: 9,
+        userd: SysAddr(0),
+        notify: Some(Vector(7)),
+    };
+    fill_channel(&m, &c).unwrap();
+    for (off, want) in [
+        (0x00, 0),
+        (0x10, 0xface),
+        (0x30, 0x7fff_f902),
+        (0x48, 0xcdef_0008),
+        (0x4c, 0x0009_00ab),
+        (0x84, 0x2040_0000),
+        (0x94, 0x3000_0fff),
+        (0xe4, 0x20),
+        (0xe8, 0x123),
+        (0xf4, 0x1100),
+        (0xf8, 0x8000_0007),
+        // System memory coherent, volatile, version 2, 64 KiB.
+        (0x200, 0x3456_7c06),
+        (0x204, 0x12),
+        (0x298, 0),
+    ] {
+        assert_eq!(m.read32(off), want, "{off:#x}");
+    }
+    let bad = ChannelInstance {
+        gpfifo: GpuVa(1 << 40),
+        ..c
+    };
+    assert_eq!(fill_channel(&m, &bad), Err(Error::BadAddress(1 << 40)));
+    let bad = ChannelInstance {
+        gpfifo_log2: 0,
+        ..c
+    };
+    assert_eq!(
+        fill_channel(&m, &bad),
+        Err(Error::OutOfRange("GPFIFO log2", 0))
+    );
+    let short = FakeMem::new(0, 2048);
+    assert_eq!(
+        fill_channel(&short, &c),
+        Err(Error::TooSmall("instance block", 4096))
+    );
+}
+
+#[test]
+fn workload_instance() {
+    let m = FakeMem::new(0x10_0000, 4096);
+    fill_workload(&m, SysAddr(0x3_0000_1000)).unwrap();
+    let dir = [0x0000_1c36, 3];
+    assert_eq!(words(&m, 0x200, 2), dir);
+    assert_eq!(words(&m, 0x298, 2), [u32::MAX; 2]);
+    for veid in [0, 1, 63] {
+        assert_eq!(words(&m, 0x2a0 + 16 * veid, 2), dir);
+    }
+    assert_eq!(
+        fill_workload(&m, SysAddr(0x800)),
+        Err(Error::BadAddress(0x800))
+    );
+}
+
+const LIST: Runlist = Runlist {
+    base: 0x60_0400,
+    chram: 0x62_2000,
+    channels: 2048,
+    doorbell_id: 17,
+};
+
+#[test]
+fn runlist_entries_and_registers() {
+    let (m, r) = (FakeMem::new(0x9_8765_4000, 4096), FakeRegs::default());
+    let e = |chid, inst| Entry {
+        chid: Chid(chid),
+        instance: SysAddr(inst),
+        userd: SysAddr(0x5_0000_0200),
+    };
+    LIST.submit(&r, &m, &[e(5, 0x3_0000_1000), e(6, 0x2000)], &mut no_wait())
+        .unwrap();
+    assert_eq!(words(&m, 0, 4), [0x8003_0001, 1, 5, 0]);
+    assert_eq!(words(&m, 16, 4), [0x0000_02a0, 5, 0x1005, 3]);
+    assert_eq!(words(&m, 48, 4), [0x0000_02a0, 5, 0x2006, 0]);
+    let want = [(0x60_0480, 0x8765_4002), (0x60_0484, 9), (0x60_0488, 4)];
+    assert_eq!(writes(&r), want);
+    assert_eq!(LIST.token(Chid(6)), 0x0011_0006);
+    LIST.enable(&r, Chid(6)).unwrap();
+    assert_eq!(writes(&r), [(0x62_2018, 2), (0x60_0490, 6)]);
+    LIST.disable(&r, Chid(6)).unwrap();
+    assert_eq!(writes(&r), [(0x62_2018, 3)]);
+    // Both faulted flags: two clears, one doorbell.
+    r.write32(Bar::Regs, 0x62_2018, 0x32);
+    writes(&r);
+    assert_eq!(LIST.clear_faulted(&r, Chid(6)), Ok(true));
+    assert_eq!(
+        writes(&r),
+        [
+            (0x62_2018, 0x11),
+            (0x62_2018, 0x21),
+            (0xbb_0090, 0x0011_0006)
+        ]
+    );
+    assert_eq!(
+        LIST.enable(&r, Chid(2048)),
+        Err(Error::OutOfRange("channel", 2048))
+    );
+    // A list that is never taken.
+    r.write32(Bar::Regs, 0x60_048c, 1 << 15);
+    let mut looks = 0;
+    let mut wait = || {
+        looks += 1;
+        looks < 10
+    };
+    assert_eq!(
+        LIST.submit(&r, &m, &[], &mut wait),
+        Err(Error::Timeout("runlist submit"))
+    );
+    assert_eq!(looks, 10);
+}
+
+#[test]
+fn fault_packets() {
+    let m = FakeMem::new(0x1_0000_0000, 64 * 32);
+    let r = FakeRegs::default();
+    let mut ring = FaultRing::new(RingKind::Replayable, m.clone()).unwrap();
+    ring.enable(&r).unwrap();
+    assert_eq!(
+        r.read32(Bar::Regs, 0xb8_3020),
+        0xd,
+        "physical, coherent, volatile"
+    );
+    assert_eq!(r.read32(Bar::Regs, 0xb8_3024), 1);
+    assert_eq!(r.read32(Bar::Regs, 0xb8_3030), 1 << 31 | 64);
+    r.write32(Bar::Regs, 0xb8_3028, 0);
+    // A GPC client's write, type PTE; then a hub client's fatal one, not replayable.
+    let packets: [[u32; 8]; 2] = [
+        [
+            0x3456_7200,
+            0x12,
+            0xabcd_e000,
+            0x7f00,
+            0x9abc_def0,
+            0x10,
+            66,
+            0xc501_2382,
+        ],
+        [0x0000_1300, 0, 0x1000, 0, 0, 0, 15, 0x8010_200a],
+    ];
+    for (p, at) in packets.iter().zip([0, 32]) {
+        for (w, off) in p.iter().zip((at..).step_by(4)) {
+            m.write32(off, *w);
+        }
+    }
+    r.write32(Bar::Regs, 0xb8_302c, 2);
+    assert_eq!(ring.pending(&r), Ok(2));
+    let mut out = [Fault::default(); 4];
+    assert_eq!(ring.drain(&r, &mut out, &mut no_wait()), Ok(2));
+    let want = Fault {
+        instance: 0x12_3456_7000,
+        instance_aperture: 2,
+        va: GpuVa(0x7f00_abcd_e000),
+        fault_type: FaultType::Pte,
+        access: AccessType::Write,
+        timestamp_ns: 0x10_9abc_def0,
+        engine: 66,
+        client: 0x23,
+        gpc: Some(5),
+        replayable: true,
+        replay_enabled: true,
+    };
+    assert_eq!(out[0], want);
+    assert_eq!(
+        (out[1].fault_type, out[1].gpc, out[1].client),
+        (FaultType::Fatal(0xa), None, 0x20)
+    );
+    assert!(!out[1].replayable && !out[1].replay_enabled && out[1].instance_aperture == 3);
+    assert_eq!((m.read32(28), m.read32(60)), (0, 0), "VALID is cleared");
+    assert_eq!(r.read32(Bar::Regs, 0xb8_3028), 2, "GET");
+    writes(&r);
+    ring.recover(&r).unwrap();
+    assert_eq!(writes(&r), [(0xb8_3028, 2), (0xb8_3028, 2 | 3 << 30)]);
+    // A PUT out of range is an error, not an index.
+    r.write32(Bar::Regs, 0xb8_302c, 64);
+    assert_eq!(
+        ring.pending(&r),
+        Err(Error::BadDevice("FAULT_BUFFER_PUT", 64))
+    );
+    assert!(ring.drain(&r, &mut out, &mut no_wait()).is_err());
+}
+
+#[test]
+fn a_ring_wraps() {
+    let m = FakeMem::new(0, 8 * 32);
+    let r = FakeRegs::default();
+    let mut ring = FaultRing::new(RingKind::NonReplayable, m.clone()).unwrap();
+    ring.enable(&r).unwrap();
+    r.write32(Bar::Regs, 0xb8_3008, 0);
+    let (mut put, mut total) = (0u32, 0);
+    let mut out = [Fault::default(); 3];
+    for n in [3u32, 5, 7, 1, 6, 7, 2] {
+        for _ in 0..n {
+            m.write64(put as usize * 32 + 8, u64::from(total) << 12);
+            m.write32(put as usize * 32 + 28, 1 << 31);
+            put = (put + 1) % 8;
+            total += 1;
+        }
+        r.write32(Bar::Regs, 0xb8_300c, put);
+        assert_eq!(ring.pending(&r), Ok(n));
+        let mut next = total - n;
+        while next < total {
+            let got = ring.drain(&r, &mut out, &mut no_wait()).unwrap();
+            assert!(got > 0);
+            for f in &out[..got] {
+                assert_eq!(f.va, GpuVa(u64::from(next) << 12));
+                next += 1;
+            }
+        }
+    }
+    assert_eq!(ring.flush(&r, &mut no_wait()), Ok(0));
+}
+
+/// Registers that take what is written leave TRIGGER set, so each of these ends with a time-out, after the writes.
+#[test]
+fn invalidate_registers() {
+    let r = FakeRegs::default();
+    let once = &mut || false;
+    let page_dir = SysAddr(0x1ab_3456_7000);
+    let timeout = Err(Error::Timeout("invalidate"));
+    assert_eq!(invalidate_pdb(&r, page_dir, once), timeout);
+    let pdb = [(0xb8_30a0, 0xab34_5672), (0xb8_30a4, 1)];
+    // ALL_VA, membar, ack.
+    assert_eq!(writes(&r), [pdb[0], pdb[1], (0xb8_30b0, 0x8000_00c1)]);
+    let inv = Invalidate::cover(
+        GpuVa(0x1_23ab_cdef_0000),
+        GpuVa(0x1_23ab_cdef_ffff),
+        Level::Pde0,
+        true,
+    );
+    assert_eq!(invalidate_va(&r, page_dir, &inv, once), timeout);
+    let want = [
+        (0x10_0cb8, 0xab34_5672),
+        (0x10_0cec, 1),
+        (0x10_0cb4, 0xabcd_ef00),
+        (0x10_0ce8, 0x123),
+        (0x10_0e68, 4),
+        // USE_SIZE, membar, ack, level 2.
+        (0x10_0cbc, 0x8240_00c0),
+    ];
+    assert_eq!(writes(&r), want);
+    assert_eq!(replay(&r, ReplayKind::StartAckAll, once), timeout);
+    assert_eq!(
+        writes(&r),
+        [(0xb8_30a0, 0), (0xb8_30a4, 0), (0xb8_30b0, 0x8100_0091)]
+    );
+    assert_eq!(replay(&r, ReplayKind::Start, once), timeout);
+    assert_eq!(writes(&r)[2], (0xb8_30b0, 0x8100_0089));
+    assert_eq!(cancel_all(&r, once), timeout);
+    assert_eq!(writes(&r)[2], (0xb8_30b0, 0x8100_00a1));
+    assert_eq!(
+        invalidate_pdb(&r, SysAddr(0x10), once),
+        Err(Error::BadAddress(0x10))
+    );
+}
+
+#[test]
+fn interrupt_registers() {
+    let r = FakeRegs::default();
+    irq::clear(&r, Vector(72));
+    irq::mask(&r, Vector(64));
+    irq::unmask(&r, Vector(134));
+    irq::trigger(&r, Vector(255));
+    irq::rearm(&r, 1 << 2);
+    let want = [
+        (0xb8_1008, 1 << 8),
+        (0xb8_1408, 1),
+        (0xb8_1210, 1 << 6),
+        (0xb8_1640, 255),
+        (0xb8_1610, 4),
+        (0xb8_1608, 4),
+    ];
+    assert_eq!(writes(&r), want);
+    for v in [256, 0xffff] {
+        irq::clear(&r, Vector(v));
+        irq::trigger(&r, Vector(v));
+    }
+    assert_eq!(writes(&r), [], "no such vector");
+    r.write32(Bar::Regs, 0xb8_1010, 0b1011);
+    r.write32(Bar::Regs, 0xb8_1210, 0b1001);
+    r.write32(Bar::Regs, 0xb8_1014, 1 << 31);
+    r.write32(Bar::Regs, 0xb8_1214, 1 << 31);
+    let got: Vec<_> = irq::pending(&r, 2).map(|v| v.0).collect();
+    assert_eq!(got, [128, 131, 191]);
+}
