@@ -38,6 +38,9 @@ module! {
     },
 }
 
+/// Version of the driver.
+pub(crate) const VERSION: &str = "0.1.0";
+
 /// Whether the module was loaded for tests.
 pub(crate) fn is_test() -> bool {
     module_parameters::test.value() != 0
@@ -48,7 +51,7 @@ pub(crate) fn is_test() -> bool {
 #[pin_data]
 struct Huvm {
     #[pin]
-    device: MiscDevice<abi::chrdev::Client>,
+    device: MiscDevice<memory::space::Space>,
     #[pin]
     driver: Registration<pci::Adapter<device::driver::Driver>>,
     _kept: Kept,

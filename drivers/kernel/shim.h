@@ -7,6 +7,7 @@
 #ifndef _HUVM_SHIM_H
 #define _HUVM_SHIM_H
 
+#include <linux/delay.h>
 #include <linux/dma-mapping.h>
 #include <linux/fs.h>
 #include <linux/gfp.h>

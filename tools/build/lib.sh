@@ -12,6 +12,8 @@ KERNEL_SERIES=7.3
 QEMU_SERIES=10.0
 
 # Debian's own compilers, always: kernel, module and host crates must be built by one rustc.
+# rustfmt is not packaged beside Debian 12's newest rustc; any will do.
+RUSTFMT=$(command -v rustfmt || true)
 PATH=/usr/bin:/bin:/usr/sbin:/sbin
 unset RUSTUP_TOOLCHAIN RUSTC RUSTC_WRAPPER CARGO CARGO_TARGET_DIR
 export PATH

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `/dev/huvm`: open, mmap, read, poll, fdinfo, and the faults of its mappings.
+
+use crate::kernel::ffi::uapi;
+use crate::kernel::file::{FileHandler, Mapping};
+use crate::kernel::vma::{Inserter, NewVma, Outcome, VmHandler};
+use crate::kernel::wait::{WaitQueue, FOREVER};
+use crate::memory::space::Space;
+use crate::service::cpu_fault;
+use core::mem::size_of;
+use kernel::prelude::*;
+use kernel::seq_file::SeqFile;
+use kernel::seq_print;
+use kernel::sync::Arc;
+use kernel::uaccess::UserSliceWriter;
+
+/// poll(2) says: a read would return at once.
+const POLLIN: u32 = 0x1 | 0x40;
+
+impl FileHandler for Space {
+    fn open(mapping: Mapping) -> Result<Arc<Self>> {
+        Space::create(mapping)
+    }
+
+    fn release(this: Arc<Self>) {
+        this.close();
+    }
+
+    fn mmap(this: &Arc<Self>, vma: &mut NewVma<'_>) -> Result {
+        let (start, end) = (vma.start(), vma.end());
+        if !this.is_owner() {
+            return Err(EPERM);
+        }
+        let writable = vma.is_writable();
+        vma.install(this.clone())?;
+        // Should this fail, the kernel closes the VMA, which forgets the range again.
+        this.add_range(start, end, writable)
+    }
+
+    fn ioctl(this: &Arc<Self>, cmd: u32, arg: usize) -> Result<isize> {
+        super::ioctl::dispatch(this, cmd, arg).map(|()| 0)
+    }
+
+    fn read(this: &Arc<Self>, mut to: UserSliceWriter, nonblock: bool) -> Result<usize> {
+        let record = size_of::<uapi::huvm_event>();
+        if to.len() < record || !this.events.is_on() {
+            return Err(EINVAL);
+        }
+        let mut done = 0;
+        while to.len() >= record {
+            match this.events.pop() {
+                Some(e) => {
+                    to.write(&e)?;
+                    done += record;
+                }
+                None if done != 0 => break,
+                None if nonblock => return Err(EAGAIN),
+                None => {
+                    this.events.wait_queue().wait_interruptible(FOREVER, || {
+                        this.events.has_some() || !this.events.is_on()
+                    })?;
+                    if !this.events.is_on() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    fn wait_queue(&self) -> &WaitQueue {
+        self.events.wait_queue()
+    }
+
+    fn ready(&self) -> u32 {
+        if self.events.has_some() {
+            POLLIN
+        } else {
+            0
+        }
+    }
+
+    fn show_fdinfo(this: &Arc<Self>, m: &SeqFile) {
+        let u = this.usage();
+        seq_print!(m, "huvm-client:\t{}\n", this.id());
+        seq_print!(m, "huvm-managed:\t{} KiB\n", u.managed_bytes >> 10);
+        seq_print!(m, "huvm-host:\t{} KiB\n", u.host_bytes >> 10);
+        for (i, bytes) in u.gpu_bytes.iter().enumerate() {
+            if u.gpu_mask & (1 << i) != 0 {
+                seq_print!(m, "huvm-gpu{}:\t{} KiB\n", i, bytes >> 10);
+            }
+        }
+    }
+}
+
+impl VmHandler for Space {
+    fn fault(this: &Arc<Self>, va: u64, write: bool, ins: &mut Inserter<'_>) -> Outcome {
+        cpu_fault::page(this, va, write, ins)
+    }
+
+    fn huge_fault(this: &Arc<Self>, va: u64, write: bool, ins: &mut Inserter<'_>) -> Outcome {
+        cpu_fault::huge(this, va, write, ins)
+    }
+
+    fn closed(this: &Arc<Self>, start: u64, end: u64) {
+        this.remove_range(start, end);
+    }
+
+    fn access(this: &Arc<Self>, va: u64, buf: &mut [u8], write: bool) -> Result<usize> {
+        cpu_fault::access(this, va, buf, write)
+    }
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The doors: file operations, ioctls, page faults. They check, call, and copy out; nothing else.
+
+pub(crate) mod chrdev;
+mod ioctl;
+mod memory;
+mod observe;
+mod policy;
+mod testing;
+mod work;

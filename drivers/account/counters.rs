@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Counters: an array of relaxed atomics per scope, in the order of `enum huvm_counter`.
+
+use crate::kernel::ffi::uapi;
+use kernel::sync::atomic::{Atomic, Relaxed};
+
+/// Counters of a scope.
+pub(crate) const COUNT: usize = uapi::HUVM_CNT_COUNT as usize;
+
+/// A counter; each stands for `HUVM_CNT_` and its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Counter {
+    /// `HUVM_CNT_FAULT_BATCHES`.
+    FaultBatches = uapi::HUVM_CNT_FAULT_BATCHES,
+    /// `HUVM_CNT_FAULTS`: raw packets fetched.
+    Faults = uapi::HUVM_CNT_FAULTS,
+    /// `HUVM_CNT_FAULT_DUPLICATES`: packets for a page already in the batch.
+    FaultDuplicates = uapi::HUVM_CNT_FAULT_DUPLICATES,
+    /// `HUVM_CNT_FAULTS_SERVED`: distinct pages made accessible by a fault.
+    FaultsServed = uapi::HUVM_CNT_FAULTS_SERVED,
+    /// `HUVM_CNT_FAULTS_STALE`: found mapped already.
+    FaultsStale = uapi::HUVM_CNT_FAULTS_STALE,
+    /// `HUVM_CNT_FAULTS_FATAL`.
+    FaultsFatal = uapi::HUVM_CNT_FAULTS_FATAL,
+    /// `HUVM_CNT_REPLAYS`.
+    Replays = uapi::HUVM_CNT_REPLAYS,
+    /// `HUVM_CNT_FLUSHES`.
+    Flushes = uapi::HUVM_CNT_FLUSHES,
+    /// `HUVM_CNT_OVERFLOWS`.
+    Overflows = uapi::HUVM_CNT_OVERFLOWS,
+    /// `HUVM_CNT_CPU_FAULTS`.
+    CpuFaults = uapi::HUVM_CNT_CPU_FAULTS,
+    /// `HUVM_CNT_CPU_FAULTS_2M`.
+    CpuFaults2m = uapi::HUVM_CNT_CPU_FAULTS_2M,
+    /// `HUVM_CNT_BYTES_H2D`.
+    BytesH2d = uapi::HUVM_CNT_BYTES_H2D,
+    /// `HUVM_CNT_BYTES_D2H`.
+    BytesD2h = uapi::HUVM_CNT_BYTES_D2H,
+    /// `HUVM_CNT_BYTES_P2P`.
+    BytesP2p = uapi::HUVM_CNT_BYTES_P2P,
+    /// `HUVM_CNT_BYTES_ZEROED`.
+    BytesZeroed = uapi::HUVM_CNT_BYTES_ZEROED,
+    /// `HUVM_CNT_PAGES_PREFETCHED`.
+    PagesPrefetched = uapi::HUVM_CNT_PAGES_PREFETCHED,
+    /// `HUVM_CNT_EVICTIONS`.
+    Evictions = uapi::HUVM_CNT_EVICTIONS,
+    /// `HUVM_CNT_EVICTION_BYTES`.
+    EvictionBytes = uapi::HUVM_CNT_EVICTION_BYTES,
+    /// `HUVM_CNT_EVICTIONS_IN_FAULT`: on the critical path.
+    EvictionsInFault = uapi::HUVM_CNT_EVICTIONS_IN_FAULT,
+    /// `HUVM_CNT_CHUNKS_ALLOCATED`.
+    ChunksAllocated = uapi::HUVM_CNT_CHUNKS_ALLOCATED,
+    /// `HUVM_CNT_CHUNKS_FREED`.
+    ChunksFreed = uapi::HUVM_CNT_CHUNKS_FREED,
+    /// `HUVM_CNT_HOST_2M`: host pieces allocated, by size.
+    Host2m = uapi::HUVM_CNT_HOST_2M,
+    /// `HUVM_CNT_HOST_64K`.
+    Host64k = uapi::HUVM_CNT_HOST_64K,
+    /// `HUVM_CNT_HOST_4K`.
+    Host4k = uapi::HUVM_CNT_HOST_4K,
+    /// `HUVM_CNT_HOST_FALLBACKS`: a larger size was wanted and not to be had.
+    HostFallbacks = uapi::HUVM_CNT_HOST_FALLBACKS,
+    /// `HUVM_CNT_TLB_INVALIDATES`.
+    TlbInvalidates = uapi::HUVM_CNT_TLB_INVALIDATES,
+    /// `HUVM_CNT_MAP_2M`.
+    Map2m = uapi::HUVM_CNT_MAP_2M,
+    /// `HUVM_CNT_MAP_64K`.
+    Map64k = uapi::HUVM_CNT_MAP_64K,
+    /// `HUVM_CNT_MAP_4K`.
+    Map4k = uapi::HUVM_CNT_MAP_4K,
+    /// `HUVM_CNT_SPLITS`.
+    Splits = uapi::HUVM_CNT_SPLITS,
+    /// `HUVM_CNT_MERGES`.
+    Merges = uapi::HUVM_CNT_MERGES,
+    /// `HUVM_CNT_RETRIES`: a block let go to make room, and started again.
+    Retries = uapi::HUVM_CNT_RETRIES,
+    /// `HUVM_CNT_THRASH_PINS`.
+    ThrashPins = uapi::HUVM_CNT_THRASH_PINS,
+    /// `HUVM_CNT_THRASH_THROTTLES`.
+    ThrashThrottles = uapi::HUVM_CNT_THRASH_THROTTLES,
+    /// `HUVM_CNT_LAUNCHES`.
+    Launches = uapi::HUVM_CNT_LAUNCHES,
+    /// `HUVM_CNT_EVENTS_DROPPED`.
+    EventsDropped = uapi::HUVM_CNT_EVENTS_DROPPED,
+    /// `HUVM_CNT_SERVICE_NS`: time in the fault service thread.
+    ServiceNs = uapi::HUVM_CNT_SERVICE_NS,
+    /// `HUVM_CNT_EVICT_NS`.
+    EvictNs = uapi::HUVM_CNT_EVICT_NS,
+    /// `HUVM_CNT_WAIT_NS`: of these, waiting for the GPU.
+    WaitNs = uapi::HUVM_CNT_WAIT_NS,
+    /// `HUVM_CNT_NON_REPLAYABLE`.
+    NonReplayable = uapi::HUVM_CNT_NON_REPLAYABLE,
+    /// `HUVM_CNT_MAPPED_REMOTE_PAGES`.
+    MappedRemotePages = uapi::HUVM_CNT_MAPPED_REMOTE_PAGES,
+    /// `HUVM_CNT_DISCARDED_PAGES`.
+    DiscardedPages = uapi::HUVM_CNT_DISCARDED_PAGES,
+    /// `HUVM_CNT_CE_ERRORS`.
+    CeErrors = uapi::HUVM_CNT_CE_ERRORS,
+}
+
+/// The counters of one scope.
+pub(crate) struct Counters([Atomic<u64>; COUNT]);
+
+impl Counters {
+    /// All zero.
+    pub(crate) const fn new() -> Self {
+        Counters([const { Atomic::new(0) }; COUNT])
+    }
+
+    /// Adds.
+    #[inline]
+    pub(crate) fn add(&self, counter: Counter, n: u64) {
+        // CAST: below COUNT.
+        if let Some(c) = self.0.get(counter as usize) {
+            c.add(n, Relaxed);
+        }
+    }
+
+    /// Reads one.
+    pub(crate) fn get(&self, counter: Counter) -> u64 {
+        // CAST: below COUNT.
+        self.0.get(counter as usize).map_or(0, |c| c.load(Relaxed))
+    }
+
+    /// Reads all, each by itself.
+    pub(crate) fn read(&self) -> [u64; COUNT] {
+        let mut out = [0; COUNT];
+        for (o, c) in out.iter_mut().zip(&self.0) {
+            *o = c.load(Relaxed);
+        }
+        out
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Event streams (`struct huvm_event`): a bounded ring per open file that asked for one.
+//!
+//! [`emit`] costs one load when nobody listens. It never sleeps and never allocates: the ring was allocated when the
+//! stream was turned on, and a full one drops the newest and counts them.
+
+use crate::kernel::ffi::uapi;
+use crate::kernel::time;
+use crate::kernel::wait::WaitQueue;
+use crate::memory::registry;
+use crate::memory::space::Space;
+use kernel::prelude::*;
+use kernel::sync::atomic::{Atomic, Relaxed};
+use kernel::sync::{new_spinlock, SpinLock};
+
+/// What happened. Fields as in `struct huvm_event`.
+pub(crate) struct Event {
+    pub(crate) kind: u32,
+    pub(crate) cause: u32,
+    pub(crate) gpu: u32,
+    pub(crate) va: u64,
+    pub(crate) length: u64,
+    pub(crate) arg0: u64,
+    pub(crate) arg1: u64,
+}
+
+/// Streams that want events of all spaces.
+static LISTEN_ALL: Atomic<u32> = Atomic::new(0);
+
+struct Ring {
+    records: KVVec<uapi::huvm_event>,
+    /// Oldest record and how many there are.
+    first: usize,
+    len: usize,
+    mask: u32,
+    all: bool,
+    seq: u64,
+    dropped: u32,
+}
+
+/// The event stream of one file.
+#[pin_data]
+pub(crate) struct Stream {
+    mask: Atomic<u32>,
+    #[pin]
+    ring: SpinLock<Ring>,
+    #[pin]
+    wait: WaitQueue,
+}
+
+impl Stream {
+    /// Off.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            mask: Atomic::new(0),
+            ring <- new_spinlock!(Ring {
+                records: KVVec::new(),
+                first: 0,
+                len: 0,
+                mask: 0,
+                all: false,
+                seq: 0,
+                dropped: 0,
+            }, "huvm_events"),
+            wait <- WaitQueue::new(),
+        })
+    }
+
+    /// Turns the stream on (or off, with an empty mask), with room for `records`.
+    ///
+    /// # Errors
+    /// `ENOMEM`; it is as it was then.
+    pub(crate) fn configure(&self, mask: u32, all: bool, records: usize) -> Result {
+        let mut fresh = KVVec::new();
+        if mask != 0 {
+            fresh.resize(records, uapi::huvm_event::default(), GFP_KERNEL)?;
+        }
+        let old = {
+            let mut r = self.ring.lock();
+            if r.all != (all && mask != 0) {
+                if r.all {
+                    LISTEN_ALL.fetch_sub(1, Relaxed);
+                } else {
+                    LISTEN_ALL.fetch_add(1, Relaxed);
+                }
+            }
+            r.all = all && mask != 0;
+            r.mask = mask;
+            r.first = 0;
+            r.len = 0;
+            r.dropped = 0;
+            self.mask.store(mask, Relaxed);
+            core::mem::replace(&mut r.records, fresh)
+        };
+        drop(old);
+        self.wait.wake_all();
+        Ok(())
+    }
+
+    fn push(&self, space: Option<&Space>, e: &Event, foreign: bool) {
+        if self.mask.load(Relaxed) & 1u32.checked_shl(e.kind).unwrap_or(0) == 0 {
+            return;
+        }
+        {
+            let mut r = self.ring.lock();
+            let r = &mut *r;
+            if r.mask & 1u32.checked_shl(e.kind).unwrap_or(0) == 0 || (foreign && !r.all) {
+                return;
+            }
+            r.seq = r.seq.wrapping_add(1);
+            let room = r.records.len();
+            if r.len >= room {
+                r.dropped = r.dropped.saturating_add(1);
+                return;
+            }
+            let at = (r.first + r.len) % room;
+            let (seq, dropped) = (r.seq, r.dropped);
+            if let Some(slot) = r.records.get_mut(at) {
+                *slot = uapi::huvm_event {
+                    seq,
+                    time_ns: time::now_ns(),
+                    va: e.va,
+                    length: e.length,
+                    // CAST: enums of the header, far below 2^16.
+                    type_: e.kind as u16,
+                    cause: e.cause as u16,
+                    gpu: e.gpu,
+                    pid: space.map_or(0, Space::pid),
+                    dropped,
+                    arg0: e.arg0,
+                    arg1: e.arg1,
+                };
+                r.len += 1;
+            }
+        }
+        self.wait.wake_all();
+    }
+
+    /// Takes the oldest record.
+    pub(crate) fn pop(&self) -> Option<uapi::huvm_event> {
+        let mut r = self.ring.lock();
+        if r.len == 0 {
+            return None;
+        }
+        let record = r.records.get(r.first).copied();
+        r.first = (r.first + 1) % r.records.len().max(1);
+        r.len -= 1;
+        record
+    }
+
+    /// Whether a read would return something.
+    pub(crate) fn has_some(&self) -> bool {
+        self.ring.lock().len != 0
+    }
+
+    /// Whether the stream is on.
+    pub(crate) fn is_on(&self) -> bool {
+        self.mask.load(Relaxed) != 0
+    }
+
+    /// Woken when events arrive, or when the stream is turned off.
+    pub(crate) fn wait_queue(&self) -> &WaitQueue {
+        &self.wait
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if self.all {
+            LISTEN_ALL.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// Tells whoever listens. `space`: whose event it is; events of no space reach only listeners to all.
+///
+/// Call it in process context when `LISTEN_ALL` may be on; events of no space from interrupts are not emitted.
+pub(crate) fn emit(space: Option<&Space>, e: &Event) {
+    if let Some(s) = space {
+        if s.events.is_on() {
+            s.events.push(Some(s), e, false);
+        }
+    }
+    if LISTEN_ALL.load(Relaxed) != 0 {
+        registry::each(|listener| {
+            if space.is_none_or(|s| s.id() != listener.id()) {
+                listener.events.push(space, e, true);
+            }
+        });
+    }
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0
+//! 2 MiB of a space: where each page's valid copies are, and who has it mapped.
+//!
+//! # Invariants of [`State`], whenever the lock is free
+//! - A managed page that was ever touched is valid somewhere: in `host_valid`, in the `valid` of a part, or in
+//!   `inflight`; or it is in `lost`.
+//! - `part.valid` is empty without `part.chunk`.
+//! - `part.mapped` pages have a valid PTE to a copy that is valid, or about to be when `inflight` is over.
+//! - At most one copy operation is in flight. Nobody acts on a block with one: [`Block::settled`] waits first,
+//!   without holding the lock.
+
+use super::backing::Backing;
+use super::gpu_space::{BlockTables, SpaceGpu};
+use super::layout::Cover;
+use super::space::Space;
+use super::{PageMask, Place};
+use crate::channel::{self, Tracker};
+use crate::kernel::ffi::uapi;
+use huvm_policy::types::ChunkId;
+use kernel::prelude::*;
+use kernel::sync::{new_mutex, Arc, Mutex, MutexGuard};
+
+/// What a block has on one GPU.
+pub(crate) struct Part {
+    /// The space on that GPU.
+    pub(crate) sg: Arc<SpaceGpu>,
+    /// Its memory there.
+    pub(crate) chunk: Option<ChunkId>,
+    /// Pages whose copy in the chunk is valid.
+    pub(crate) valid: PageMask,
+    /// Pages that the GPU has mapped, wherever they are.
+    pub(crate) mapped: PageMask,
+    /// Of these, pages mapped for reading alone.
+    pub(crate) read_only: PageMask,
+    /// Of these, pages in the memory of somebody else.
+    pub(crate) remote: PageMask,
+    /// The page tables.
+    pub(crate) tables: BlockTables,
+}
+
+impl Part {
+    /// Index of the GPU.
+    pub(crate) fn gpu(&self) -> u8 {
+        self.sg.gpu.index()
+    }
+}
+
+/// Advice that covers the block (`enum huvm_advice`).
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Advice {
+    /// Where pages should live.
+    pub(crate) preferred: Option<Place>,
+    /// GPUs that keep a mapping.
+    pub(crate) accessed_by: u32,
+    /// Reads duplicate.
+    pub(crate) read_mostly: bool,
+}
+
+/// A copy operation under way.
+pub(crate) struct Inflight {
+    /// Over when this is.
+    pub(crate) tracker: Tracker,
+    /// Pages that become valid...
+    pub(crate) pages: PageMask,
+    /// ...here.
+    pub(crate) dst: Place,
+    /// Other copies of `pages` are dropped then (a move; `false` for a duplicate).
+    pub(crate) exclusive: bool,
+}
+
+/// State of a block, under its lock.
+pub(crate) struct State {
+    /// The block is out of its space; nothing may be added.
+    pub(crate) dead: bool,
+    /// Pages in ranges.
+    pub(crate) managed: PageMask,
+    /// Pages that GPUs may write.
+    pub(crate) writable: PageMask,
+    /// Host memory.
+    pub(crate) host: Backing,
+    /// Pages whose host copy is valid.
+    pub(crate) host_valid: PageMask,
+    /// Pages that a CPU may have mapped.
+    pub(crate) cpu_mapped: PageMask,
+    /// Of these, mapped for reading alone.
+    pub(crate) cpu_read_only: PageMask,
+    /// Pages whose only copy is gone with a GPU.
+    pub(crate) lost: PageMask,
+    /// Per GPU.
+    pub(crate) parts: KVec<Part>,
+    /// Advice.
+    pub(crate) advice: Advice,
+    /// Copy under way.
+    pub(crate) inflight: Option<Inflight>,
+    /// `HUVM_CAUSE_*` of the last migration.
+    pub(crate) last_cause: u32,
+}
+
+impl State {
+    /// The part for a GPU.
+    pub(crate) fn part(&self, gpu: u8) -> Option<&Part> {
+        self.parts.iter().find(|p| p.gpu() == gpu)
+    }
+
+    /// The part for a GPU, to change.
+    pub(crate) fn part_mut(&mut self, gpu: u8) -> Option<&mut Part> {
+        self.parts.iter_mut().find(|p| p.gpu() == gpu)
+    }
+
+    /// The part for a GPU, made if there is none.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn ensure_part(&mut self, va: u64, sg: &Arc<SpaceGpu>) -> Result {
+        if self.part(sg.gpu.index()).is_none() {
+            self.parts.push(
+                Part {
+                    sg: sg.clone(),
+                    chunk: None,
+                    valid: PageMask::EMPTY,
+                    mapped: PageMask::EMPTY,
+                    read_only: PageMask::EMPTY,
+                    remote: PageMask::EMPTY,
+                    tables: SpaceGpu::block_tables(va)?,
+                },
+                GFP_KERNEL,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Pages valid at a place.
+    pub(crate) fn valid_at(&self, place: Place) -> PageMask {
+        match place {
+            Place::Host => self.host_valid,
+            Place::Gpu(g) => self.part(g).map_or(PageMask::EMPTY, |p| p.valid),
+        }
+    }
+
+    /// Pages valid on any GPU.
+    pub(crate) fn on_gpus(&self) -> PageMask {
+        self.parts
+            .iter()
+            .fold(PageMask::EMPTY, |m, p| m.or(&p.valid))
+    }
+
+    /// Pages valid anywhere.
+    pub(crate) fn resident(&self) -> PageMask {
+        self.on_gpus().or(&self.host_valid)
+    }
+
+    /// Publishes what a finished copy did. `ok`: it succeeded.
+    fn finish(&mut self, ok: bool) {
+        let Some(i) = self.inflight.take() else {
+            return;
+        };
+        if !ok {
+            // An eviction gave its source away; whatever is nowhere else is gone.
+            self.lost |= i.pages.and_not(&self.resident());
+            return;
+        }
+        if i.exclusive {
+            if i.dst != Place::Host {
+                self.host_valid = self.host_valid.and_not(&i.pages);
+            }
+            for p in self.parts.iter_mut() {
+                if i.dst != Place::Gpu(p.gpu()) {
+                    p.valid = p.valid.and_not(&i.pages);
+                }
+            }
+        }
+        match i.dst {
+            Place::Host => self.host_valid |= i.pages,
+            Place::Gpu(g) => {
+                if let Some(p) = self.part_mut(g) {
+                    p.valid |= i.pages;
+                }
+            }
+        }
+        self.release_empty_chunks();
+    }
+
+    /// Gives chunks that hold no valid page back to their GPU.
+    pub(crate) fn release_empty_chunks(&mut self) {
+        for p in self.parts.iter_mut() {
+            if p.valid.is_empty() {
+                if let Some(id) = p.chunk.take() {
+                    let _who_has_it = p.sg.gpu.chunks().release(id);
+                }
+            }
+        }
+    }
+}
+
+/// A block.
+#[pin_data]
+pub(crate) struct Block {
+    va: u64,
+    space: Arc<Space>,
+    #[pin]
+    state: Mutex<State>,
+}
+
+/// The lock of a block.
+pub(crate) type Guard<'a> = MutexGuard<'a, State>;
+
+/// Turns of [`Block::settled`] that wait with the lock free; after that it waits with the lock held, so that it ends.
+const FREE_WAITS: u32 = 16;
+
+impl Block {
+    /// A block with no page touched.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new(space: Arc<Space>, va: u64, cover: Cover) -> Result<Arc<Self>> {
+        let state = State {
+            dead: false,
+            managed: cover.managed,
+            writable: cover.writable,
+            host: Backing::new(),
+            host_valid: PageMask::EMPTY,
+            cpu_mapped: PageMask::EMPTY,
+            cpu_read_only: PageMask::EMPTY,
+            lost: PageMask::EMPTY,
+            parts: KVec::new(),
+            advice: Advice::default(),
+            inflight: None,
+            last_cause: uapi::HUVM_CAUSE_NONE,
+        };
+        Arc::pin_init(
+            pin_init!(Self { va, space, state <- new_mutex!(state, "huvm_block") }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// First address.
+    pub(crate) fn va(&self) -> u64 {
+        self.va
+    }
+
+    /// The space it belongs to.
+    pub(crate) fn space(&self) -> &Arc<Space> {
+        &self.space
+    }
+
+    /// Locks the block as it is, a copy in flight or not. For looking, and for recording a copy just submitted.
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        self.state.lock()
+    }
+
+    /// Locks the block with no copy in flight. Waits for one without the lock; the wait is bounded, and a copy that
+    /// failed or timed out counts as not done.
+    pub(crate) fn settled(&self) -> Guard<'_> {
+        for _ in 0..FREE_WAITS {
+            let tracker = {
+                let mut s = self.state.lock();
+                match s.inflight.as_ref() {
+                    None => return s,
+                    Some(i) => {
+                        if let Some(ok) = channel::poll(&i.tracker) {
+                            s.finish(ok);
+                            return s;
+                        }
+                        i.tracker
+                    }
+                }
+            };
+            let _judged_above = channel::wait(&tracker);
+        }
+        let mut s = self.state.lock();
+        if let Some(tracker) = s.inflight.as_ref().map(|i| i.tracker) {
+            let ok = channel::wait(&tracker).is_ok();
+            s.finish(ok);
+        }
+        s
+    }
+}

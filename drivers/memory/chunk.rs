@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The chunks of one GPU and who owns them.
+//!
+//! The lists and the moves between states are `huvm_policy::chunk`; here are the memory for them, the owners, and the
+//! lock. A chunk in flight is a token ([`FreeChunk`], [`EvictingChunk`]) that its holder must use up. Every operation
+//! is O(1) under the lock, and owners are dropped outside it.
+
+use super::block::Block;
+use super::BLOCK_BYTES;
+use huvm_policy::chunk::{ChunkEntry, ChunkLists, ChunkState, ChunkTable, EvictingChunk, FreeChunk};
+use huvm_policy::evict::VictimOrder;
+use huvm_policy::types::ChunkId;
+use kernel::prelude::*;
+use kernel::sync::{new_mutex, Arc, Mutex};
+
+struct Inner {
+    entries: KVVec<ChunkEntry>,
+    lists: ChunkLists,
+    owners: KVVec<Option<Arc<Block>>>,
+    picks: u64,
+}
+
+impl Inner {
+    fn table(&mut self) -> ChunkTable<'_> {
+        ChunkTable::new(&mut self.entries, &mut self.lists)
+    }
+
+    fn set_owner(&mut self, id: ChunkId, owner: Option<Arc<Block>>) -> Option<Arc<Block>> {
+        match self.owners.get_mut(id.as_usize()) {
+            Some(slot) => core::mem::replace(slot, owner),
+            None => owner,
+        }
+    }
+}
+
+/// The chunks of one GPU.
+#[pin_data]
+pub(crate) struct ChunkPool {
+    count: u32,
+    #[pin]
+    inner: Mutex<Inner>,
+}
+
+/// A victim and the block that has it.
+pub(crate) struct Victim {
+    pub(crate) chunk: EvictingChunk,
+    pub(crate) owner: Option<Arc<Block>>,
+}
+
+/// What became of a chunk that its block let go.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Released {
+    /// It is on the free list.
+    Free,
+    /// Somebody is evicting it, will find the block without it, and has it then.
+    Taken,
+}
+
+impl ChunkPool {
+    /// A pool over `vram_bytes` of memory, all free. What is beyond the last whole chunk is not used.
+    ///
+    /// # Errors
+    /// `ENOMEM`, `EINVAL` without a whole chunk.
+    pub(crate) fn new(vram_bytes: u64) -> Result<impl PinInit<Self, Error>> {
+        let count = u32::try_from(vram_bytes / BLOCK_BYTES).map_err(|_| EINVAL)?;
+        if count == 0 {
+            return Err(EINVAL);
+        }
+        // CAST: u32 to usize widens.
+        let n = count as usize;
+        let mut entries = KVVec::with_capacity(n, GFP_KERNEL)?;
+        let mut owners = KVVec::with_capacity(n, GFP_KERNEL)?;
+        for _ in 0..n {
+            entries.push(ChunkEntry::new(), GFP_KERNEL)?;
+            owners.push(None, GFP_KERNEL)?;
+        }
+        let mut inner = Inner {
+            entries,
+            lists: ChunkLists::new(),
+            owners,
+            picks: 0,
+        };
+        inner.table().format();
+        Ok(try_pin_init!(Self {
+            count,
+            inner <- new_mutex!(inner, "huvm_chunks"),
+        }))
+    }
+
+    /// Chunks of this GPU.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Takes a free chunk.
+    pub(crate) fn take_free(&self) -> Option<FreeChunk> {
+        self.inner.lock().table().take_free()
+    }
+
+    /// Gives an unused chunk back.
+    pub(crate) fn give_back(&self, chunk: FreeChunk) {
+        // The token proves the state, so the move cannot fail.
+        if let Err((token, e)) = chunk.give_back(&mut self.inner.lock().table()) {
+            pr_err!("huvm: chunk {:?} not given back: {:?}\n", token, e);
+        }
+    }
+
+    /// Takes the next victim off the lists.
+    pub(crate) fn take_victim(&self, order: VictimOrder) -> Option<Victim> {
+        let mut inner = self.inner.lock();
+        inner.picks = inner.picks.wrapping_add(1);
+        let seed = inner.picks;
+        let chunk = inner.table().take_victim(order, seed)?;
+        let owner = inner.owners.get(chunk.id().as_usize()).cloned().flatten();
+        Some(Victim { chunk, owner })
+    }
+
+    /// Puts a chunk to use for `owner`, as the most recently migrated one.
+    pub(crate) fn activate(&self, chunk: FreeChunk, owner: Arc<Block>) -> Result<ChunkId> {
+        let mut inner = self.inner.lock();
+        match chunk.activate(&mut inner.table()) {
+            Ok(id) => {
+                let _none = inner.set_owner(id, Some(owner));
+                Ok(id)
+            }
+            Err((token, e)) => {
+                pr_err!("huvm: chunk {:?} not activated: {:?}\n", token, e);
+                Err(EIO)
+            }
+        }
+    }
+
+    /// The victim is empty and goes to the evictor.
+    pub(crate) fn hand_over(&self, chunk: EvictingChunk) -> Option<FreeChunk> {
+        let mut old = None;
+        let free = {
+            let mut inner = self.inner.lock();
+            let id = chunk.id();
+            match chunk.hand_over(&mut inner.table()) {
+                Ok(free) => {
+                    old = inner.set_owner(id, None);
+                    Some(free)
+                }
+                Err((token, e)) => {
+                    pr_err!("huvm: chunk {:?} not handed over: {:?}\n", token, e);
+                    None
+                }
+            }
+        };
+        drop(old);
+        free
+    }
+
+    /// The victim stays where it was.
+    pub(crate) fn abort(&self, chunk: EvictingChunk) {
+        if let Err((token, e)) = chunk.abort(&mut self.inner.lock().table()) {
+            pr_err!("huvm: chunk {:?} not put back: {:?}\n", token, e);
+        }
+    }
+
+    /// A block lets go of its chunk. The caller holds the block's lock and has forgotten the chunk.
+    pub(crate) fn release(&self, id: ChunkId) -> Released {
+        let mut old = None;
+        let what = {
+            let mut inner = self.inner.lock();
+            match inner.table().free(id) {
+                Ok(()) => {
+                    old = inner.set_owner(id, None);
+                    Released::Free
+                }
+                Err(_) => Released::Taken,
+            }
+        };
+        drop(old);
+        what
+    }
+
+    /// A migration touched the chunk: it goes to the end of the order. No-op for one that is being evicted.
+    pub(crate) fn touch(&self, id: ChunkId) {
+        let _evicting = self.inner.lock().table().touch(id);
+    }
+
+    /// All resident pages of the chunk were discarded.
+    pub(crate) fn mark_discarded(&self, id: ChunkId) {
+        let _evicting = self.inner.lock().table().mark_discarded(id);
+    }
+
+    /// Chunks in a state.
+    pub(crate) fn in_state(&self, state: ChunkState) -> u32 {
+        self.inner.lock().table().count(state)
+    }
+
+    /// Chunks by state, read at once.
+    pub(crate) fn counts(&self, states: &[ChunkState], out: &mut [u32]) {
+        let mut inner = self.inner.lock();
+        let table = inner.table();
+        for (s, o) in states.iter().zip(out) {
+            *o = table.count(*s);
+        }
+    }
+
+    /// Up to `out.len()` used chunks in eviction order, next victim first: (id, block address, process).
+    pub(crate) fn lru(&self, out: &mut KVec<(u32, u64, u32)>, max: usize) -> Result {
+        out.reserve(max, GFP_KERNEL)?;
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        let table = ChunkTable::new(&mut inner.entries, &mut inner.lists);
+        for id in table.iter(ChunkState::Used).take(max) {
+            let owner = inner.owners.get(id.as_usize()).and_then(|o| o.as_ref());
+            let (va, pid) = owner.map_or((0, 0), |b| (b.va(), b.space().pid()));
+            if out.push_within_capacity((id.0, va, pid)).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// For tests: takes a free chunk out of use for good.
+    pub(crate) fn retire(&self, chunk: FreeChunk) {
+        let mut inner = self.inner.lock();
+        let id = chunk.keep_pinned();
+        if let Err(e) = inner.table().retire(id) {
+            pr_err!("huvm: chunk {:?} not retired: {:?}\n", id, e);
+        }
+    }
+
+    /// For tests: puts retired chunks back to use until `want` are not retired.
+    pub(crate) fn unretire(&self, want: u32) {
+        let mut inner = self.inner.lock();
+        let mut table = inner.table();
+        for i in 0..self.count {
+            if self.count - table.count(ChunkState::Unusable) >= want {
+                break;
+            }
+            // Fails for chunks in use; those are not retired.
+            let _in_use = table.make_usable(ChunkId(i));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The spaces that use one GPU, by subcontext and by instance block.
+
+use super::gpu_space::SpaceGpu;
+use super::space::Space;
+use kernel::prelude::*;
+use kernel::sync::{new_mutex, Arc, Mutex};
+
+/// Subcontexts of a GPU (Documentation/device.md section 2.4).
+pub(crate) const SUBCONTEXTS: usize = 64;
+
+/// A registered space.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) instance: u64,
+    pub(crate) space: Arc<Space>,
+    pub(crate) sg: Arc<SpaceGpu>,
+}
+
+enum Slot {
+    Free,
+    Reserved,
+    Used(Client),
+}
+
+/// The table of one GPU.
+#[pin_data]
+pub(crate) struct Clients {
+    #[pin]
+    slots: Mutex<KVec<Slot>>,
+}
+
+impl Clients {
+    /// An empty table.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<impl PinInit<Self, Error>> {
+        let mut slots = KVec::with_capacity(SUBCONTEXTS, GFP_KERNEL)?;
+        for _ in 0..SUBCONTEXTS {
+            slots.push(Slot::Free, GFP_KERNEL)?;
+        }
+        Ok(try_pin_init!(Self {
+            slots <- new_mutex!(slots, "huvm_clients"),
+        }))
+    }
+
+    /// Takes a subcontext.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub(crate) fn reserve(&self) -> Result<u8> {
+        let mut slots = self.slots.lock();
+        for (i, slot) in slots.iter_mut().enumerate() {
+            if matches!(slot, Slot::Free) {
+                *slot = Slot::Reserved;
+                return u8::try_from(i).map_err(|_| ENOSPC);
+            }
+        }
+        Err(ENOSPC)
+    }
+
+    /// Faults of this subcontext can be served from now on.
+    pub(crate) fn publish(&self, veid: u8, space: Arc<Space>, sg: Arc<SpaceGpu>) {
+        let instance = sg.instance();
+        if let Some(slot) = self.slots.lock().get_mut(usize::from(veid)) {
+            *slot = Slot::Used(Client {
+                instance,
+                space,
+                sg,
+            });
+        }
+    }
+
+    /// Faults of this subcontext are not served any more; it stays taken.
+    pub(crate) fn withdraw(&self, veid: u8) {
+        let old = self
+            .slots
+            .lock()
+            .get_mut(usize::from(veid))
+            .map(|s| core::mem::replace(s, Slot::Reserved));
+        drop(old);
+    }
+
+    /// The subcontext may be given out again.
+    pub(crate) fn unreserve(&self, veid: u8) {
+        let old = self
+            .slots
+            .lock()
+            .get_mut(usize::from(veid))
+            .map(|s| core::mem::replace(s, Slot::Free));
+        drop(old);
+    }
+
+    /// The client whose instance block this is, with its subcontext.
+    pub(crate) fn by_instance(&self, instance: u64) -> Option<(u8, Client)> {
+        let slots = self.slots.lock();
+        slots.iter().enumerate().find_map(|(i, s)| match s {
+            Slot::Used(c) if c.instance == instance => Some((u8::try_from(i).ok()?, c.clone())),
+            _ => None,
+        })
+    }
+
+    /// The client of a subcontext.
+    pub(crate) fn get(&self, veid: u8) -> Option<Client> {
+        match self.slots.lock().get(usize::from(veid)) {
+            Some(Slot::Used(c)) => Some(c.clone()),
+            _ => None,
+        }
+    }
+
+    /// Clients now.
+    pub(crate) fn count(&self) -> u32 {
+        let slots = self.slots.lock();
+        slots.iter().fold(0, |n, s| n + u32::from(matches!(s, Slot::Used(_))))
+    }
+}

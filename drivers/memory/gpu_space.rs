@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A space on one GPU: page tables and the instance block that names them.
+
+use crate::device::Gpu;
+use crate::kernel::dma::DmaBuf;
+use huvm_hal::ga100::instance;
+use huvm_hal::ids::{GpuVa, SysAddr, Veid};
+use huvm_hal::pagetable::{self, Invalidate, Level, Need, TableKey, Tree};
+use kernel::prelude::*;
+use kernel::rbtree::RBTree;
+use kernel::sync::atomic::{Atomic, Relaxed};
+use kernel::sync::{new_mutex, Arc, Mutex};
+
+/// Keeps the directory tables of one tree.
+pub(crate) struct Store {
+    tables: RBTree<u64, DmaBuf>,
+}
+
+/// A key as one number: level in the top byte (an index has at most 28 bits).
+fn key(k: TableKey) -> u64 {
+    ((k.level as u64) << 56) | k.index
+}
+
+impl pagetable::Store for Store {
+    type Page = DmaBuf;
+
+    fn get(&self, k: TableKey) -> Option<&DmaBuf> {
+        self.tables.get(&key(k))
+    }
+
+    fn put(&mut self, k: TableKey, page: DmaBuf) -> core::result::Result<(), DmaBuf> {
+        match kernel::rbtree::RBTreeNodeReservation::new(GFP_KERNEL) {
+            Ok(node) => {
+                self.tables.insert(node.into_node(key(k), page));
+                Ok(())
+            }
+            Err(_) => Err(page),
+        }
+    }
+
+    fn take(&mut self, k: TableKey) -> Option<DmaBuf> {
+        self.tables.remove(&key(k))
+    }
+}
+
+/// Page tables of one block on one GPU.
+pub(crate) type BlockTables = pagetable::Block<DmaBuf>;
+
+/// A space on one GPU. Lives as long as the space has the GPU registered or a block has state there.
+#[pin_data]
+pub(crate) struct SpaceGpu {
+    /// The GPU.
+    pub(crate) gpu: Arc<Gpu>,
+    /// Subcontext of this space's launches.
+    pub(crate) veid: u8,
+    stopped: Atomic<bool>,
+    inst: DmaBuf,
+    root: SysAddr,
+    #[pin]
+    tree: Mutex<Tree<Store>>,
+}
+
+impl SpaceGpu {
+    /// Empty tables and an instance block with fault replay on.
+    ///
+    /// # Errors
+    /// `ENOMEM`, `EIO`.
+    pub(crate) fn new(gpu: Arc<Gpu>, veid: u8) -> Result<Arc<Self>> {
+        let inst = gpu.dma_alloc(instance::INSTANCE_BYTES)?;
+        let store = Store {
+            tables: RBTree::new(),
+        };
+        let tree = Tree::new(&*gpu, store, gpu.dma_alloc(4096)?).map_err(|_| EIO)?;
+        let root = tree.root();
+        instance::fill_workload(&inst, root).map_err(|_| EIO)?;
+        Arc::pin_init(
+            pin_init!(Self { gpu, veid, stopped: Atomic::new(false), inst, root, tree <- new_mutex!(tree, "huvm_tree") }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// No block takes new state on this GPU from here on. Set before the blocks are walked, read under their locks.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Relaxed);
+    }
+
+    /// Whether [`Self::stop`] was called.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Relaxed)
+    }
+
+    /// Bus address of the instance block: what fault packets carry.
+    pub(crate) fn instance(&self) -> u64 {
+        use huvm_hal::seam::DmaMem;
+        self.inst.dma_addr()
+    }
+
+    /// The root of the page tables: what an invalidate or a cancel names.
+    pub(crate) fn root(&self) -> SysAddr {
+        self.root
+    }
+
+    /// Subcontext as the hardware crate has it.
+    pub(crate) fn veid(&self) -> Veid {
+        Veid(self.veid)
+    }
+
+    /// Directory tables down to the one that covers `va`. Allocates; call it before changing anything.
+    ///
+    /// # Errors
+    /// `ENOMEM`, `EIO`.
+    pub(crate) fn prepare(&self, va: u64) -> Result {
+        let mut done: Option<Invalidate> = None;
+        {
+            let mut tree = self.tree.lock();
+            // Three levels below the root, at most.
+            for _ in 0..tree.missing(GpuVa(va)).min(3) {
+                let page = self.gpu.dma_alloc(4096)?;
+                match tree.supply(&*self.gpu, GpuVa(va), page) {
+                    Ok(inv) => done = Some(done.map_or(inv, |d| d.merge(&inv))),
+                    Err((_, _page)) => return Err(ENOMEM),
+                }
+            }
+        }
+        match done {
+            Some(inv) => self.gpu.tlb_invalidate(self.root, &inv),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs `f` on the PDE0 table that covers `va`, supplying block tables it asks for, and does the invalidate that it
+    /// returns. `tables` is the block's, under the block's lock.
+    ///
+    /// # Errors
+    /// `ENOMEM` (nothing was changed), `EIO`, `ETIMEDOUT`.
+    pub(crate) fn change(
+        &self,
+        tables: &mut BlockTables,
+        mut f: impl FnMut(&mut BlockTables, &Gpu, &DmaBuf) -> huvm_hal::Result<Option<Invalidate>>,
+    ) -> Result {
+        // A block needs at most its two tables, so the third turn succeeds.
+        for _ in 0..3 {
+            let did = {
+                let tree = self.tree.lock();
+                let pde0 = tree.pde0(tables.va()).ok_or(EIO)?;
+                f(tables, &self.gpu, pde0)
+            };
+            match did {
+                Ok(Some(inv)) => return self.gpu.tlb_invalidate(self.root, &inv),
+                Ok(None) => return Ok(()),
+                Err(huvm_hal::Error::NeedTables(need)) => self.supply(tables, need)?,
+                Err(_) => return Err(EIO),
+            }
+        }
+        Err(EIO)
+    }
+
+    fn supply(&self, tables: &mut BlockTables, need: Need) -> Result {
+        if need.small {
+            let page = self.gpu.dma_alloc(BlockTables::SMALL_BYTES)?;
+            tables.supply_small(page).map_err(|_| EIO)?;
+        }
+        if need.big {
+            let page = self.gpu.dma_alloc(BlockTables::BIG_BYTES)?;
+            tables.supply_big(page).map_err(|_| EIO)?;
+        }
+        Ok(())
+    }
+
+    /// Drops every cached translation of this space.
+    ///
+    /// # Errors
+    /// `EIO`, `ETIMEDOUT`.
+    pub(crate) fn invalidate_all(&self) -> Result {
+        let whole = Invalidate::cover(
+            GpuVa(0),
+            GpuVa(super::VA_LIMIT - 1),
+            Level::Pde3,
+            true,
+        );
+        self.gpu.tlb_invalidate(self.root, &whole)
+    }
+
+    /// New tables for a block.
+    ///
+    /// # Errors
+    /// `EINVAL` for an address that the GPU cannot name.
+    pub(crate) fn block_tables(va: u64) -> Result<BlockTables> {
+        BlockTables::new(GpuVa(va)).map_err(|_| EINVAL)
+    }
+}
+
+/// A launch needs to know where the space's instance block is.
+#[derive(Clone, Copy)]
+pub(crate) struct InstanceInfo {
+    /// Bus address in system memory.
+    pub(crate) addr: u64,
+    /// Subcontext.
+    pub(crate) veid: u8,
+}
+

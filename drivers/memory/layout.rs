@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The ranges and blocks of a space, by address.
+//!
+//! A range is what one `mmap` gave and `munmap` has left. Partial `munmap` only trims ranges and clears pages of
+//! blocks, so a split VMA needs no bookkeeping of its own.
+
+use super::block::Block;
+use super::{block_base, pages_between, PageMask, BLOCK_BYTES};
+use kernel::prelude::*;
+use kernel::rbtree::{RBTree, RBTreeNode, RBTreeNodeReservation};
+use kernel::sync::Arc;
+
+/// A managed range `start..end`.
+#[derive(Clone, Copy)]
+pub(crate) struct Range {
+    pub(crate) end: u64,
+    /// GPUs may write (the mapping was writable when it was made).
+    pub(crate) writable: bool,
+}
+
+/// Ranges and blocks of one space, under the space's layout lock.
+pub(crate) struct Layout {
+    ranges: RBTree<u64, Range>,
+    blocks: RBTree<u64, Arc<Block>>,
+    bytes: u64,
+    /// For the second half of a range cut in the middle, should memory be short then.
+    spare: Option<RBTreeNodeReservation<u64, Range>>,
+}
+
+/// Pages of one block that ranges cover.
+#[derive(Clone, Copy)]
+pub(crate) struct Cover {
+    pub(crate) managed: PageMask,
+    pub(crate) writable: PageMask,
+}
+
+impl Layout {
+    /// Nothing yet.
+    pub(crate) fn new() -> Self {
+        Layout {
+            ranges: RBTree::new(),
+            blocks: RBTree::new(),
+            bytes: 0,
+            spare: None,
+        }
+    }
+
+    /// Bytes in ranges.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds a range.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `EEXIST` if it lies over another (the kernel never hands out such an address).
+    pub(crate) fn add_range(&mut self, start: u64, end: u64, writable: bool) -> Result {
+        if self.first_overlap(start, end).is_some() {
+            return Err(EEXIST);
+        }
+        if self.spare.is_none() {
+            self.spare = Some(RBTreeNodeReservation::new(GFP_KERNEL)?);
+        }
+        self.ranges
+            .try_create_and_insert(start, Range { end, writable }, GFP_KERNEL)?;
+        self.bytes += end - start;
+        Ok(())
+    }
+
+    /// First range (start, range) that meets `start..end`.
+    fn first_overlap(&self, start: u64, end: u64) -> Option<(u64, Range)> {
+        let hit = |s: u64, r: Range| (s < end && r.end > start).then_some((s, r));
+        match self.ranges.cursor_lower_bound(&start) {
+            Some(c) => {
+                if let Some((s, r)) = c.peek_prev() {
+                    if let Some(found) = hit(*s, *r) {
+                        return Some(found);
+                    }
+                }
+                let (s, r) = c.current();
+                hit(*s, *r)
+            }
+            None => {
+                let c = self.ranges.cursor_back()?;
+                let (s, r) = c.current();
+                hit(*s, *r)
+            }
+        }
+    }
+
+    /// Takes `start..end` out of the ranges. A range cut in the middle needs one node more: it is allocated, else the
+    /// spare one is used. Only when both are gone (two such cuts with no memory) the tail is lost as a range: its
+    /// data stays in the blocks it has, new blocks there fault.
+    pub(crate) fn remove_range(&mut self, start: u64, end: u64) {
+        while let Some((s, r)) = self.first_overlap(start, end) {
+            let Some(node) = self.ranges.remove_node(&s) else {
+                return;
+            };
+            self.bytes -= r.end - s;
+            let mut free = Some(node.into_reservation());
+            let head = (s, r.end.min(start));
+            let tail = (s.max(end), r.end);
+            for (from, to) in [head, tail] {
+                if from < to {
+                    let part = Range { end: to, ..r };
+                    let node = match free.take() {
+                        Some(f) => f.into_node(from, part),
+                        None => match RBTreeNode::new(from, part, GFP_KERNEL) {
+                            Ok(n) => n,
+                            Err(_) => match self.spare.take() {
+                                Some(f) => f.into_node(from, part),
+                                None => continue,
+                            },
+                        },
+                    };
+                    self.ranges.insert(node);
+                    self.bytes += to - from;
+                }
+            }
+        }
+    }
+
+    /// Whether ranges cover all of `start..end`.
+    pub(crate) fn covers(&self, start: u64, end: u64) -> bool {
+        let mut at = start;
+        while at < end {
+            match self.first_overlap(at, at + 1) {
+                Some((_, r)) => at = r.end,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Pages of the block at `base` that ranges cover.
+    pub(crate) fn cover(&self, base: u64) -> Cover {
+        let mut c = Cover {
+            managed: PageMask::EMPTY,
+            writable: PageMask::EMPTY,
+        };
+        let (mut at, end) = (base, base + BLOCK_BYTES);
+        while let Some((s, r)) = self.first_overlap(at, end) {
+            let pages = pages_between(base, s.max(base), r.end.min(end));
+            c.managed |= pages;
+            if r.writable {
+                c.writable |= pages;
+            }
+            at = r.end;
+            if at >= end {
+                break;
+            }
+        }
+        c
+    }
+
+    /// The block that `va` lies in, if it exists.
+    pub(crate) fn block(&self, va: u64) -> Option<Arc<Block>> {
+        self.blocks.get(&block_base(va)).cloned()
+    }
+
+    /// Adds a block.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn add_block(&mut self, block: Arc<Block>) -> Result {
+        self.blocks
+            .try_create_and_insert(block.va(), block, GFP_KERNEL)?;
+        Ok(())
+    }
+
+    /// Takes a block out, if it is the one at its address.
+    pub(crate) fn remove_block(&mut self, block: &Arc<Block>) -> Option<Arc<Block>> {
+        match self.blocks.get(&block.va()) {
+            Some(found) if Arc::ptr_eq(found, block) => self.blocks.remove(&block.va()),
+            _ => None,
+        }
+    }
+
+    /// First block at or after `va`.
+    pub(crate) fn next_block(&self, va: u64) -> Option<Arc<Block>> {
+        let c = self.blocks.cursor_lower_bound(&block_base(va))?;
+        Some(c.current().1.clone())
+    }
+}

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A VA space: one open file of `/dev/huvm`.
+//!
+//! The space and its blocks refer to each other; [`Space::close`], called when the file goes, breaks the circle.
+
+use super::block::Block;
+use super::gpu_space::{InstanceInfo, SpaceGpu};
+use super::layout::Layout;
+use super::{block_base, PageMask, Place, BLOCK_BYTES, PAGE_BYTES, VA_LIMIT};
+use crate::account::counters::Counters;
+use crate::account::events::Stream;
+use crate::account::policy::SpacePolicy;
+use crate::device::Gpu;
+use crate::kernel::file::Mapping;
+use crate::kernel::task::{self, MmToken};
+use crate::service;
+use crate::service::launch::SpaceLaunches;
+use kernel::prelude::*;
+use kernel::sync::atomic::{Atomic, Relaxed};
+use kernel::sync::{new_mutex, Arc, Mutex};
+
+/// GPUs of a machine, at most.
+pub(crate) const MAX_GPUS: usize = 16;
+
+/// A VA space.
+#[pin_data]
+pub(crate) struct Space {
+    id: u64,
+    pid: u32,
+    comm: [u8; 32],
+    owner: MmToken,
+    /// The CPU mappings of this file.
+    pub(crate) mapping: Mapping,
+    closed: Atomic<bool>,
+    /// Counters of this space.
+    pub(crate) counters: Counters,
+    /// Policy of this space.
+    #[pin]
+    pub(crate) policy: SpacePolicy,
+    /// Event stream of this file.
+    #[pin]
+    pub(crate) events: Stream,
+    /// Launches of this space.
+    #[pin]
+    pub(crate) launches: SpaceLaunches,
+    #[pin]
+    gpus: Mutex<[Option<Arc<SpaceGpu>>; MAX_GPUS]>,
+    #[pin]
+    layout: Mutex<Layout>,
+}
+
+/// Figures of a space.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Usage {
+    pub(crate) managed_bytes: u64,
+    pub(crate) host_bytes: u64,
+    pub(crate) gpu_bytes: [u64; MAX_GPUS],
+    pub(crate) gpu_mask: u32,
+}
+
+impl Space {
+    /// A new space for the calling process, listed in [`super::registry`].
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn create(mapping: Mapping) -> Result<Arc<Self>> {
+        let space = Arc::pin_init(
+            try_pin_init!(Self {
+                id: super::registry::next_id(),
+                pid: task::pid(),
+                comm: task::comm(),
+                owner: MmToken::current().ok_or(EPERM)?,
+                mapping,
+                closed: Atomic::new(false),
+                counters: Counters::new(),
+                policy <- SpacePolicy::new(),
+                events <- Stream::new(),
+                launches <- SpaceLaunches::new(),
+                gpus <- new_mutex!([const { None }; MAX_GPUS], "huvm_space_gpus"),
+                layout <- new_mutex!(Layout::new(), "huvm_layout"),
+            }? Error),
+            GFP_KERNEL,
+        )?;
+        super::registry::add(space.clone())?;
+        Ok(space)
+    }
+
+    /// Number of the space, never used twice.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Process that opened it.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Name of that process, NUL-padded.
+    pub(crate) fn comm(&self) -> [u8; 32] {
+        self.comm
+    }
+
+    /// Whether the caller runs in the address space that opened the file.
+    pub(crate) fn is_owner(&self) -> bool {
+        self.owner.is_current()
+    }
+
+    /// Whether the file was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+
+    /// Ends the space: no launch, no page, no table stays. Called once, when the last reference to the file goes, so
+    /// no VMA is left.
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.closed.store(true, Relaxed);
+        super::registry::remove(self.id);
+        for i in 0..MAX_GPUS {
+            if let Some(sg) = self.take_gpu(i) {
+                service::teardown::stop_gpu(self, &sg);
+            }
+        }
+        self.drop_pages(0, VA_LIMIT);
+    }
+
+    /// A range was mapped at `start..end`.
+    ///
+    /// # Errors
+    /// `EPERM` for another process, `EINVAL` beyond what GPUs can address, `ENOMEM`.
+    pub(crate) fn add_range(self: &Arc<Self>, start: u64, end: u64, writable: bool) -> Result {
+        if !self.is_owner() || self.is_closed() {
+            return Err(EPERM);
+        }
+        if end > VA_LIMIT {
+            return Err(EINVAL);
+        }
+        let edges = {
+            let mut layout = self.layout.lock();
+            layout.add_range(start, end, writable)?;
+            // Blocks that exist already can only be the two at the ends: others lie in the new range.
+            [layout.block(start), layout.block(end - 1)]
+        };
+        for block in edges.iter().flatten() {
+            let cover = self.layout.lock().cover(block.va());
+            let mut s = block.settled();
+            s.managed = cover.managed;
+            s.writable = cover.writable;
+        }
+        Ok(())
+    }
+
+    /// `start..end` was unmapped.
+    pub(crate) fn remove_range(self: &Arc<Self>, start: u64, end: u64) {
+        self.layout.lock().remove_range(start, end);
+        self.drop_pages(start, end);
+    }
+
+    /// Forgets the pages in `start..end`, block by block.
+    fn drop_pages(self: &Arc<Self>, start: u64, end: u64) {
+        let mut at = start;
+        while at < end {
+            let Some(block) = self.layout.lock().next_block(at) else {
+                break;
+            };
+            if block.va() >= end {
+                break;
+            }
+            let pages = super::pages_between(block.va(), start, end);
+            if service::teardown::drop_pages(&block, &pages) {
+                let gone = self.layout.lock().remove_block(&block);
+                drop(gone);
+            }
+            at = block.va() + BLOCK_BYTES;
+        }
+    }
+
+    /// Whether ranges cover all of `start..end`.
+    pub(crate) fn covers(&self, start: u64, end: u64) -> bool {
+        self.layout.lock().covers(start, end)
+    }
+
+    /// The block at `va`, made if ranges cover any of it.
+    ///
+    /// # Errors
+    /// `EFAULT` if `va` is in no range, `ENOMEM`.
+    pub(crate) fn block_at(self: &Arc<Self>, va: u64) -> Result<Arc<Block>> {
+        if self.is_closed() || va >= VA_LIMIT {
+            return Err(EFAULT);
+        }
+        let mut layout = self.layout.lock();
+        if let Some(block) = layout.block(va) {
+            return Ok(block);
+        }
+        let base = block_base(va);
+        let cover = layout.cover(base);
+        if !cover.managed.test(super::PageIndex::of_va(va)) {
+            return Err(EFAULT);
+        }
+        let block = Block::new(self.clone(), base, cover)?;
+        layout.add_block(block.clone())?;
+        Ok(block)
+    }
+
+    /// First existing block at or after `va`.
+    pub(crate) fn next_block(&self, va: u64) -> Option<Arc<Block>> {
+        self.layout.lock().next_block(va)
+    }
+
+    /// The space on a GPU, if registered.
+    pub(crate) fn on_gpu(&self, gpu: u8) -> Option<Arc<SpaceGpu>> {
+        self.gpus.lock().get(usize::from(gpu)).cloned().flatten()
+    }
+
+    /// Bit per registered GPU.
+    pub(crate) fn gpu_mask(&self) -> u32 {
+        let gpus = self.gpus.lock();
+        (0u32..).zip(gpus.iter()).fold(0, |m, (i, g)| m | (u32::from(g.is_some()) << i))
+    }
+
+    fn take_gpu(&self, index: usize) -> Option<Arc<SpaceGpu>> {
+        self.gpus.lock().get_mut(index).and_then(Option::take)
+    }
+
+    /// Takes a lost GPU out of the table; the caller stops it.
+    pub(crate) fn forget_gpu(&self, gpu: u8) -> Option<Arc<SpaceGpu>> {
+        self.take_gpu(usize::from(gpu))
+    }
+
+    /// Registers a GPU.
+    ///
+    /// # Errors
+    /// `EEXIST`, `EIO`, `ENOMEM`, `ENOSPC` without a free subcontext.
+    pub(crate) fn register_gpu(self: &Arc<Self>, gpu: &Arc<Gpu>) -> Result {
+        if gpu.is_lost() {
+            return Err(EIO);
+        }
+        let veid = gpu.clients().reserve()?;
+        let sg = SpaceGpu::new(gpu.clone(), veid)
+            .inspect_err(|_| gpu.clients().unreserve(veid))?;
+        {
+            let mut gpus = self.gpus.lock();
+            let slot = gpus.get_mut(usize::from(gpu.index())).ok_or(EINVAL);
+            match slot {
+                Ok(slot) if slot.is_none() => *slot = Some(sg.clone()),
+                Ok(_) => {
+                    drop(gpus);
+                    gpu.clients().unreserve(veid);
+                    return Err(EEXIST);
+                }
+                Err(e) => {
+                    drop(gpus);
+                    gpu.clients().unreserve(veid);
+                    return Err(e);
+                }
+            }
+        }
+        gpu.clients().publish(veid, self.clone(), sg);
+        Ok(())
+    }
+
+    /// Takes a GPU out of the space: launches end, pages come to the host.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is not registered; `ENOMEM` if pages could not be brought back: it stays registered.
+    pub(crate) fn unregister_gpu(self: &Arc<Self>, gpu: u8) -> Result {
+        let sg = self.on_gpu(gpu).ok_or(ENOENT)?;
+        self.launches.abort_gpu(self, &sg.gpu);
+        let mut at = 0;
+        while let Some(block) = self.next_block(at) {
+            service::migrate::bring_home(&block, gpu)?;
+            at = block.va() + BLOCK_BYTES;
+        }
+        if let Some(sg) = self.take_gpu(usize::from(gpu)) {
+            service::teardown::stop_gpu(self, &sg);
+        }
+        Ok(())
+    }
+
+    /// What a launch must name.
+    pub(crate) fn instance(&self, gpu: u8) -> Option<InstanceInfo> {
+        let sg = self.on_gpu(gpu)?;
+        Some(InstanceInfo {
+            addr: sg.instance(),
+            veid: sg.veid,
+        })
+    }
+
+    /// Checks a range argument of a call.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is empty, not page-aligned or too high, `ENOMEM` if it has holes.
+    pub(crate) fn check_range(&self, va: u64, len: u64) -> Result<u64> {
+        let end = va.checked_add(len).ok_or(EINVAL)?;
+        if len == 0 || va % PAGE_BYTES != 0 || len % PAGE_BYTES != 0 || end > VA_LIMIT {
+            return Err(EINVAL);
+        }
+        if !self.covers(va, end) {
+            return Err(ENOMEM);
+        }
+        Ok(end)
+    }
+
+    /// Moves pages now; see `struct huvm_migrate`.
+    ///
+    /// # Errors
+    /// As there; `moved` counts what was done before.
+    pub(crate) fn migrate(self: &Arc<Self>, va: u64, len: u64, dst: Place, moved: &mut u64) -> Result {
+        service::migrate::range(self, va, len, dst, moved)
+    }
+
+    /// Gives advice; see `struct huvm_advise`.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn advise(self: &Arc<Self>, va: u64, len: u64, advice: u32, place: u32) -> Result {
+        service::advise::range(self, va, len, advice, place)
+    }
+
+    /// Figures, gathered block by block.
+    pub(crate) fn usage(&self) -> Usage {
+        let mut u = Usage {
+            managed_bytes: self.layout.lock().bytes(),
+            gpu_mask: self.gpu_mask(),
+            ..Usage::default()
+        };
+        let bytes = |m: &PageMask| u64::from(m.count().get()) * PAGE_BYTES;
+        let mut at = 0;
+        while let Some(block) = self.next_block(at) {
+            {
+                let s = block.lock();
+                u.host_bytes += bytes(&s.host_valid);
+                for p in s.parts.iter() {
+                    if let Some(b) = u.gpu_bytes.get_mut(usize::from(p.gpu())) {
+                        *b += bytes(&p.valid);
+                    }
+                }
+            }
+            at = block.va() + BLOCK_BYTES;
+        }
+        u
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Advice about ranges (`struct huvm_advise`).
+
+use super::{map, migrate};
+use crate::account::{self, counters::Counter};
+use crate::kernel::ffi::uapi;
+use crate::memory::block::Block;
+use crate::memory::space::Space;
+use crate::memory::{pages_between, PageMask, Place, BLOCK_BYTES};
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+#[derive(Clone, Copy)]
+enum Advice {
+    Preferred(Option<Place>),
+    AccessedBy(Place, bool),
+    ReadMostly(bool),
+    Discard,
+}
+
+impl Advice {
+    fn parse(space: &Space, advice: u32, place: u32) -> Result<Advice> {
+        let takes_place = matches!(
+            advice,
+            uapi::HUVM_ADVISE_PREFERRED
+                | uapi::HUVM_ADVISE_ACCESSED_BY
+                | uapi::HUVM_ADVISE_UNSET_ACCESSED_BY
+        );
+        let place = if takes_place {
+            let p = Place::from_uapi(place)?;
+            if let Place::Gpu(g) = p {
+                space.on_gpu(g).ok_or(ENOENT)?;
+            }
+            p
+        } else if place == 0 {
+            Place::Host
+        } else {
+            return Err(EINVAL);
+        };
+        Ok(match advice {
+            uapi::HUVM_ADVISE_PREFERRED => Advice::Preferred(Some(place)),
+            uapi::HUVM_ADVISE_UNSET_PREFERRED => Advice::Preferred(None),
+            uapi::HUVM_ADVISE_ACCESSED_BY => Advice::AccessedBy(place, true),
+            uapi::HUVM_ADVISE_UNSET_ACCESSED_BY => Advice::AccessedBy(place, false),
+            uapi::HUVM_ADVISE_READ_MOSTLY => Advice::ReadMostly(true),
+            uapi::HUVM_ADVISE_UNSET_READ_MOSTLY => Advice::ReadMostly(false),
+            uapi::HUVM_ADVISE_DISCARD => Advice::Discard,
+            _ => return Err(EINVAL),
+        })
+    }
+}
+
+/// Applies advice to a range.
+///
+/// # Errors
+/// `EINVAL`, `ENODEV`, `ENOENT` (GPU not registered), `ENOMEM` (holes, or memory short; the blocks before have it).
+pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, advice: u32, place: u32) -> Result {
+    let advice = Advice::parse(space, advice, place)?;
+    let end = space.check_range(va, len)?;
+    let mut at = va;
+    while at < end {
+        let block = space.block_at(at).map_err(|e| if e == EFAULT { ENOMEM } else { e })?;
+        apply(&block, advice, &pages_between(block.va(), at, end))?;
+        at = block.va() + BLOCK_BYTES;
+    }
+    Ok(())
+}
+
+fn apply(block: &Arc<Block>, advice: Advice, pages: &PageMask) -> Result {
+    let mut s = block.settled();
+    match advice {
+        Advice::Preferred(p) => s.advice.preferred = p,
+        // The host always can map what it holds; there is nothing to keep for it.
+        Advice::AccessedBy(Place::Host, _) => {}
+        Advice::AccessedBy(Place::Gpu(g), on) => {
+            let bit = 1u32.checked_shl(g.into()).unwrap_or(0);
+            if on {
+                s.advice.accessed_by |= bit;
+            } else {
+                s.advice.accessed_by &= !bit;
+            }
+        }
+        Advice::ReadMostly(on) => {
+            s.advice.read_mostly = on;
+            if !on {
+                // One copy of each page stays: the host's.
+                let both = s.host_valid;
+                migrate::collapse(block, &mut s, Place::Host, &both)?;
+            }
+        }
+        Advice::Discard => {
+            let gone = pages.and(&s.managed);
+            map::unmap_gpus(&mut s, &gone)?;
+            map::unmap_cpu(block, &mut s, &gone);
+            s.host_valid = s.host_valid.and_not(&gone);
+            for p in s.parts.iter_mut() {
+                p.valid = p.valid.and_not(&gone);
+            }
+            s.release_empty_chunks();
+            let n = gone.count().get();
+            account::count(None, Some(block.space()), Counter::DiscardedPages, n.into());
+        }
+    }
+    Ok(())
+}

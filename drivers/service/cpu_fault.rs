@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0
+//! CPU faults: bring pages home and map them.
+
+use super::evict::Room;
+use super::migrate::{self, Move, Stop};
+use crate::account::{self, counters::Counter, events};
+use crate::kernel::ffi::uapi;
+use crate::kernel::task;
+use crate::kernel::vma::{Inserter, Outcome};
+use crate::memory::block::State;
+use crate::memory::space::Space;
+use crate::memory::{block_base, PageIndex, PageMask, PageRegion, Place, BLOCK_BYTES, PAGE_BYTES};
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// Turns of one fault; each is a copy that somebody else's fault undid.
+const TRIES: u32 = 64;
+
+/// Serves a fault on one page.
+pub(crate) fn page(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>) -> Outcome {
+    serve(space, va, write, ins, false)
+}
+
+/// Serves a fault with one 2 MiB mapping, or says [`Outcome::Fallback`] before anything was done.
+pub(crate) fn huge(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>) -> Outcome {
+    serve(space, va, write, ins, true)
+}
+
+fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge: bool) -> Outcome {
+    let block = match space.block_at(va) {
+        Ok(b) => b,
+        Err(e) if e == EFAULT => return Outcome::Sigbus,
+        Err(_) => return Outcome::Oom,
+    };
+    let page = PageIndex::of_va(va);
+    let mut room = Room::empty();
+    for turn in 0..TRIES {
+        if turn != 0 && task::fatal_signal_pending() {
+            return Outcome::Retry;
+        }
+        let mut s = block.settled();
+        if s.dead || !s.managed.test(page) || s.lost.test(page) {
+            return Outcome::Sigbus;
+        }
+        if huge && !can_be_huge(&s, va) {
+            return Outcome::Fallback;
+        }
+        let want = if huge {
+            PageMask::FULL
+        } else {
+            region(&s, page)
+        };
+        let duplicate = s.advice.read_mostly && !write;
+        let ready = s.host_valid.and(&want);
+        let blocked = if write {
+            s.on_gpus().and(&want)
+        } else {
+            PageMask::EMPTY
+        };
+        if ready.and_not(&blocked).test(page) && (!huge || ready.and_not(&blocked).is_full()) {
+            let shared = s.on_gpus();
+            return insert(&block, &mut s, page, huge, write, &shared, ins);
+        }
+        let m = Move {
+            pages: want,
+            dst: Place::Host,
+            exclusive: !duplicate,
+            cause: uapi::HUVM_CAUSE_CPU_FAULT,
+        };
+        match migrate::start(&block, &mut s, None, &mut room, &m) {
+            Ok(()) => {}
+            Err(Stop::Failed(e)) if e == ENOMEM && huge => return Outcome::Fallback,
+            Err(Stop::Failed(e)) if e == ENOMEM => return Outcome::Oom,
+            Err(Stop::Failed(e)) if e == EAGAIN => {}
+            Err(_) => return Outcome::Sigbus,
+        }
+    }
+    // Others took the page away each time; the CPU asks again, which is when signals are taken.
+    Outcome::Retry
+}
+
+/// Pages brought along with one page: the rest of its 64 KiB, as far as managed.
+fn region(s: &State, page: PageIndex) -> PageMask {
+    let first = page.get() & !15;
+    let around = PageMask::from_region(PageRegion::from_bounds(first, first + 16));
+    let mut want = around.and(&s.managed).and_not(&s.lost);
+    want.set(page);
+    want
+}
+
+/// Whether all of the block can be mapped at once: all managed, none lost, and in one host piece (or none yet).
+fn can_be_huge(s: &State, va: u64) -> bool {
+    debug_assert!(block_base(va) + BLOCK_BYTES > va);
+    s.managed.is_full()
+        && s.lost.is_empty()
+        && (s.host.huge_pfn().is_some() || s.host.present().is_empty())
+        // A page table is there already if pages are mapped one by one.
+        && (s.cpu_mapped.is_empty() || s.cpu_mapped.is_full())
+}
+
+fn insert(
+    block: &crate::memory::block::Block,
+    s: &mut State,
+    page: PageIndex,
+    huge: bool,
+    write: bool,
+    shared: &PageMask,
+    ins: &mut Inserter<'_>,
+) -> Outcome {
+    let space = block.space();
+    let (pages, pfn) = if huge {
+        (PageMask::FULL, s.host.huge_pfn())
+    } else {
+        (PageMask::from_page(page), s.host.pfn(page))
+    };
+    let Some(pfn) = pfn else {
+        // The 2 MiB piece was not to be had.
+        return if huge {
+            Outcome::Fallback
+        } else {
+            Outcome::Sigbus
+        };
+    };
+    let read_only = pages.intersects(shared);
+    if write && s.cpu_read_only.intersects(&pages) {
+        // The kernel keeps an entry that it finds, so the read-only one has to go first.
+        super::map::unmap_cpu(block, s, &pages);
+    }
+    let outcome = if huge {
+        ins.huge(pfn, !read_only)
+    } else {
+        ins.page(pfn, !read_only)
+    };
+    if outcome.is_mapped() {
+        s.cpu_mapped |= pages;
+        s.cpu_read_only = if read_only {
+            s.cpu_read_only.or(&pages)
+        } else {
+            s.cpu_read_only.and_not(&pages)
+        };
+        account::count(None, Some(space), Counter::CpuFaults, 1);
+        if huge {
+            account::count(None, Some(space), Counter::CpuFaults2m, 1);
+        }
+        events::emit(
+            Some(space),
+            &events::Event {
+                kind: uapi::HUVM_EVENT_CPU_FAULT,
+                cause: uapi::HUVM_CAUSE_CPU_FAULT,
+                gpu: uapi::HUVM_PLACE_HOST,
+                va: block.va() + page.byte_offset().get(),
+                length: u64::from(pages.count().get()) * PAGE_BYTES,
+                arg0: u64::from(write),
+                arg1: 0,
+            },
+        );
+    }
+    outcome
+}
+
+/// Copies between managed memory and a kernel buffer, as ptrace and `/proc/pid/mem` want. Returns the bytes done.
+///
+/// # Errors
+/// `EFAULT` when the first page cannot be served.
+pub(crate) fn access(space: &Arc<Space>, va: u64, buf: &mut [u8], write: bool) -> Result<usize> {
+    let mut done = 0;
+    let mut turns = 0;
+    while done < buf.len() && turns < TRIES {
+        let at = va.checked_add(u64::try_from(done)?).ok_or(EFAULT)?;
+        let Ok(block) = space.block_at(at) else {
+            break;
+        };
+        let page = PageIndex::of_va(at);
+        let m = Move {
+            pages: PageMask::from_page(page),
+            dst: Place::Host,
+            exclusive: true,
+            cause: uapi::HUVM_CAUSE_CPU_FAULT,
+        };
+        if migrate::finish(&block, None, &m).is_err() {
+            break;
+        }
+        let mut s = block.settled();
+        if !s.host_valid.test(page) {
+            // A GPU took it back in between; once more.
+            turns += 1;
+            continue;
+        }
+        let offset = usize::try_from(at % PAGE_BYTES)?;
+        let Some(rest) = buf.get_mut(done..) else {
+            break;
+        };
+        let n = s.host.peek(page, offset, rest, write);
+        if n == 0 {
+            break;
+        }
+        done += n;
+        turns = 0;
+    }
+    if done == 0 && !buf.is_empty() {
+        return Err(EFAULT);
+    }
+    Ok(done)
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Making room on a GPU.
+//!
+//! The caller holds no block. A victim's pages go to the host; its chunk is handed on at once, together with the
+//! tracker of the copy out, which the copy in waits for on the GPU (`nvidia-uvm.md` 4.6). So eviction overlaps with
+//! everything but the copy that needs its room.
+
+use super::map;
+use crate::account::{self, counters::Counter, events, policy};
+use crate::channel::{self, Tracker};
+use crate::device::Gpu;
+use crate::kernel::ffi::uapi;
+use crate::kernel::time;
+use crate::memory::block::{Block, Inflight};
+use crate::memory::chunk::Victim;
+use crate::memory::space::Space;
+use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
+use huvm_policy::chunk::{ChunkState, FreeChunk};
+use huvm_policy::config::KnobId;
+use huvm_policy::evict::VictimOrder;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// A chunk in hand, with what must be over before it is written. Given back when dropped.
+pub(crate) struct Room {
+    held: Option<(Arc<Gpu>, FreeChunk)>,
+    after: Tracker,
+}
+
+impl Room {
+    /// Nothing in hand.
+    pub(crate) fn empty() -> Self {
+        Room {
+            held: None,
+            after: Tracker::EMPTY,
+        }
+    }
+
+    /// Takes the chunk, if it is one of GPU `g`. Its tracker is then due at the first copy.
+    pub(crate) fn take(&mut self, g: u8) -> Option<FreeChunk> {
+        match self.held.take() {
+            Some((gpu, chunk)) if gpu.index() == g => Some(chunk),
+            other => {
+                self.held = other;
+                None
+            }
+        }
+    }
+
+    /// What the first copy into the chunk must wait for.
+    pub(crate) fn take_tracker(&mut self) -> Tracker {
+        if self.held.is_some() {
+            // The chunk was not used, so neither is its tracker.
+            return Tracker::EMPTY;
+        }
+        core::mem::replace(&mut self.after, Tracker::EMPTY)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Some((gpu, chunk)) = self.held.take() {
+            // A free chunk has nothing in flight; a failure means that the GPU is lost.
+            let _lost = channel::wait(&self.after);
+            gpu.chunks().give_back(chunk);
+        }
+    }
+}
+
+/// How long to let others move on when every chunk is in somebody's hands, microseconds.
+const ALL_BUSY_US: u64 = 100;
+
+/// How often; then there is no room. Whoever has a chunk in hand waits for copies alone, which take microseconds, so
+/// 200 ms means that something is wrong.
+const ALL_BUSY_TURNS: u32 = 2000;
+
+/// Frees a chunk of `gpu`. `in_fault`: a GPU waits for it.
+///
+/// # Errors
+/// `ENOMEM` after a bounded number of tries, `EIO` if the GPU is lost.
+pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -> Result<Room> {
+    let (order, tries, enabled) = {
+        let p = match space {
+            Some(s) => policy::in_force(s, Some(gpu)),
+            None => policy::of_gpu(gpu),
+        };
+        (
+            VictimOrder::from_u64(p.get(KnobId::EvictOrder)).unwrap_or_default(),
+            p.get(KnobId::EvictRetriesMax),
+            p.is_on(KnobId::EvictEnable),
+        )
+    };
+    let started = time::now_ns();
+    let mut why = ENOMEM;
+    let (mut tried, mut idle) = (0, 0);
+    while tried < tries && idle < ALL_BUSY_TURNS {
+        if gpu.is_lost() {
+            return Err(EIO);
+        }
+        if let Some(chunk) = gpu.chunks().take_free() {
+            return Ok(Room {
+                held: Some((gpu.clone(), chunk)),
+                after: Tracker::EMPTY,
+            });
+        }
+        if !enabled {
+            break;
+        }
+        let Some(victim) = gpu.chunks().take_victim(order) else {
+            idle += 1;
+            time::sleep_us(ALL_BUSY_US);
+            continue;
+        };
+        tried += 1;
+        match evict(gpu, victim, in_fault) {
+            Ok(room) => {
+                let took = time::now_ns().saturating_sub(started);
+                account::count(Some(gpu), space, Counter::EvictNs, took);
+                return Ok(room);
+            }
+            Err(e) => why = e,
+        }
+    }
+    Err(if why == EIO { EIO } else { ENOMEM })
+}
+
+/// Empties one chunk.
+fn evict(gpu: &Arc<Gpu>, victim: Victim, in_fault: bool) -> Result<Room> {
+    let pool = gpu.chunks();
+    let Victim { chunk, owner } = victim;
+    let Some(block) = owner else {
+        pool.abort(chunk);
+        return Err(EAGAIN);
+    };
+    match empty(gpu, &block, chunk.id(), in_fault) {
+        Ok(after) => {
+            let free = pool.hand_over(chunk).ok_or(EIO)?;
+            Ok(Room {
+                held: Some((gpu.clone(), free)),
+                after,
+            })
+        }
+        Err(e) => {
+            pool.abort(chunk);
+            Err(e)
+        }
+    }
+}
+
+/// Takes the chunk from its block, pages on their way to the host. Returns what ends that.
+///
+/// # Errors
+/// `ENOMEM` without host memory, `EIO`; the block still has the chunk.
+fn empty(
+    gpu: &Arc<Gpu>,
+    block: &Arc<Block>,
+    id: huvm_policy::types::ChunkId,
+    in_fault: bool,
+) -> Result<Tracker> {
+    let g = gpu.index();
+    let mut s = block.settled();
+    let valid = match s.part(g) {
+        Some(p) if p.chunk == Some(id) => p.valid,
+        // The block let go of it in the meantime.
+        _ => return Ok(Tracker::EMPTY),
+    };
+    let elsewhere = s
+        .parts
+        .iter()
+        .filter(|p| p.gpu() != g)
+        .fold(s.host_valid, |m, p| m.or(&p.valid));
+    let copy = valid.and_not(&elsewhere);
+    let space = block.space();
+    let sizes = policy::in_force(space, Some(gpu)).get(KnobId::HostChunkSizes);
+    {
+        let s = &mut *s;
+        s.host
+            .ensure(&copy, &s.managed, sizes)?
+            .report(|c, n| account::count(Some(gpu), Some(space), c, n));
+    }
+    map::unmap_gpus(&mut s, &valid)?;
+    let mut tracker = Tracker::EMPTY;
+    let did = super::migrate::submit_to_host(block, &mut s, &copy, &mut tracker);
+    if let Err(e) = did {
+        s.inflight = Some(Inflight {
+            tracker,
+            pages: PageMask::EMPTY,
+            dst: Place::Host,
+            exclusive: false,
+        });
+        return Err(e);
+    }
+    if let Some(part) = s.part_mut(g) {
+        part.valid = PageMask::EMPTY;
+        part.chunk = None;
+    }
+    s.inflight = Some(Inflight {
+        tracker,
+        pages: copy,
+        dst: Place::Host,
+        exclusive: false,
+    });
+    s.last_cause = uapi::HUVM_CAUSE_EVICTION;
+    drop(s);
+    let bytes = u64::from(copy.count().get()) * PAGE_BYTES;
+    for (counter, n) in [
+        (Counter::Evictions, 1),
+        (Counter::EvictionBytes, bytes),
+        (Counter::EvictionsInFault, u64::from(in_fault)),
+    ] {
+        account::count(Some(gpu), Some(space), counter, n);
+    }
+    events::emit(
+        Some(space),
+        &events::Event {
+            kind: uapi::HUVM_EVENT_EVICT,
+            cause: uapi::HUVM_CAUSE_EVICTION,
+            gpu: u32::from(g),
+            va: block.va(),
+            length: BLOCK_BYTES,
+            arg0: u64::from(id.0),
+            arg1: u64::from(in_fault),
+        },
+    );
+    Ok(tracker)
+}
+
+/// Evicts up to `max` chunks now. Returns how many.
+///
+/// # Errors
+/// `ENOMEM`, `EIO` when not even one could be.
+pub(crate) fn some(gpu: &Arc<Gpu>, max: u32) -> Result<u32> {
+    let mut done = 0;
+    let order = VictimOrder::LeastRecentlyMigrated;
+    while done < max {
+        let Some(victim) = gpu.chunks().take_victim(order) else {
+            break;
+        };
+        match evict(gpu, victim, false) {
+            // Dropping the room waits for the copy and frees the chunk.
+            Ok(room) => drop(room),
+            Err(e) if done == 0 => return Err(e),
+            Err(_) => break,
+        }
+        done += 1;
+    }
+    Ok(done)
+}
+
+/// For tests: leaves `chunks` of the GPU usable (0 = all).
+///
+/// # Errors
+/// `EINVAL` for more than there are; `EBUSY` if others keep the chunks too busy.
+pub(crate) fn limit(gpu: &Arc<Gpu>, chunks: u32) -> Result {
+    let pool = gpu.chunks();
+    let want = if chunks == 0 { pool.count() } else { chunks };
+    if want > pool.count() {
+        return Err(EINVAL);
+    }
+    pool.unretire(want);
+    // Every turn retires a chunk, or evicts one, or finds them all in flight.
+    for _ in 0..pool.count().saturating_mul(4) {
+        if pool.count() - pool.in_state(ChunkState::Unusable) <= want {
+            return Ok(());
+        }
+        match pool.take_free() {
+            Some(chunk) => pool.retire(chunk),
+            None => {
+                if some(gpu, 1).unwrap_or(0) == 0 {
+                    time::sleep_us(ALL_BUSY_US);
+                }
+            }
+        }
+    }
+    Err(EBUSY)
+}

@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The fault service thread of a GPU.
+//!
+//! A run takes batches of packets until the ring is empty or policy ends the run. A batch is sorted and deduplicated by
+//! `huvm_policy::batch`, then goes through two passes: the first starts the copies of every block (so that they overlap),
+//! the second waits for each, without a lock, and maps. Then faults that cannot be served are cancelled, each for its
+//! client alone, and the rest is replayed.
+
+use super::evict::{self, Room};
+use super::launch::LaunchFailure;
+use super::migrate::{self, Move, Stop};
+use super::{launch, map};
+use crate::account::{self, counters::Counter, events, policy};
+use crate::device::{faults::FaultState, Gpu};
+use crate::kernel::ffi::uapi;
+use crate::kernel::time;
+use crate::memory::block::Block;
+use crate::memory::clients::Client;
+use crate::memory::gpu_space::SpaceGpu;
+use crate::memory::{PageMask, PageRegion, Place, PAGE_BYTES};
+use huvm_hal::ga100::fault as hw;
+use huvm_hal::ga100::invalidate::CancelAccess;
+use huvm_policy::batch::{self, BatchStats, Fault, FlushMode, ReplayConfig, ServiceRun};
+use huvm_policy::config::KnobId;
+use huvm_policy::prefetch::tree_prefetch;
+use huvm_policy::types::Access;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// Packets of a batch, at most (range of the knob `fault_batch_max`).
+const BATCH_LIMIT: usize = 4096;
+
+/// One block of a batch between the passes.
+struct Work {
+    block: Arc<Block>,
+    sg: Arc<SpaceGpu>,
+    /// Pages that faulted.
+    faulted: PageMask,
+    /// Of these, pages that want to write.
+    write: PageMask,
+    /// Where the block's pages are mapped from.
+    remote: bool,
+    /// Why it could not be served.
+    failed: Option<Error>,
+}
+
+/// Buffers of a service thread, allocated once.
+pub(crate) struct Service {
+    raw: KVVec<hw::Fault>,
+    faults: KVVec<Fault>,
+    work: KVVec<Work>,
+}
+
+/// Why a fault is cancelled.
+#[derive(Clone, Copy)]
+struct Reason {
+    error: u32,
+    fault_type: u32,
+}
+
+const OUTSIDE: Reason = Reason {
+    error: uapi::HUVM_ERROR_FAULT,
+    fault_type: 2, // PTE, hw-interface.md 1.3
+};
+const READ_ONLY: Reason = Reason {
+    error: uapi::HUVM_ERROR_FAULT,
+    fault_type: 6, // RO_VIOLATION
+};
+
+impl Service {
+    /// Allocates the buffers.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Service {
+            raw: KVVec::with_capacity(BATCH_LIMIT, GFP_KERNEL)?,
+            faults: KVVec::with_capacity(BATCH_LIMIT, GFP_KERNEL)?,
+            work: KVVec::with_capacity(BATCH_LIMIT, GFP_KERNEL)?,
+        })
+    }
+
+    /// One run: serves what is in the ring, a bounded number of batches.
+    pub(crate) fn run(&mut self, gpu: &Arc<Gpu>, ring: &mut FaultState) {
+        let started = time::now_ns();
+        let config = ReplayConfig::of(&policy::of_gpu(gpu));
+        let mut run = ServiceRun::new();
+        let mut served_any = false;
+        while !gpu.is_lost() && run.may_go_on(&config) {
+            let max = usize::try_from(config.batch_max).map_or(BATCH_LIMIT, |m| m.min(BATCH_LIMIT));
+            match ring.drain(gpu, &mut self.raw, max) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(e) => {
+                    gpu.complain("fault ring not drained", e);
+                    break;
+                }
+            }
+            served_any = true;
+            let stats = self.batch(gpu);
+            run.note_batch(&stats);
+            let plan = batch::after_batch(&stats, &config);
+            if plan.flush != FlushMode::None {
+                match ring.flush(gpu) {
+                    Ok(n) if n != 0 => {
+                        account::count(Some(gpu), None, Counter::Flushes, 1);
+                        account::count(Some(gpu), None, Counter::Faults, u64::from(n));
+                        account::count(Some(gpu), None, Counter::FaultDuplicates, u64::from(n));
+                    }
+                    Ok(_) => {}
+                    Err(e) => gpu.complain("fault ring not flushed", e),
+                }
+            }
+            if plan.replay {
+                self.replay(gpu, plan.wait);
+                run.note_replay();
+            }
+        }
+        match ring.recover(gpu) {
+            Ok(true) => {
+                account::count(Some(gpu), None, Counter::Overflows, 1);
+                served_any = true;
+            }
+            Ok(false) => {}
+            Err(e) => gpu.complain("fault ring not recovered", e),
+        }
+        if served_any && run.replay_at_end() && !gpu.is_lost() {
+            self.replay(gpu, true);
+        }
+        if served_any {
+            let took = time::now_ns().saturating_sub(started);
+            account::count(Some(gpu), None, Counter::ServiceNs, took);
+        }
+    }
+
+    fn replay(&self, gpu: &Arc<Gpu>, wait: bool) {
+        if let Err(e) = gpu.replay(wait) {
+            gpu.complain("replay not acknowledged", e);
+        }
+        account::count(Some(gpu), None, Counter::Replays, 1);
+    }
+
+    /// Serves the packets in `raw`.
+    fn batch(&mut self, gpu: &Arc<Gpu>) -> BatchStats {
+        let raw_count = self.raw.len();
+        self.translate(gpu);
+        let unique = batch::sort_and_dedup(&mut self.faults);
+        self.faults.truncate(unique);
+        let stats = BatchStats::new(
+            u32::try_from(raw_count).unwrap_or(u32::MAX),
+            u32::try_from(unique).unwrap_or(u32::MAX),
+        );
+        account::count(Some(gpu), None, Counter::FaultBatches, 1);
+        account::count(Some(gpu), None, Counter::Faults, stats.raw.into());
+        account::count(Some(gpu), None, Counter::FaultDuplicates, stats.duplicates.into());
+        self.work.clear();
+        for group in batch::groups(&self.faults) {
+            let Some(client) = u8::try_from(group.space).ok().and_then(|v| gpu.clients().get(v)) else {
+                continue;
+            };
+            let mut work = match begin(gpu, &client, group.block_va, group.faults) {
+                Some(w) => w,
+                None => continue,
+            };
+            work.failed = copy_pass(gpu, &work).err();
+            if self.work.push_within_capacity(work).is_err() {
+                break;
+            }
+        }
+        for work in self.work.iter_mut() {
+            if work.failed.is_none() {
+                work.failed = map_pass(gpu, work).err();
+            }
+        }
+        self.finish(gpu, raw_count, unique);
+        stats
+    }
+
+    /// Packets to faults with known clients. Packets of clients that are gone are dropped: a cancel has ended, or will
+    /// end, their launches.
+    fn translate(&mut self, gpu: &Arc<Gpu>) {
+        self.faults.clear();
+        let mut last: Option<(u64, u8)> = None;
+        for (i, p) in self.raw.iter().enumerate() {
+            let veid = match last {
+                Some((instance, veid)) if instance == p.instance => veid,
+                _ => match gpu.clients().by_instance(p.instance) {
+                    Some((veid, client)) => {
+                        last = Some((p.instance, veid));
+                        client.space.counters.add(Counter::FaultBatches, 1);
+                        veid
+                    }
+                    None => continue,
+                },
+            };
+            let mut f = Fault::new(u32::from(veid), p.va.0, access_of(p.access));
+            f.seq = u16::try_from(i).unwrap_or(u16::MAX);
+            f.timestamp_ns = p.timestamp_ns;
+            f.client.engine = p.engine;
+            f.client.client = p.client;
+            f.is_fatal = matches!(p.fault_type, hw::FaultType::Fatal(_));
+            if self.faults.push_within_capacity(f).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Cancels what could not be served, and reports the batch.
+    fn finish(&mut self, gpu: &Arc<Gpu>, raw: usize, unique: usize) {
+        for f in self.faults.iter() {
+            let Some(client) = u8::try_from(f.space).ok().and_then(|v| gpu.clients().get(v)) else {
+                continue;
+            };
+            let work = self
+                .work
+                .iter()
+                .find(|w| w.block.va() == f.block_va() && w.sg.veid == client.sg.veid);
+            let reason = match work {
+                None => Some(OUTSIDE),
+                Some(w) => judge(w, f),
+            };
+            if f.is_fatal {
+                let reason = Reason {
+                    fault_type: self
+                        .raw
+                        .get(usize::from(f.seq))
+                        .map_or(OUTSIDE.fault_type, |p| type_code(p.fault_type)),
+                    ..OUTSIDE
+                };
+                cancel(gpu, &client, f, reason);
+            } else if let Some(reason) = reason {
+                cancel(gpu, &client, f, reason);
+            }
+        }
+        events::emit(
+            None,
+            &events::Event {
+                kind: uapi::HUVM_EVENT_REPLAY,
+                cause: uapi::HUVM_CAUSE_GPU_FAULT,
+                gpu: u32::from(gpu.index()),
+                va: 0,
+                length: 0,
+                arg0: u64::try_from(raw).unwrap_or(u64::MAX),
+                arg1: u64::try_from(unique).unwrap_or(u64::MAX),
+            },
+        );
+        // The blocks must not be kept beyond the batch.
+        self.work.clear();
+    }
+}
+
+fn access_of(a: hw::AccessType) -> Access {
+    match a {
+        hw::AccessType::Read => Access::Read,
+        hw::AccessType::Write => Access::Write,
+        hw::AccessType::AtomicStrong => Access::AtomicStrong,
+        hw::AccessType::AtomicWeak => Access::AtomicWeak,
+        hw::AccessType::Prefetch => Access::Prefetch,
+        // Physical or unknown: no managed access; taken for the most intrusive.
+        _ => Access::AtomicStrong,
+    }
+}
+
+/// Code of the fault packet (hw-interface.md 1.3).
+fn type_code(t: hw::FaultType) -> u32 {
+    match t {
+        hw::FaultType::Pde => 0,
+        hw::FaultType::Pte => 2,
+        hw::FaultType::RoViolation => 6,
+        hw::FaultType::AtomicViolation => 0xf,
+        hw::FaultType::Fatal(code) => code.into(),
+    }
+}
+
+/// Whether a fault of a served block must be cancelled, and why.
+fn judge(w: &Work, f: &Fault) -> Option<Reason> {
+    if let Some(e) = w.failed {
+        let error = if e == ENOMEM {
+            uapi::HUVM_ERROR_NO_MEMORY
+        } else {
+            uapi::HUVM_ERROR_CANCELLED
+        };
+        return Some(Reason {
+            error,
+            fault_type: OUTSIDE.fault_type,
+        });
+    }
+    let s = w.block.lock();
+    let page = f.page();
+    if s.dead || !s.managed.test(page) || s.lost.test(page) {
+        return Some(OUTSIDE);
+    }
+    (f.access >= Access::Write && !s.writable.test(page)).then_some(READ_ONLY)
+}
+
+fn cancel(gpu: &Arc<Gpu>, client: &Client, f: &Fault, reason: Reason) {
+    if f.access == Access::Prefetch {
+        // Disappears at the replay (hw-interface.md 1.3).
+        return;
+    }
+    account::count(Some(gpu), Some(&client.space), Counter::FaultsFatal, 1);
+    let access_type = hw_access(f.access);
+    launch::fail_space(
+        gpu,
+        &client.space,
+        LaunchFailure {
+            error: reason.error,
+            va: f.va,
+            fault_type: reason.fault_type,
+            access_type,
+        },
+    );
+    events::emit(
+        Some(&client.space),
+        &events::Event {
+            kind: uapi::HUVM_EVENT_FATAL,
+            cause: uapi::HUVM_CAUSE_GPU_FAULT,
+            gpu: u32::from(gpu.index()),
+            va: f.va,
+            length: PAGE_BYTES,
+            arg0: reason.fault_type.into(),
+            arg1: access_type.into(),
+        },
+    );
+    let what = if !f.accesses.has_read() && !f.accesses.contains(Access::Prefetch) {
+        CancelAccess::WriteAndAtomic
+    } else {
+        CancelAccess::All
+    };
+    if let Err(e) = gpu.cancel(&client.sg, f.va, what) {
+        gpu.complain("cancel not acknowledged", e);
+    }
+}
+
+/// Access code of the fault packet (hw-interface.md 1.3).
+fn hw_access(a: Access) -> u32 {
+    match a {
+        Access::Read => 0,
+        Access::Write => 1,
+        Access::AtomicStrong => 2,
+        Access::Prefetch => 3,
+        Access::AtomicWeak => 4,
+    }
+}
+
+/// Looks a block up and sorts its faults. `None`: there is no such block, every fault of it is fatal.
+fn begin(gpu: &Arc<Gpu>, client: &Client, block_va: u64, faults: &[Fault]) -> Option<Work> {
+    let block = faults.iter().find_map(|f| client.space.block_at(f.va).ok())?;
+    debug_assert!(block.va() == block_va);
+    let (mut faulted, mut write) = (PageMask::EMPTY, PageMask::EMPTY);
+    for f in faults.iter().filter(|f| !f.is_fatal) {
+        faulted.set(f.page());
+        if f.access >= Access::Write {
+            write.set(f.page());
+        }
+        events::emit(
+            Some(&client.space),
+            &events::Event {
+                kind: uapi::HUVM_EVENT_FAULT,
+                cause: uapi::HUVM_CAUSE_GPU_FAULT,
+                gpu: u32::from(gpu.index()),
+                va: f.va,
+                length: PAGE_BYTES,
+                arg0: hw_access(f.access).into(),
+                arg1: f.instances.into(),
+            },
+        );
+    }
+    let n = u64::try_from(faults.len()).unwrap_or(0);
+    client.space.counters.add(Counter::Faults, n);
+    let advised = {
+        let s = block.lock();
+        s.advice.preferred == Some(Place::Host)
+    };
+    let remote = advised || policy::in_force(&client.space, Some(gpu)).is_on(KnobId::ZeroCopy);
+    Some(Work {
+        block,
+        sg: client.sg.clone(),
+        faulted,
+        write,
+        remote,
+        failed: None,
+    })
+}
+
+/// First pass: starts what brings the faulted pages, and those that prefetch adds, to where they are mapped from.
+fn copy_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
+    let g = gpu.index();
+    let space = w.block.space();
+    let p = policy::in_force(space, Some(gpu));
+    let mut room = Room::empty();
+    let tries = p.get(KnobId::EvictRetriesMax).saturating_add(2);
+    for _ in 0..tries {
+        {
+            let mut s = w.block.settled();
+            let faulted = legal(&s, w);
+            if faulted.is_empty() || s.dead || w.sg.is_stopped() {
+                return Ok(());
+            }
+            let (dst, exclusive, want) = if w.remote {
+                (Place::Host, true, faulted)
+            } else {
+                let duplicate = s.advice.read_mostly && !w.write.intersects(&faulted);
+                let want = if p.get(KnobId::PrefetchMode) == 0 {
+                    faulted
+                } else {
+                    let here = s.valid_at(Place::Gpu(g));
+                    let more = tree_prefetch(
+                        &here,
+                        &faulted,
+                        &s.managed.and_not(&s.lost),
+                        PageRegion::BLOCK,
+                        p.get_u32(KnobId::PrefetchThreshold),
+                    );
+                    let extra = more.and_not(&faulted).and_not(&here).count().get();
+                    account::count(Some(gpu), Some(space), Counter::PagesPrefetched, extra.into());
+                    more.or(&faulted)
+                };
+                (Place::Gpu(g), !duplicate, want)
+            };
+            let stage = match dst {
+                Place::Gpu(g) => migrate::must_stage(&s, g, &want),
+                Place::Host => PageMask::EMPTY,
+            };
+            let m = Move {
+                pages: if stage.is_empty() { want } else { stage },
+                dst: if stage.is_empty() { dst } else { Place::Host },
+                exclusive,
+                cause: uapi::HUVM_CAUSE_GPU_FAULT,
+            };
+            match migrate::start(&w.block, &mut s, Some(&w.sg), &mut room, &m) {
+                Ok(()) if stage.is_empty() => return Ok(()),
+                Ok(()) => continue,
+                Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => continue,
+                Err(Stop::Failed(e)) => return Err(e),
+                Err(Stop::NeedChunk) => {}
+            }
+        }
+        account::count(Some(gpu), Some(space), Counter::Retries, 1);
+        room = evict::make_room(gpu, Some(space), true)?;
+    }
+    Err(ENOMEM)
+}
+
+/// Faulted pages that may be served.
+fn legal(s: &crate::memory::block::State, w: &Work) -> PageMask {
+    let illegal_write = w.write.and_not(&s.writable);
+    w.faulted
+        .and(&s.managed)
+        .and_not(&s.lost)
+        .and_not(&illegal_write)
+}
+
+/// Second pass: waits for the block's copies and maps.
+fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
+    let g = gpu.index();
+    let waited = time::now_ns();
+    let mut s = w.block.settled();
+    let waited = time::now_ns().saturating_sub(waited);
+    account::count(Some(gpu), None, Counter::WaitNs, waited);
+    if s.dead || w.sg.is_stopped() {
+        return Ok(());
+    }
+    let faulted = legal(&s, w);
+    let before = s.part(g).map_or(PageMask::EMPTY, |p| p.mapped);
+    if w.remote {
+        w.sg.prepare(w.block.va())?;
+        s.ensure_part(w.block.va(), &w.sg)?;
+        let here = faulted.and(&s.host_valid);
+        let writable = here.and(&s.writable);
+        for (pages, read_only) in [(here.and_not(&writable), true), (writable, false)] {
+            if !pages.is_empty() {
+                map::map_host(&mut s, g, &pages, read_only)?;
+            }
+        }
+    } else if s.part(g).is_some() {
+        migrate::map_valid(&mut s, g, &PageMask::FULL)?;
+        upgrade(&w.block, &mut s, g, &w.write.and(&faulted))?;
+    }
+    let after = s.part(g).map_or(PageMask::EMPTY, |p| p.mapped);
+    let served = faulted.and(&after).and_not(&before).count().get();
+    let stale = faulted.and(&before).count().get();
+    drop(s);
+    let space = Some(&**w.block.space());
+    account::count(Some(gpu), space, Counter::FaultsServed, served.into());
+    account::count(Some(gpu), space, Counter::FaultsStale, stale.into());
+    Ok(())
+}
+
+/// Pages mapped read-only that a write faulted on, and that nobody else holds any more, become writable.
+fn upgrade(
+    block: &Block,
+    s: &mut crate::memory::block::State,
+    g: u8,
+    write: &PageMask,
+) -> Result {
+    let pages = match s.part(g) {
+        Some(p) => write.and(&p.read_only).and(&p.valid).and(&s.writable),
+        None => return Ok(()),
+    };
+    if pages.is_empty() {
+        return Ok(());
+    }
+    migrate::collapse(block, s, Place::Gpu(g), &pages)?;
+    map::map_local(s, g, &pages, false)
+}

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Launches of the workload engine.
+//!
+//! A GPU has slots; each slot has a descriptor buffer made once. A launch holds its slot until somebody took its
+//! result, or its space went. The thread that waits reads the result; the interrupt only wakes.
+
+use crate::account::{self, counters::Counter, events};
+use crate::device::Gpu;
+use crate::kernel::dma::DmaBuf;
+use crate::kernel::ffi::uapi;
+use crate::kernel::wait::WaitQueue;
+use crate::kernel::{task, time};
+use crate::memory::space::Space;
+use huvm_hal::ext::program::{self, Header, Instr};
+use huvm_hal::ext::workload::{Engine, Report, Status};
+use huvm_hal::ids::{SysAddr, Veid};
+use huvm_hal::seam::DmaMem;
+use huvm_hw::ext::desc;
+use kernel::prelude::*;
+use kernel::sync::{new_mutex, new_spinlock, Arc, Mutex, SpinLock};
+
+/// Slots of a GPU, at most.
+const SLOTS: usize = 64;
+/// How long an abort may take; the device ends a launch at once.
+const ABORT_NS: u64 = 2_000_000_000;
+/// A waiter looks this often without an interrupt, so that a lost one costs time only.
+const LOOK_NS: u64 = 10_000_000;
+/// Longest wait that a caller may ask for.
+pub(crate) const WAIT_MAX_NS: u64 = 600_000_000_000;
+
+/// Why the driver ended a launch.
+#[derive(Clone, Copy)]
+pub(crate) struct LaunchFailure {
+    pub(crate) error: u32,
+    pub(crate) va: u64,
+    pub(crate) fault_type: u32,
+    pub(crate) access_type: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Busy {
+    space: u64,
+    id: u64,
+    /// Set by the fault service when it cancels.
+    failure: Option<LaunchFailure>,
+    /// The device was told to start it.
+    started: bool,
+}
+
+struct Table {
+    busy: [Option<Busy>; SLOTS],
+    next_id: u64,
+}
+
+/// The slots of a GPU.
+#[pin_data]
+pub(crate) struct Slots {
+    #[pin]
+    table: SpinLock<Table>,
+    /// Descriptors, made on first use. Held while a slot is started.
+    #[pin]
+    buffers: Mutex<KVec<Option<DmaBuf>>>,
+    #[pin]
+    wait: WaitQueue,
+}
+
+impl Slots {
+    /// All free.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            table <- new_spinlock!(Table { busy: [None; SLOTS], next_id: 1 }, "huvm_launches"),
+            buffers <- new_mutex!(KVec::new(), "huvm_descriptors"),
+            wait <- WaitQueue::new(),
+        })
+    }
+
+    /// Something ended, or the GPU is lost: waiters look again. Any context.
+    pub(crate) fn wake_all(&self) {
+        self.wait.wake_all();
+    }
+
+    fn reserve(&self, space: u64, slots: usize) -> Option<(usize, u64)> {
+        let mut t = self.table.lock();
+        let at = t.busy.iter().take(slots).position(Option::is_none)?;
+        let id = t.next_id;
+        t.next_id = t.next_id.wrapping_add(1);
+        *t.busy.get_mut(at)? = Some(Busy {
+            space,
+            id,
+            failure: None,
+            started: false,
+        });
+        Some((at, id))
+    }
+
+    fn free(&self, slot: usize) {
+        if let Some(s) = self.table.lock().busy.get_mut(slot) {
+            *s = None;
+        }
+    }
+
+    fn find(&self, space: u64, id: u64) -> Option<(usize, Busy)> {
+        let t = self.table.lock();
+        t.busy.iter().enumerate().find_map(|(i, b)| {
+            b.filter(|b| b.space == space && b.id == id && b.started)
+                .map(|b| (i, b))
+        })
+    }
+
+    fn first_of(&self, space: u64) -> Option<usize> {
+        let t = self.table.lock();
+        t.busy
+            .iter()
+            .position(|b| b.is_some_and(|b| b.space == space))
+    }
+}
+
+/// Launches of one space: nothing but the way to all of them.
+pub(crate) struct SpaceLaunches;
+
+impl SpaceLaunches {
+    /// For a new space.
+    pub(crate) const fn new() -> Self {
+        SpaceLaunches
+    }
+
+    /// Ends and forgets every launch of the space on a GPU. Bounded.
+    pub(crate) fn abort_gpu(&self, space: &Space, gpu: &Arc<Gpu>) {
+        let slots = gpu.launches();
+        for _ in 0..SLOTS {
+            let Some(slot) = slots.first_of(space.id()) else {
+                break;
+            };
+            stop_slot(gpu, slot);
+            slots.free(slot);
+        }
+    }
+}
+
+fn engine(gpu: &Gpu) -> Result<Engine> {
+    gpu.ext().and_then(|e| e.workload).ok_or(EOPNOTSUPP)
+}
+
+/// Ids name the GPU too, so that a wait finds it: GPU in the top byte.
+fn public_id(gpu: u8, id: u64) -> u64 {
+    (u64::from(gpu) << 56) | (id & ((1 << 56) - 1))
+}
+
+/// Which GPU, and which launch there, an id names.
+pub(crate) fn split_id(public: u64) -> (u32, u64) {
+    // CAST: one byte is left.
+    ((public >> 56) as u32, public & ((1 << 56) - 1))
+}
+
+/// Starts a program. Returns the launch's id.
+///
+/// # Errors
+/// As `struct huvm_launch` says.
+pub(crate) fn launch(
+    space: &Arc<Space>,
+    gpu: &Arc<Gpu>,
+    header: &Header,
+    instrs: &[Instr],
+) -> Result<u64> {
+    gpu.check()?;
+    let inst = space.instance(gpu.index()).ok_or(ENOENT)?;
+    let engine = engine(gpu)?;
+    let slots = gpu.launches();
+    // CAST: at most 64.
+    let usable = (engine.slots as usize).min(SLOTS);
+    let (slot, id) = slots.reserve(space.id(), usable).ok_or(EBUSY)?;
+    let started = start(gpu, &engine, slot, header, instrs, inst.addr, inst.veid);
+    if let Err(e) = started {
+        slots.free(slot);
+        return Err(e);
+    }
+    if let Some(Some(b)) = slots.table.lock().busy.get_mut(slot) {
+        b.started = true;
+    }
+    account::count(Some(gpu), Some(space), Counter::Launches, 1);
+    // The space may have let go of the GPU meanwhile; then nobody else ends this launch.
+    if space.is_closed() || space.instance(gpu.index()).is_none() {
+        stop_slot(gpu, slot);
+        slots.free(slot);
+        return Err(ENOENT);
+    }
+    Ok(public_id(gpu.index(), id))
+}
+
+fn start(
+    gpu: &Gpu,
+    engine: &Engine,
+    slot: usize,
+    header: &Header,
+    instrs: &[Instr],
+    inst: u64,
+    veid: u8,
+) -> Result {
+    let mut buffers = gpu.launches().buffers.lock();
+    while buffers.len() < SLOTS {
+        buffers.push(None, GFP_KERNEL)?;
+    }
+    let buf = buffers.get_mut(slot).ok_or(EIO)?;
+    let mem = match buf {
+        Some(mem) => mem,
+        None => buf.insert(gpu.dma_alloc(desc::MAX_BYTES.next_multiple_of(4096))?),
+    };
+    program::build(mem, header, instrs).map_err(|e| match e {
+        huvm_hal::Error::BadProgram(..) => EINVAL,
+        other => crate::channel::errno(other),
+    })?;
+    // CAST: below 64.
+    gpu.hal(engine.start(
+        gpu,
+        slot as u32,
+        SysAddr(mem.dma_addr()),
+        SysAddr(inst),
+        Veid(veid),
+    ))
+}
+
+/// Makes sure that the device does not run the slot any more. Bounded; a device that does not obey is lost.
+fn stop_slot(gpu: &Arc<Gpu>, slot: usize) {
+    let Ok(engine) = engine(gpu) else {
+        return;
+    };
+    if gpu.is_lost() {
+        return;
+    }
+    // CAST: below 64.
+    let n = slot as u32;
+    let running = |gpu: &Gpu| matches!(engine.status(gpu, n), Ok(Status::Running));
+    if !running(gpu) {
+        return;
+    }
+    let _in_range = engine.abort(&**gpu, n);
+    let mut patience = time::Patience::new(ABORT_NS);
+    while running(gpu) && !gpu.is_lost() {
+        if !patience.again() {
+            gpu.mark_lost("a launch did not end when aborted");
+            break;
+        }
+    }
+}
+
+/// Looks at a launch, after waiting up to `timeout_ns` for its end (0: not at all). An end is taken: the id is gone then.
+///
+/// # Errors
+/// `ENOENT`, `ETIMEDOUT`, `EINTR`, `EINVAL`.
+pub(crate) fn wait(space: &Arc<Space>, w: &mut uapi::huvm_wait, abort: bool) -> Result {
+    if w.timeout_ns > WAIT_MAX_NS {
+        return Err(EINVAL);
+    }
+    let (index, id) = split_id(w.launch);
+    let gpu = crate::device::registry::gpu(index)
+        .or_else(|| space.on_gpu(u8::try_from(index).ok()?).map(|sg| sg.gpu.clone()))
+        .ok_or(ENOENT)?;
+    let slots = gpu.launches();
+    let (slot, _) = slots.find(space.id(), id).ok_or(ENOENT)?;
+    if abort {
+        stop_slot(&gpu, slot);
+    }
+    let started = time::now_ns();
+    loop {
+        let (_, busy) = slots.find(space.id(), id).ok_or(ENOENT)?;
+        let report = look(&gpu, slot);
+        let ended = gpu.is_lost()
+            || report.is_none_or(|r| !matches!(r.status, Status::Running | Status::Idle));
+        if ended {
+            slots.free(slot);
+            fill(w, &gpu, report, busy.failure);
+            events::emit(
+                Some(space),
+                &events::Event {
+                    kind: uapi::HUVM_EVENT_LAUNCH_END,
+                    cause: uapi::HUVM_CAUSE_NONE,
+                    gpu: u32::from(gpu.index()),
+                    va: 0,
+                    length: 0,
+                    arg0: w.launch,
+                    arg1: w.status.into(),
+                },
+            );
+            return Ok(());
+        }
+        let waited = time::now_ns().saturating_sub(started);
+        if w.timeout_ns == 0 {
+            fill(w, &gpu, report, None);
+            w.status = uapi::HUVM_LAUNCH_RUNNING;
+            return Ok(());
+        }
+        if waited >= w.timeout_ns {
+            return Err(ETIMEDOUT);
+        }
+        let left = (w.timeout_ns - waited).min(LOOK_NS);
+        let engine = engine(&gpu)?;
+        // CAST: below 64.
+        let n = slot as u32;
+        slots.wait.wait_killable(left, || {
+            gpu.is_lost() || !matches!(engine.status(&*gpu, n), Ok(Status::Running))
+        })?;
+        if task::signal_pending() {
+            return Err(EINTR);
+        }
+    }
+}
+
+fn look(gpu: &Gpu, slot: usize) -> Option<Report> {
+    let engine = engine(gpu).ok()?;
+    // CAST: below 64.
+    engine.report(gpu, slot as u32).ok()
+}
+
+fn fill(w: &mut uapi::huvm_wait, gpu: &Gpu, report: Option<Report>, failure: Option<LaunchFailure>) {
+    w.error = uapi::HUVM_ERROR_NONE;
+    let Some(r) = report.filter(|_| !gpu.is_lost()) else {
+        w.status = uapi::HUVM_LAUNCH_FAILED;
+        w.error = uapi::HUVM_ERROR_GPU_LOST;
+        return;
+    };
+    w.status = match r.status {
+        Status::Done => uapi::HUVM_LAUNCH_DONE,
+        Status::Aborted => uapi::HUVM_LAUNCH_ABORTED,
+        Status::Running | Status::Idle => uapi::HUVM_LAUNCH_RUNNING,
+        Status::Failed(e) => {
+            w.error = e;
+            uapi::HUVM_LAUNCH_FAILED
+        }
+    };
+    w.fault_va = r.error_va.0;
+    w.fault_type = r.fault_type.into();
+    w.access_type = r.access_type.into();
+    if let (Some(f), Status::Failed(_)) = (failure, r.status) {
+        // The device only knows that it was cancelled; the driver knows why.
+        w.error = f.error;
+        w.fault_va = f.va;
+        w.fault_type = f.fault_type;
+        w.access_type = f.access_type;
+    }
+    w.mismatches = r.mismatches;
+    w.mismatch_va = r.mismatch_va.0;
+    w.blocks_done = r.blocks_done;
+    w.faults = r.faults;
+    w.bytes = r.bytes;
+    w.start_ns = r.start_ns;
+    w.end_ns = r.end_ns;
+}
+
+/// The fault service is about to cancel an access of this space: its launches on the GPU that fail now fail for this
+/// reason. The first reason stays.
+pub(crate) fn fail_space(gpu: &Gpu, space: &Space, why: LaunchFailure) {
+    let mut t = gpu.launches().table.lock();
+    for b in t.busy.iter_mut().flatten() {
+        if b.space == space.id() && b.failure.is_none() {
+            b.failure = Some(why);
+        }
+    }
+}
+
+/// The GPU leaves: waiters end, and descriptors go.
+pub(crate) fn gpu_removed(gpu: &Gpu) {
+    gpu.launches().wake_all();
+    let old = core::mem::replace(&mut *gpu.launches().buffers.lock(), KVec::new());
+    drop(old);
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The lock order, outermost first. lockdep checks it on the debug kernel.
+//!
+//! | # | lock | held over | may sleep |
+//! | --- | --- | --- | --- |
+//! | 1 | `mmap_lock` or VMA lock (kernel's) | CPU faults, mmap, munmap | yes |
+//! | 2 | registries (`memory::registry`, `device::registry`) | looking up, adding; never calls out | yes |
+//! | 3 | `Space::gpus` | looking up; never calls out | yes |
+//! | 4 | `Space::layout` | looking up and making a block, ranges | yes |
+//! | 5 | `Block` | changing one block; **never a wait for DMA on the usual road** ([`Block::settled`]) | yes |
+//! | 6 | `SpaceGpu::tree` | changing page tables | yes |
+//! | 7 | `i_mmap_rwsem` (kernel's) | taking CPU mappings away, under 5 | yes |
+//! | 8 | `ChunkPool` | O(1) | yes |
+//! | 9 | channel | building and submitting one push | yes |
+//! | 10 | event rings, wait queues | O(1) | no |
+//!
+//! Rules beside the order:
+//! - Two blocks are never locked at once. Who needs room while serving a block lets go of it, evicts
+//!   ([`super::evict::make_room`]), and starts the block again with the chunk in hand, a bounded number of times.
+//! - The fault service thread takes no `mmap_lock`, so a CPU fault that waits for a copy never waits for it.
+//! - Memory reclaim calls nothing here: there is no shrinker, so allocating under 5 is safe.
+//!
+//! [`Block::settled`]: crate::memory::block::Block::settled

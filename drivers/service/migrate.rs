@@ -1,0 +1,556 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Moving pages of a block from place to place.
+//!
+//! [`start`] takes mappings away, submits the copies and records them in the block; the block is then in flight, and
+//! whoever locks it next through [`Block::settled`] waits and publishes. So a page always has a valid copy: the old one
+//! is dropped only when the new one is known to be good. `start` never waits for memory: without a chunk it says
+//! [`Stop::NeedChunk`] and has changed nothing.
+
+use super::evict::{self, Room};
+use super::map;
+use crate::account::{self, counters::Counter, events, policy};
+use crate::channel::{self, Engine, Tracker};
+use crate::device::Gpu;
+use crate::kernel::ffi::uapi;
+use crate::kernel::task;
+use crate::memory::block::{Block, Inflight, State};
+use crate::memory::gpu_space::SpaceGpu;
+use crate::memory::space::Space;
+use crate::memory::{PageIndex, PageMask, Pages, Place, BLOCK_BYTES, PAGE_BYTES};
+use huvm_hal::channel::{CopyFlags, Fill};
+use huvm_hal::ids::{Loc, SysAddr, VidAddr};
+use huvm_policy::config::KnobId;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// What is to be moved.
+pub(crate) struct Move {
+    /// Pages; those already at `dst` need no copy.
+    pub(crate) pages: PageMask,
+    /// Where to.
+    pub(crate) dst: Place,
+    /// Other copies go (a move); `false` keeps them (a duplicate, for reading).
+    pub(crate) exclusive: bool,
+    /// `HUVM_CAUSE_*`.
+    pub(crate) cause: u32,
+}
+
+/// Why [`start`] did not start.
+pub(crate) enum Stop {
+    /// The destination GPU has no chunk for this block: let go of the block, make room, come back.
+    NeedChunk,
+    /// It failed; the pages are where they were.
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(e: Error) -> Self {
+        Stop::Failed(e)
+    }
+}
+
+impl From<kernel::alloc::AllocError> for Stop {
+    fn from(_: kernel::alloc::AllocError) -> Self {
+        Stop::Failed(ENOMEM)
+    }
+}
+
+/// Copies of one push: enough for any block, small enough for any pushbuffer.
+const COPIES_PER_PUSH: usize = 32;
+
+/// Host piece sizes that policy allows.
+fn host_sizes(space: &Space, gpu: Option<&Gpu>) -> u64 {
+    policy::in_force(space, gpu).get(KnobId::HostChunkSizes)
+}
+
+/// Starts `m` on a settled block. On success the block has the pages, or has them in flight.
+///
+/// # Errors
+/// [`Stop`]; nothing was moved.
+pub(crate) fn start(
+    block: &Arc<Block>,
+    s: &mut State,
+    sg: Option<&Arc<SpaceGpu>>,
+    room: &mut Room,
+    m: &Move,
+) -> Result<(), Stop> {
+    if s.dead || s.inflight.is_some() {
+        return Err(Stop::Failed(EAGAIN));
+    }
+    let pages = m.pages.and(&s.managed);
+    if pages.intersects(&s.lost) {
+        return Err(Stop::Failed(EIO));
+    }
+    let need = pages.and_not(&s.valid_at(m.dst));
+    match (m.dst, sg) {
+        (Place::Gpu(g), Some(sg)) if sg.gpu.index() == g => {
+            if sg.gpu.is_lost() || sg.is_stopped() {
+                return Err(Stop::Failed(EIO));
+            }
+            sg.prepare(block.va())?;
+            s.ensure_part(block.va(), sg)?;
+            take_chunk(block, s, g, !need.is_empty(), room)?;
+        }
+        (Place::Host, _) => {
+            let sizes = host_sizes(block.space(), None);
+            s.host
+                .ensure(&need, &s.managed, sizes)?
+                .report(|c, n| account::count(None, Some(block.space()), c, n));
+        }
+        _ => return Err(Stop::Failed(EINVAL)),
+    }
+    if m.exclusive {
+        collapse(block, s, m.dst, &pages.and_not(&need))?;
+    }
+    if need.is_empty() {
+        return Ok(());
+    }
+    // From here on nobody may write the old copies. For a duplicate they may still read; a mapping that is gone only
+    // faults again, so both cases take all of it.
+    map::unmap_gpus(s, &need)?;
+    if m.dst != Place::Host || m.exclusive {
+        map::unmap_cpu(block, s, &need);
+    }
+    let mut tracker = Tracker::EMPTY;
+    let did = match m.dst {
+        Place::Host => submit_to_host(block, s, &need, &mut tracker),
+        Place::Gpu(g) => to_gpu(block, s, g, &need, room, &mut tracker),
+    };
+    s.last_cause = m.cause;
+    s.inflight = Some(Inflight {
+        tracker,
+        // Pages of a copy that was not all submitted stay where they are; what was submitted must still end.
+        pages: if did.is_ok() { need } else { PageMask::EMPTY },
+        dst: m.dst,
+        exclusive: m.exclusive,
+    });
+    did?;
+    report(block, s, m, &need);
+    Ok(())
+}
+
+fn report(block: &Block, s: &State, m: &Move, need: &PageMask) {
+    let span = need.span();
+    events::emit(
+        Some(block.space()),
+        &events::Event {
+            kind: uapi::HUVM_EVENT_MIGRATE,
+            cause: m.cause,
+            gpu: m.dst.to_uapi(),
+            va: block.va() + u64::from(span.start()) * PAGE_BYTES,
+            length: u64::from(need.count().get()) * PAGE_BYTES,
+            arg0: s
+                .parts
+                .iter()
+                .find(|p| p.valid.intersects(need))
+                .map_or(uapi::HUVM_PLACE_HOST, |p| u32::from(p.gpu()))
+                .into(),
+            arg1: m.dst.to_uapi().into(),
+        },
+    );
+}
+
+/// Gives the block a chunk on GPU `g`, or renews the one it has.
+fn take_chunk(block: &Arc<Block>, s: &mut State, g: u8, needed: bool, room: &mut Room) -> Result<(), Stop> {
+    let part = s.part_mut(g).ok_or(EIO)?;
+    let pool = part.sg.gpu.chunks();
+    if let Some(id) = part.chunk {
+        // Least recently migrated: every migration towards the GPU renews, even one that copies nothing
+        // (`nvidia-uvm.md` 4.5).
+        pool.touch(id);
+        return Ok(());
+    }
+    if !needed {
+        return Ok(());
+    }
+    let chunk = match room.take(g) {
+        Some(chunk) => chunk,
+        None => pool.take_free().ok_or(Stop::NeedChunk)?,
+    };
+    part.chunk = Some(pool.activate(chunk, block.clone())?);
+    account::count(
+        Some(&part.sg.gpu),
+        Some(block.space()),
+        Counter::ChunksAllocated,
+        1,
+    );
+    Ok(())
+}
+
+/// Drops the copies of `pages` that are not at `keep`, where they are valid too.
+///
+/// # Errors
+/// `EIO`, `ETIMEDOUT` from an unmap; then nothing was dropped.
+pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMask) -> Result {
+    let mut elsewhere = PageMask::EMPTY;
+    if keep != Place::Host {
+        elsewhere |= s.host_valid;
+    }
+    for p in s.parts.iter().filter(|p| keep != Place::Gpu(p.gpu())) {
+        elsewhere |= p.valid;
+    }
+    let stale = pages.and(&elsewhere).and(&s.valid_at(keep));
+    if stale.is_empty() {
+        return Ok(());
+    }
+    map::unmap_gpus(s, &stale)?;
+    map::unmap_cpu(block, s, &stale);
+    if keep != Place::Host {
+        s.host_valid = s.host_valid.and_not(&stale);
+    }
+    for p in s.parts.iter_mut() {
+        if keep != Place::Gpu(p.gpu()) {
+            p.valid = p.valid.and_not(&stale);
+        }
+    }
+    s.release_empty_chunks();
+    Ok(())
+}
+
+/// One copy or fill of a run of pages.
+#[derive(Clone, Copy)]
+struct Run {
+    src: Option<Loc>,
+    dst: Loc,
+    bytes: u64,
+}
+
+/// Runs collected for one push.
+struct Batch<'a> {
+    gpu: &'a Gpu,
+    engine: Engine,
+    after: Tracker,
+    runs: [Option<Run>; COPIES_PER_PUSH],
+    len: usize,
+}
+
+impl<'a> Batch<'a> {
+    fn new(gpu: &'a Gpu, engine: Engine, after: Tracker) -> Self {
+        Batch {
+            gpu,
+            engine,
+            after,
+            runs: [None; COPIES_PER_PUSH],
+            len: 0,
+        }
+    }
+
+    fn add(&mut self, run: Run, done: &mut Tracker) -> Result {
+        if self.len == COPIES_PER_PUSH {
+            self.flush(done)?;
+        }
+        if let Some(slot) = self.runs.get_mut(self.len) {
+            *slot = Some(run);
+            self.len += 1;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, done: &mut Tracker) -> Result {
+        if self.len == 0 {
+            return Ok(());
+        }
+        let runs = &self.runs;
+        let len = self.len;
+        let fence = self.gpu.channels().submit(self.engine, &self.after, |push| {
+            for (i, run) in runs.iter().take(len).flatten().enumerate() {
+                let flags = CopyFlags { pipelined: i != 0 };
+                match run.src {
+                    Some(src) => push.copy(src, run.dst, run.bytes, flags)?,
+                    None => push.fill(run.dst, Fill::U64(0), run.bytes, flags)?,
+                }
+            }
+            Ok(())
+        })?;
+        self.len = 0;
+        channel::add(done, fence);
+        Ok(())
+    }
+}
+
+fn bytes(n: Pages) -> u64 {
+    u64::from(n.get()) * PAGE_BYTES
+}
+
+/// VRAM address of a page in a chunk.
+fn in_chunk(chunk: huvm_policy::types::ChunkId, page: PageIndex) -> VidAddr {
+    VidAddr(chunk.byte_offset().get() + page.byte_offset().get())
+}
+
+/// Submits copies of `need` from GPUs to the host, and zeroes there what is nowhere. The host memory is there.
+pub(crate) fn submit_to_host(block: &Block, s: &mut State, need: &PageMask, done: &mut Tracker) -> Result {
+    let mut left = *need;
+    let State { parts, host, .. } = s;
+    for part in parts.iter() {
+        let here = left.and(&part.valid);
+        let Some(chunk) = part.chunk.filter(|_| !here.is_empty()) else {
+            continue;
+        };
+        if part.sg.gpu.is_lost() {
+            return Err(EIO);
+        }
+        let mut batch = Batch::new(&part.sg.gpu, Engine::DeviceToHost, Tracker::EMPTY);
+        for (first, len) in here.runs() {
+            let (mut page, mut rest) = (Some(first), len);
+            while let Some(p) = page.filter(|_| rest.get() != 0) {
+                let (addr, n) = host.dma(&part.sg.gpu, p, rest)?;
+                let run = Run {
+                    src: Some(Loc::Vid(in_chunk(chunk, p))),
+                    dst: Loc::Sys(SysAddr(addr)),
+                    bytes: bytes(n),
+                };
+                batch.add(run, done)?;
+                rest = Pages(rest.get().saturating_sub(n.get()));
+                page = advance(p, n);
+            }
+        }
+        batch.flush(done)?;
+        account::count(
+            Some(&part.sg.gpu),
+            Some(block.space()),
+            Counter::BytesD2h,
+            bytes(here.count()),
+        );
+        left = left.and_not(&here);
+    }
+    // What was nowhere reads as zero.
+    let fresh = left.and_not(&s.host_valid);
+    if !fresh.is_empty() {
+        s.host.zero(&fresh);
+        account::count(
+            None,
+            Some(block.space()),
+            Counter::BytesZeroed,
+            bytes(fresh.count()),
+        );
+    }
+    Ok(())
+}
+
+fn advance(p: PageIndex, n: Pages) -> Option<PageIndex> {
+    let next = u32::from(p.get()) + n.get();
+    PageIndex::new(u16::try_from(next).ok()?)
+}
+
+/// Submits copies of `need` to GPU `g`: from the host, from other GPUs, and zeroes for pages that are nowhere.
+fn to_gpu(
+    block: &Block,
+    s: &mut State,
+    g: u8,
+    need: &PageMask,
+    room: &mut Room,
+    done: &mut Tracker,
+) -> Result {
+    let after = room.take_tracker();
+    let State {
+        parts,
+        host,
+        host_valid,
+        ..
+    } = s;
+    let (dst, gpu) = {
+        let part = parts.iter().find(|p| p.gpu() == g).ok_or(EIO)?;
+        (part.chunk.ok_or(EIO)?, part.sg.gpu.clone())
+    };
+    let space = Some(&**block.space());
+    let from_host = need.and(host_valid);
+    if !from_host.is_empty() {
+        let mut batch = Batch::new(&gpu, Engine::HostToDevice, after);
+        for (first, len) in from_host.runs() {
+            let (mut page, mut rest) = (Some(first), len);
+            while let Some(p) = page.filter(|_| rest.get() != 0) {
+                let (addr, n) = host.dma(&gpu, p, rest)?;
+                let run = Run {
+                    src: Some(Loc::Sys(SysAddr(addr))),
+                    dst: Loc::Vid(in_chunk(dst, p)),
+                    bytes: bytes(n),
+                };
+                batch.add(run, done)?;
+                rest = Pages(rest.get().saturating_sub(n.get()));
+                page = advance(p, n);
+            }
+        }
+        batch.flush(done)?;
+        let moved = bytes(from_host.count());
+        account::count(Some(&gpu), space, Counter::BytesH2d, moved);
+    }
+    let mut left = need.and_not(&from_host);
+    for part in parts.iter() {
+        let here = left.and(&part.valid);
+        let Some(src) = part.chunk.filter(|_| !here.is_empty() && part.gpu() != g) else {
+            continue;
+        };
+        // The callers bring pages home first where no peer path exists.
+        let peer = part.sg.gpu.peer_id(g).ok_or(EXDEV)?;
+        let mut batch = Batch::new(&part.sg.gpu, Engine::Peer, after);
+        for (first, len) in here.runs() {
+            let run = Run {
+                src: Some(Loc::Vid(in_chunk(src, first))),
+                dst: Loc::Peer {
+                    id: peer,
+                    addr: in_chunk(dst, first),
+                },
+                bytes: bytes(len),
+            };
+            batch.add(run, done)?;
+        }
+        batch.flush(done)?;
+        account::count(Some(&gpu), space, Counter::BytesP2p, bytes(here.count()));
+        left = left.and_not(&here);
+    }
+    if !left.is_empty() {
+        let mut batch = Batch::new(&gpu, Engine::Local, after);
+        for (first, len) in left.runs() {
+            let run = Run {
+                src: None,
+                dst: Loc::Vid(in_chunk(dst, first)),
+                bytes: bytes(len),
+            };
+            batch.add(run, done)?;
+        }
+        batch.flush(done)?;
+        let zeroed = bytes(left.count());
+        account::count(Some(&gpu), space, Counter::BytesZeroed, zeroed);
+    }
+    Ok(())
+}
+
+/// Whether some of `pages` are on a GPU that cannot copy to GPU `g` itself; they must come home first.
+pub(crate) fn must_stage(s: &State, g: u8, pages: &PageMask) -> PageMask {
+    let mut stage = PageMask::EMPTY;
+    for p in s.parts.iter().filter(|p| p.gpu() != g) {
+        if p.sg.gpu.peer_id(g).is_none() {
+            stage |= p.valid.and(pages).and_not(&s.host_valid);
+        }
+    }
+    stage
+}
+
+/// Tries of one block before its client gets an error.
+const TRIES: u32 = 64;
+
+/// Does `m` to the end, making room as needed, and maps the pages on a destination GPU.
+///
+/// # Errors
+/// `ENOMEM`, `EIO`, `EINTR`.
+pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -> Result<u64> {
+    let mut room = Room::empty();
+    let mut moved = 0;
+    for _ in 0..TRIES {
+        if task::fatal_signal_pending() {
+            return Err(EINTR);
+        }
+        let need_chunk = {
+            let mut s = block.settled();
+            let pages = m.pages.and(&s.managed);
+            let missing = pages.and_not(&s.valid_at(m.dst));
+            let stage = match m.dst {
+                Place::Gpu(g) => must_stage(&s, g, &missing),
+                Place::Host => PageMask::EMPTY,
+            };
+            let step = if stage.is_empty() {
+                Move { pages, ..*m }
+            } else {
+                Move {
+                    pages: stage,
+                    dst: Place::Host,
+                    ..*m
+                }
+            };
+            match start(block, &mut s, sg, &mut room, &step) {
+                Ok(()) if s.inflight.is_some() => {
+                    if stage.is_empty() {
+                        moved += bytes(missing.count());
+                    }
+                    false
+                }
+                Ok(()) => {
+                    if let Place::Gpu(g) = m.dst {
+                        map_valid(&mut s, g, &pages)?;
+                    }
+                    return Ok(moved);
+                }
+                Err(Stop::NeedChunk) => true,
+                Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => false,
+                Err(Stop::Failed(e)) => return Err(e),
+            }
+        };
+        if need_chunk {
+            let sg = sg.ok_or(EIO)?;
+            room = evict::make_room(&sg.gpu, Some(block.space()), false)?;
+        }
+    }
+    Err(ENOMEM)
+}
+
+/// Maps those of `pages` that are valid in the chunk of GPU `g` and not mapped yet.
+pub(crate) fn map_valid(s: &mut State, g: u8, pages: &PageMask) -> Result {
+    let Some(part) = s.part(g) else {
+        return Ok(());
+    };
+    let here = pages.and(&part.valid);
+    let new = here.and_not(&part.mapped.and_not(&part.remote));
+    let elsewhere = s
+        .parts
+        .iter()
+        .filter(|p| p.gpu() != g)
+        .fold(s.host_valid, |m, p| m.or(&p.valid));
+    let shared = new.and(&elsewhere);
+    let alone = new.and_not(&shared);
+    let writable = alone.and(&s.writable);
+    for (pages, read_only) in [
+        (shared.or(&alone.and_not(&writable)), true),
+        (writable, false),
+    ] {
+        if !pages.is_empty() {
+            map::map_local(s, g, &pages, read_only)?;
+        }
+    }
+    Ok(())
+}
+
+/// Brings everything that GPU `g` holds of a block to the host.
+///
+/// # Errors
+/// `ENOMEM`, `EIO`, `EINTR`.
+pub(crate) fn bring_home(block: &Arc<Block>, g: u8) -> Result {
+    let pages = match block.settled().part(g) {
+        Some(p) => p.valid,
+        None => return Ok(()),
+    };
+    if pages.is_empty() {
+        return Ok(());
+    }
+    let m = Move {
+        pages,
+        dst: Place::Host,
+        exclusive: true,
+        cause: uapi::HUVM_CAUSE_API,
+    };
+    finish(block, None, &m).map(|_| ())
+}
+
+/// The migrate call.
+///
+/// # Errors
+/// As `struct huvm_migrate` says; `moved` counts what was done before.
+pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, dst: Place, moved: &mut u64) -> Result {
+    let end = space.check_range(va, len)?;
+    let sg = match dst {
+        Place::Host => None,
+        Place::Gpu(g) => Some(space.on_gpu(g).ok_or(ENOENT)?),
+    };
+    let mut at = va;
+    while at < end {
+        let block = space.block_at(at).map_err(|e| if e == EFAULT { ENOMEM } else { e })?;
+        let m = Move {
+            pages: crate::memory::pages_between(block.va(), at, end),
+            dst,
+            exclusive: true,
+            cause: uapi::HUVM_CAUSE_API,
+        };
+        *moved += finish(&block, sg.as_ref(), &m)?;
+        at = block.va() + BLOCK_BYTES;
+    }
+    Ok(())
+}
