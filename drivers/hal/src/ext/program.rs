@@ -202,20 +202,19 @@ fn check_instr<D: DmaMem + ?Sized>(mem: &D, at: usize, blocks: u64, elem_bytes: 
         0 => elem_bytes,
         s => s,
     };
-    // Distance of the last element's end from the base; a wrap of 64 bits is a bad descriptor.
-    let span = (|| {
+    // Distance of the last element's last byte from the base; a wrap of 64 bits is a bad descriptor.
+    let last = (|| {
         let block = (blocks - 1).checked_mul(field(instr::BLOCK_STRIDE))?;
         let step = (steps - 1).checked_mul(field(instr::STEP_STRIDE))?;
         let elem = (count - 1).checked_mul(elem_stride)?;
-        block
-            .checked_add(step)?
-            .checked_add(elem)?
-            .checked_add(elem_bytes)
-    })();
+        let first = block.checked_add(step)?.checked_add(elem)?;
+        first.checked_add(elem_bytes - 1)
+    })()
+    .ok_or(Error::BadProgram("strides", elem_stride))?;
     let (plain, strided) = operands(op);
     for (name, off) in strided.iter().flatten() {
         let base = field(*off);
-        if span.and_then(|s| base.checked_add(s)).is_none() {
+        if base.checked_add(last).is_none() {
             return Err(Error::BadProgram(name, base));
         }
     }

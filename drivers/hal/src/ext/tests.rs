@@ -68,9 +68,10 @@ fn each_rule_refuses() {
         (at(0, instr::COUNT) + 4, 2, "count"),
         (at(1, instr::STEPS) + 4, 1, "steps"),
         (at(0, instr::OP), Op::Trace as u32, "elem_bytes of TRACE"),
-        (at(0, instr::BLOCK_STRIDE) + 4, 0x8000_0000, "dst"),
-        (at(0, instr::STEP_STRIDE) + 4, 0x8000_0000, "dst"),
-        (at(0, instr::ELEM_STRIDE) + 4, 0x8000_0000, "dst"),
+        (at(0, instr::STEP_STRIDE) + 4, 0x4000_0000, "strides"),
+        (at(0, instr::BLOCK_STRIDE) + 4, 0x8000_0000, "strides"),
+        (at(0, instr::STEP_STRIDE) + 4, 0x8000_0000, "strides"),
+        (at(0, instr::ELEM_STRIDE) + 4, 0x8000_0000, "strides"),
     ] {
         let (mem, program) = good();
         build(&mem, &HEADER, &program).unwrap();
