@@ -227,9 +227,11 @@ impl Gpu {
             }
             r.overflow = true;
             r.in_flight.remove(&packet);
-            let pulse = r.overflow_intr.then(|| r.error_vector());
+            // A full ring has always been announced; one that INJECT calls full must be too.
+            let notify = core::mem::take(&mut r.armed).then(|| r.notify_vector());
+            let error = r.overflow_intr.then(|| r.error_vector());
             cx.count(Counter::Overflows, 1);
-            if let Some(v) = pulse {
+            for v in notify.into_iter().chain(error) {
                 self.pulse(v, cx);
             }
             return;

@@ -136,6 +136,8 @@ pub(crate) struct Gpu {
     /// INJECT.GONE was written, or the model failed.
     pub(crate) gone: bool,
     ces: u32,
+    /// Messages on their way out: one that is asked for again meanwhile is the same one.
+    messages: u32,
     pub(crate) irq: Tree,
     pub(crate) windows: Windows,
     pub(crate) scratch: [u32; 4],
@@ -161,6 +163,7 @@ impl Gpu {
             epoch,
             gone: false,
             ces,
+            messages: 0,
             irq: Tree::default(),
             windows: Windows::default(),
             scratch: [0; 4],
@@ -200,9 +203,11 @@ impl Gpu {
     /// Sends messages, a bitmap, after the interrupt latency.
     pub(crate) fn send(&mut self, messages: u32, cx: &mut Cx<'_>) {
         for vector in 0..4 {
-            if messages & (1 << vector) == 0 {
+            let bit = 1 << vector;
+            if messages & bit == 0 || self.messages & bit != 0 {
                 continue;
             }
+            self.messages |= bit;
             let at = cx.now.saturating_add(cx.delay(cx.fabric.profile.intr_ns));
             cx.at(at, Event::Message { vector });
         }
@@ -210,6 +215,7 @@ impl Gpu {
 
     /// A message leaves the device.
     fn message(&mut self, vector: u32, cx: &mut Cx<'_>) {
+        self.messages &= !(1 << vector);
         if self.inject.drop_intr > 0 {
             self.inject.drop_intr -= 1;
             return;

@@ -98,7 +98,7 @@ fn fills_of_1_4_and_8_bytes() {
 fn semaphores_with_timestamp() {
     let mut r = rig();
     r.sys(SEM, &[0xff; 64]);
-    r.h.now = 5_000_000;
+    r.run(5_000_000);
     let mut p = ce_release(SEM_VA, 0x77, true);
     p.extend(sem(SEM_VA + 16, 0x1234, 1 | 1 << 25));
     p.extend(sem(SEM_VA + 32, 0xaaaa_bbbb_cccc, 1 | 1 << 24));
