@@ -40,6 +40,8 @@ pub mod pagetable;
 pub mod seam;
 
 #[cfg(test)]
+mod chaos;
+#[cfg(test)]
 mod fake;
 
 pub use error::{Error, Result};

@@ -13,7 +13,7 @@
 //!   one store.
 
 use super::tree::{entry_offset, VA_LIMIT};
-use super::{pte, Invalidate, Level};
+use super::{pte, Invalidate, Level, MapFlags};
 use crate::ids::{GpuVa, Loc, PageMask, SysAddr, BLOCK_BYTES, BLOCK_PAGES};
 use crate::seam::{DmaMem, Fence};
 use crate::{Error, Result};
@@ -22,26 +22,6 @@ use crate::{Error, Result};
 const REGIONS: u16 = 32;
 /// 4 KiB pages of a region.
 const REGION_PAGES: u16 = 16;
-
-/// What a mapping permits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prot {
-    /// Loads.
-    Read,
-    /// Loads and stores; strong atomics fault.
-    ReadWrite,
-    /// Everything.
-    ReadWriteAtomic,
-}
-
-/// Attributes of a mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MapFlags {
-    /// What it permits.
-    pub prot: Prot,
-    /// Remote memory (system, peer) may be cached in this GPU's L2. Off for managed memory.
-    pub cached: bool,
-}
 
 /// Tables that a [`Block`] is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

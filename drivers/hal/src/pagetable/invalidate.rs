@@ -49,7 +49,7 @@ impl Invalidate {
 
     /// One invalidate that does the work of both.
     pub fn merge(&self, o: &Invalidate) -> Invalidate {
-        let last = |i: &Invalidate| i.va.0 | (4096u64 << i.log2_pages).wrapping_sub(1);
+        let last = |i: &Invalidate| i.va.0 | ((4096 << i.log2_pages.min(37)) - 1);
         Invalidate::cover(
             GpuVa(self.va.0.min(o.va.0)),
             GpuVa(last(self).max(last(o))),

@@ -17,6 +17,7 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
-pub use block::{Block, MapFlags, Need, Prot};
+pub use block::{Block, Need};
 pub use invalidate::{Invalidate, Level};
+pub use pte::{MapFlags, Prot};
 pub use tree::{Store, TableKey, Tree};

@@ -3,7 +3,6 @@
 //!
 //! Values are kept raw, since tables hold raw values and are compared and shifted that way.
 
-use super::{MapFlags, Prot};
 use crate::ids::{Loc, SysAddr};
 use crate::{Error, Result};
 
@@ -17,6 +16,26 @@ const ADDR_SHIFT: u32 = 8;
 const APERTURE_PEER: u64 = 1 << 1;
 const APERTURE_SYS: u64 = 2 << 1;
 const PEER_SHIFT: u32 = 33;
+
+/// What a mapping permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prot {
+    /// Loads.
+    Read,
+    /// Loads and stores; strong atomics fault.
+    ReadWrite,
+    /// Everything.
+    ReadWriteAtomic,
+}
+
+/// Attributes of a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapFlags {
+    /// What it permits.
+    pub prot: Prot,
+    /// Remote memory (system, peer) may be cached in this GPU's L2. Off for managed memory.
+    pub cached: bool,
+}
 
 /// 64 KiB entry: nothing here, and nothing in the 4 KiB table below (hw-interface 4.4).
 pub(super) const BIG_UNMAPPED: u64 = PRIVILEGE;

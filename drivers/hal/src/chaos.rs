@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A device that answers anything: random registers, random memory. No duty may panic, and none may go on without bound.
+
+use crate::channel::*;
+use crate::ext::{discover, program, stats, throttle, time, topology};
+use crate::fake::FakeMem;
+use crate::ga100::counter::{CounterRing, Notice};
+use crate::ga100::fault::{Fault, FaultRing, RingKind};
+use crate::ga100::{bringup, invalidate, irq, runlist};
+use crate::ids::*;
+use crate::pagetable::{Block, MapFlags, Prot};
+use crate::seam::{Bar, DmaMem, Fence, Mmio};
+use std::cell::Cell;
+
+/// Answers each read with a random word, often a likely one.
+struct Chaos {
+    seed: Cell<u64>,
+    reads: Cell<u64>,
+}
+
+impl Chaos {
+    fn next(&self) -> u64 {
+        let mut s = self.seed.get();
+        s ^= s << 13;
+        s ^= s >> 7;
+        s ^= s << 17;
+        self.seed.set(s);
+        s >> 3
+    }
+    fn word(&self) -> u32 {
+        let r = self.next();
+        let v = (r >> 8) as u32;
+        match r % 8 {
+            0 => 0,
+            1 => u32::MAX - 1,
+            2 => 1 << (v % 32),
+            3 => v & 0xff,
+            4 => [0x1700_00a1, 0x1700_a100, 0x4855, 0x0001_0001, 0x3f][v as usize % 5],
+            5 if r >> 40 & 31 == 0 => u32::MAX,
+            _ => v,
+        }
+    }
+    /// A wait of at most 50 looks.
+    fn wait(&self) -> impl FnMut() -> bool {
+        let mut left = 50;
+        move || {
+            left -= 1;
+            left > 0
+        }
+    }
+}
+
+impl Fence for Chaos {
+    fn wmb(&self) {}
+    fn rmb(&self) {}
+}
+
+impl Mmio for Chaos {
+    fn read32(&self, bar: Bar, off: u32) -> u32 {
+        self.reads.set(self.reads.get() + 1);
+        // Let bring-up and discovery get past their first look most times.
+        if self.next() % 16 != 0 {
+            let v = self.next() as u32;
+            match (bar, off) {
+                (Bar::Regs, 0xa00) => return 0x170 << 20,
+                (Bar::Regs, 0x2_24fc) => return (v % 9) << 20 | 0x3_0002,
+                (Bar::Regs, 0x10_0ee0..=0x10_0ee8) => return v & 0x00ff_00ff,
+                (Bar::Ext, o) if o % 0x1_0000 == 0 => return (o >> 16 << 16) + 0x1_0001,
+                (Bar::Ext, 0x08) => return v % 4,
+                (Bar::Ext, 0x0c) => return 4 + v % 12,
+                (Bar::Ext, 0x10 | 0x1_0004) => return v % 20,
+                (Bar::Ext, 0x2_0004 | 0x2_000c) => return 1 + v % 64,
+                _ => {}
+            }
+        }
+        self.word()
+    }
+    fn write32(&self, _: Bar, _: u32, _: u32) {}
+}
+
+impl Chaos {
+    /// Fills a buffer with what a broken device might write.
+    fn scramble(&self, m: &FakeMem) {
+        for w in m.words.borrow_mut().iter_mut() {
+            *w = self.word();
+        }
+        m.journal.borrow_mut().clear();
+    }
+}
+
+#[test]
+fn a_device_that_lies_breaks_nothing() {
+    let c = Chaos {
+        seed: Cell::new(0x1234_5678_9abc_def1),
+        reads: Cell::new(0),
+    };
+    let (mut identified, mut discovered, mut drained) = (0, 0, 0);
+    for round in 0..3000u32 {
+        let id = bringup::identify(&c);
+        identified += u32::from(id.is_ok());
+        let _ = bringup::ptimer_ns(&c);
+        discovered += u32::from(matches!(discover::discover(&c), Ok(Some(_))));
+        let _ = (stats::all(&c), time::now_ns(&c), throttle::active_limit(&c));
+        for i in 0..4 {
+            let _ = topology::link(&c, i);
+            assert!(irq::pending(&c, i as u8).count() <= 64);
+        }
+        let list = runlist::Runlist {
+            base: c.word(),
+            chram: c.word(),
+            channels: 1 << (c.word() % 13),
+            doorbell_id: c.word() as u16,
+        };
+        let mem = FakeMem::new(0x1_0000, 4096);
+        let entry = runlist::Entry {
+            chid: Chid(c.word() as u16),
+            instance: SysAddr(c.next()),
+            userd: SysAddr(c.next()),
+        };
+        let _ = list.submit(&c, &mem, &[entry], &mut c.wait());
+        let _ = (
+            list.init(&c, &mut c.wait()),
+            list.preempt(&c, &mut c.wait()),
+        );
+        let _ = (
+            list.state(&c, entry.chid),
+            list.clear_faulted(&c, entry.chid),
+        );
+        let _ = invalidate::replay(&c, ReplayKind::Start, &mut c.wait());
+        for kind in [RingKind::Replayable, RingKind::NonReplayable] {
+            let mut ring = FaultRing::new(kind, mem.clone()).unwrap();
+            let _ = FaultRing::<FakeMem>::default_entries(&c, kind);
+            let _ = ring.enable(&c);
+            let mut out = [Fault::default(); 64];
+            for _ in 0..4 {
+                c.scramble(&mem);
+                drained += ring.drain(&c, &mut out, &mut c.wait()).unwrap_or(0);
+                let _ = (ring.overflowed(&c), ring.recover(&c));
+            }
+            let _ = ring.flush(&c, &mut c.wait());
+            let _ = ring.disable(&c, &mut c.wait());
+        }
+        if round % 16 == 0 {
+            let big = FakeMem::new(0x1_0000, 4096 * 32);
+            if let Ok(mut ring) = CounterRing::new(&c, big.clone()) {
+                let mut out = [Notice::default(); 16];
+                let _ = ring.enable(&c, 1);
+                c.scramble(&big);
+                let _ = ring.drain(&c, &mut out);
+                let _ = ring.disable(&c, &mut c.wait());
+            }
+            channel(&c);
+            tables(&c);
+        }
+        c.scramble(&mem);
+        mem.write32(0, 0x4b52_4f57);
+        mem.write32(4, 1);
+        let _ = program::check(&mem);
+    }
+    assert!(
+        identified > 10 && discovered > 10 && drained > 1000,
+        "{identified} {discovered} {drained}"
+    );
+    assert!(c.reads.get() < 50_000_000);
+}
+
+/// Semaphore and GPFIFO scribbled over between pushes.
+fn channel(c: &Chaos) {
+    let layout = Layout {
+        gpfifo_log2: 1 + (c.word() % 9) as u8,
+        pushbuf_bytes: 8192,
+    };
+    let mem = FakeMem::new(0x10_0000, layout.bytes());
+    let mut ch = Channel::new(ChannelId(0), Chid(0), 0, layout, mem.clone(), GpuVa(0)).unwrap();
+    for _ in 0..40 {
+        match c.word() % 4 {
+            0 => c.scramble(&mem),
+            1 => mem.write32(0x400, ch.submitted().wrapping_sub(c.word() % 8)),
+            _ => {}
+        }
+        let Ok(mut p) = ch.begin(1 + c.word() % 300) else {
+            continue;
+        };
+        while p
+            .copy(
+                Loc::Vid(VidAddr(c.next() % (1 << 50))),
+                Loc::Sys(SysAddr(0)),
+                c.next(),
+                CopyFlags { pipelined: true },
+            )
+            .is_err()
+            && p.replay(ReplayKind::Start).is_ok()
+        {}
+        p.submit(c, SubmitFlags::default());
+    }
+}
+
+/// Page tables that somebody writes over: wrong mappings are the device's own loss, a panic would be ours.
+fn tables(c: &Chaos) {
+    let (pde0, small, big) = (
+        FakeMem::new(0x1000, 4096),
+        FakeMem::new(0x2000, 4096),
+        FakeMem::new(0x3000, 256),
+    );
+    let mut b = Block::new(GpuVa(0)).unwrap();
+    b.supply_small(small.clone()).unwrap();
+    b.supply_big(big.clone()).unwrap();
+    let flags = MapFlags {
+        prot: Prot::ReadWrite,
+        cached: true,
+    };
+    for _ in 0..20 {
+        for m in [&pde0, &small, &big] {
+            if c.word() % 3 == 0 {
+                c.scramble(m);
+            }
+        }
+        let mask = PageMask([0; 8].map(|_| c.next()));
+        let at = c.next() % (1 << 38);
+        let target = |i: u16| Loc::Vid(VidAddr((at & !0xfff) + u64::from(i) * 4096));
+        let _ = b.map(c, &pde0, &mask, flags, &target);
+        let _ = b.revoke_write(c, &pde0, &PageMask([0; 8].map(|_| c.next())));
+        let _ = b.unmap(c, &pde0, &PageMask([0; 8].map(|_| c.next())));
+    }
+}
