@@ -7,7 +7,7 @@
 if [ -n "${QEMU:-}" ]; then
 	[ -x "$QEMU" ] || die "QEMU=$QEMU is not a program" "point QEMU at a qemu-system-x86_64 with the huvm-gpu device"
 	v=$("$QEMU" --version | sed -n 's/.*version \([0-9.]*\).*/\1/p')
-	case $v in $QEMU_SERIES*) ;; *) die "QEMU=$QEMU is version ${v:-unknown}, huvm is tested with $QEMU_SERIES" "bring a $QEMU_SERIES, or leave QEMU= out" ;; esac
+	series_is "$v" "$QEMU_SERIES" || die "QEMU=$QEMU is version ${v:-unknown}, huvm is tested with $QEMU_SERIES" "bring a $QEMU_SERIES, or leave QEMU= out"
 	"$QEMU" -device help 2>/dev/null | grep -q '"huvm-gpu"' ||
 		die "QEMU=$QEMU has no huvm-gpu device" "build it from qemu/glue and qemu/model-ffi, or leave QEMU= out"
 	[ "${1:-}" != --print ] || echo "$QEMU"
@@ -27,12 +27,12 @@ fetch() {
 	[ -n "$v" ] || die "Debian has no source of QEMU $QEMU_SERIES any more" "bring a QEMU with the device: QEMU=/path"
 	say "fetching the QEMU source $v from Debian (40 MB)"
 	rm -rf "$dir"
+	trap 'rm -rf "$CACHE/qemu.part"' EXIT
 	mkdir -p "$dir"
 	(cd "$dir" && logged "$CACHE/logs/qemu-fetch.log" apt-get "${APT_PRIVATE[@]}" source --download-only "qemu=$v")
 	(cd "$dir" && logged "$CACHE/logs/qemu-unpack.log" dpkg-source --no-check -x ./*.dsc tree)
 	local upstream=${v#*:}
 	mv "$dir/tree" "$CACHE/qemu-src-${upstream//[~+:]/_}"
-	rm -rf "$dir"
 }
 
 python_() {
@@ -44,7 +44,7 @@ python_() {
 	local venv=$CACHE/meson-1.8
 	if [ ! -x "$venv/bin/meson" ]; then
 		rm -rf "$venv"
-		logged "$CACHE/logs/venv.log" /usr/bin/python3 -m venv "$venv"
+		logged "$CACHE/logs/venv.log" /usr/bin/python3 -m venv "$venv" >&2
 		logged "$CACHE/logs/meson.log" "$venv/bin/pip" install --disable-pip-version-check 'meson>=1.5,<1.9' tomli >&2
 	fi
 	echo "$venv/bin/python3"

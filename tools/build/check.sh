@@ -5,17 +5,12 @@
 cd "$ROOT"
 export CARGO_TARGET_DIR=$BUILD/cargo-check
 mkdir -p "$BUILD/logs"
-if [ -n "$RUSTFMT" ]; then
-	say "formatting"
-	# The kernel's file for the module's sources; cargo's crates have the same.
-	find drivers qemu tools tests -name '*.rs' ! -path '*/target/*' ! -name 'uapi.rs' -print0 |
-		xargs -0 "$RUSTFMT" --check --edition 2021 --config-path "$ROOT/rustfmt.toml" --config skip_children=true >"$BUILD/logs/fmt.log" 2>&1 || {
-		head -40 "$BUILD/logs/fmt.log"
-		die "some files are not formatted" "run rustfmt --edition 2021 on them"
-	}
-else
-	say "formatting: left out, Debian $(debian) packages no rustfmt for this rustc"
-fi
+say "formatting"
+find drivers qemu tools tests -name '*.rs' ! -path '*/target/*' ! -name 'uapi.rs' -print0 |
+	xargs -0 rustfmt --check --edition 2021 --config-path "$ROOT/rustfmt.toml" --config skip_children=true >"$BUILD/logs/fmt.log" 2>&1 || {
+	head -40 "$BUILD/logs/fmt.log"
+	die "some files are not formatted" "run rustfmt --edition 2021 on them"
+}
 say "clippy, host crates"
 logged "$BUILD/logs/clippy.log" cargo clippy --locked --workspace --all-targets -- -D warnings
 say "clippy, module (fast kernel)"

@@ -7,7 +7,7 @@ common=(make gcc libc6-dev flex bison bc libelf-dev libssl-dev xz-utils cpio kmo
 	libglib2.0-dev libpixman-1-dev libfdt-dev zlib1g-dev ninja-build pkg-config python3 python3-venv python3-tomli
 	seabios qemu-system-data dpkg-dev debian-archive-keyring ca-certificates jq)
 case $(debian) in
-12) packages=("${common[@]}" rustc-web rust-web-src cargo-web rust-web-clippy clang-19 lld-19 llvm-19 libclang-19-dev) ;;
+12) packages=("${common[@]}" rustc-web rust-web-src cargo-web rust-web-clippy rustfmt-web clang-19 lld-19 llvm-19 libclang-19-dev) ;;
 13) packages=("${common[@]}" rustc rust-src cargo rust-clippy rustfmt bindgen clang lld llvm libclang-dev meson) ;;
 *) die "this is not Debian 12 or 13" "use one of them (a container will do), or build by hand as Documentation/user-guide.md says" ;;
 esac
@@ -19,6 +19,8 @@ done
 if [ ${#missing[@]} != 0 ]; then
 	[ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
 		die "packages are missing (${missing[*]}) and there is no sudo" "run 'make deps' as root once"
+	# Asks for the password here, where it can be seen.
+	[ "$(id -u)" = 0 ] || sudo -v || die "sudo did not let you install packages" "run 'make deps' as root once"
 	say "installing ${#missing[@]} Debian packages (about a minute)"
 	logged "$CACHE/logs/deps-update.log" sudo_ apt-get update
 	logged "$CACHE/logs/deps.log" sudo_ env DEBIAN_FRONTEND=noninteractive \
@@ -31,7 +33,7 @@ install_bindgen() {
 	[ ! -x "$to/bin/bindgen" ] || return 0
 	say "building bindgen $BINDGEN_VERSION (about 2 minutes)"
 	rm -rf "$to.part"
-	logged "$CACHE/logs/bindgen.log" cargo install --locked --root "$to.part" --version $BINDGEN_VERSION bindgen-cli
+	logged "$CACHE/logs/bindgen.log" cargo install --locked --root "$to.part" --version "$BINDGEN_VERSION" bindgen-cli
 	mv "$to.part" "$to"
 }
 have=$(/usr/bin/bindgen --version 2>/dev/null | awk '{print $2}' || true)

@@ -14,7 +14,8 @@ if [ -n "${KDIR:-}" ]; then
 	[ -f "$KDIR/Module.symvers" ] || die "$KDIR was never built (no Module.symvers)" "build it: make LLVM=$(llvm)"
 	ls "$KDIR"/rust/*.rmeta >/dev/null 2>&1 || die "$KDIR lacks rust/*.rmeta" "use the build folder itself, not a headers package"
 	v=$(cat "$KDIR/include/config/kernel.release" 2>/dev/null || echo unknown)
-	case $v in $KERNEL_SERIES*) ;; *) die "KDIR is Linux $v, huvm needs $KERNEL_SERIES" "bring a $KERNEL_SERIES tree" ;; esac
+	series_is "$v" "$KERNEL_SERIES" || die "KDIR is Linux $v, huvm needs $KERNEL_SERIES" "bring a $KERNEL_SERIES tree"
+	[ -f "$KDIR/arch/x86/boot/bzImage" ] || die "KDIR=$KDIR has no arch/x86/boot/bzImage" "build it: make LLVM=$(llvm) bzImage"
 	[ "$print" != --print ] || echo "$KDIR"
 	exit 0
 fi
@@ -24,7 +25,9 @@ source_tree() {
 		local v
 		v=$(make -s -C "$KSRC" kernelversion 2>/dev/null) ||
 			die "KSRC=$KSRC is not a kernel source tree" "point it at the folder with the kernel's top Makefile"
-		case $v in $KERNEL_SERIES*) ;; *) die "KSRC is Linux $v, huvm needs $KERNEL_SERIES" "bring a $KERNEL_SERIES tree" ;; esac
+		series_is "$v" "$KERNEL_SERIES" || die "KSRC is Linux $v, huvm needs $KERNEL_SERIES" "bring a $KERNEL_SERIES tree"
+		[ ! -e "$KSRC/.config" ] ||
+			die "KSRC=$KSRC has been built in place, so it cannot be built elsewhere" "make -C $KSRC mrproper, or use it as KDIR="
 		tree=$KSRC
 		version=$v-$(readlink -f "$KSRC" | short_hash)
 		return
@@ -45,6 +48,7 @@ fetch_source() {
 	apt_private
 	say "fetching the Linux $KERNEL_SERIES source from Debian (170 MB)"
 	rm -rf "$CACHE/linux.part"
+	trap 'rm -rf "$CACHE/linux.part"' EXIT
 	mkdir -p "$CACHE/linux.part"
 	(cd "$CACHE/linux.part" && logged "$CACHE/logs/linux-fetch.log" apt-get "${APT_PRIVATE[@]}" download "linux-source-$KERNEL_SERIES")
 	deb=$(find "$CACHE/linux.part" -name '*.deb' | head -1)
@@ -55,7 +59,6 @@ fetch_source() {
 	mkdir "$CACHE/linux.part/tree"
 	tar -C "$CACHE/linux.part/tree" --strip-components=1 -xf "$CACHE/linux.part/x/usr/src/linux-source-$KERNEL_SERIES.tar.xz"
 	mv "$CACHE/linux.part/tree" "$CACHE/linux-${v//[~+:]/_}"
-	rm -rf "$CACHE/linux.part"
 }
 
 source_tree
@@ -74,6 +77,10 @@ build() {
 	need_space "$CACHE" 4 "the $conf kernel"
 	local mk=(make -C "$tree" "O=$out" "LLVM=$(llvm)" "BINDGEN=$(bindgen_)" "-j$JOBS") minutes=6
 	[ "$conf" = fast ] || minutes=12
+	# What an interrupted build of an older configuration left; the lock says that none is running.
+	for old in "$CACHE"/kernel-*-"$conf"-*/; do
+		[ -f "$old/.huvm-done" ] || [ "${old%/}" = "$out" ] || rm -rf "$old"
+	done
 	mkdir -p "$out"
 	cat "${fragments[@]}" >"$out/huvm.config"
 	logged "$out/config.log" "${mk[@]}" KCONFIG_ALLCONFIG="$out/huvm.config" allnoconfig

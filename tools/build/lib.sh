@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # Shared by the build scripts: places, tools, messages. Source it; it changes no file.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -12,8 +12,6 @@ KERNEL_SERIES=7.3
 QEMU_SERIES=10.0
 
 # Debian's own compilers, always: kernel, module and host crates must be built by one rustc.
-# rustfmt is not packaged beside Debian 12's newest rustc; any will do.
-RUSTFMT=$(command -v rustfmt || true)
 PATH=/usr/bin:/bin:/usr/sbin:/sbin
 unset RUSTUP_TOOLCHAIN RUSTC RUSTC_WRAPPER CARGO CARGO_TARGET_DIR
 export PATH
@@ -42,26 +40,40 @@ locked() {
 	) 9>"$CACHE/locks/$name"
 }
 
-# logged FILE COMMAND…: output to FILE; on failure its end is shown. A dot a while tells that it lives.
+# logged FILE COMMAND…: output to FILE; on failure its end is shown. A line each half minute tells that it lives.
 logged() {
 	local log=$1 rc=0
 	shift
 	mkdir -p "$(dirname "$log")"
 	"$@" >"$log" 2>&1 </dev/null &
-	local pid=$! n=0
+	local pid=$! began=$SECONDS next=30
+	# A background process does not hear Ctrl-C by itself.
+	trap 'kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; exit 130' INT TERM
 	while kill -0 "$pid" 2>/dev/null; do
-		sleep 1
-		n=$((n + 1))
-		[ $((n % 30)) != 0 ] || printf '[huvm]   … %d s\n' "$n"
+		sleep 0.2
+		if [ $((SECONDS - began)) -ge $next ]; then
+			say "  … $next s"
+			next=$((next + 30))
+		fi
 	done
 	wait "$pid" || rc=$?
-	if [ "$rc" != 0 ]; then
-		grep -E 'error|Error|No space|Could not' "$log" | tail -5 >&2 || true
-		tail -15 "$log" >&2
-		grep -q 'No space left' "$log" && die "the disk is full" "free some space and start again; what is built stays"
-		die "this step failed (whole log: $log)" "read the lines above; start again when mended, finished steps stay"
+	trap - INT TERM
+	[ "$rc" != 0 ] || return 0
+	grep -E 'error|Error|No space|Could not' "$log" | tail -5 >&2 || true
+	tail -15 "$log" >&2
+	if grep -q 'No space left' "$log"; then
+		die "the disk is full" "free some space and start again; what is built stays"
+	elif grep -qE 'Could not resolve|Could not connect|Temporary failure|Failed to fetch|Unable to fetch|Network is unreachable|download of .* failed|failed to download|NewConnectionError' "$log"; then
+		die "a package server cannot be reached (whole log: $log)" "see to this machine's network or mirror and start again; what is built stays"
 	fi
+	die "this step failed (whole log: $log)" "read the lines above; start again when mended, finished steps stay"
 }
+
+# series_is VERSION SERIES: is 7.3.4 a 7.3?
+series_is() { case $1 in "$2" | "$2".* | "$2"-*) ;; *) return 1 ;; esac; }
+
+# Key of this checkout, for locks on what is built in it.
+here() { printf %s "$ROOT" | short_hash; }
 
 sudo_() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
@@ -89,7 +101,7 @@ apt_private() {
 	local dir=$CACHE/apt uri
 	mkdir -p "$dir/etc" "$dir/lists/partial" "$dir/cache/archives/partial"
 	if [ ! -s "$dir/etc/huvm.sources" ]; then
-		uri=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 2>/dev/null |
+		uri=$(apt-get indextargets --format "\$(REPO_URI)" 'Created-By: Packages' 'Origin: Debian' 2>/dev/null |
 			grep -v security | head -1)
 		printf 'Types: deb deb-src\nURIs: %s\nSuites: trixie trixie-backports\nComponents: main\nSigned-By: %s\n' \
 			"${uri:-http://deb.debian.org/debian}" /usr/share/keyrings/debian-archive-keyring.gpg \
@@ -97,6 +109,7 @@ apt_private() {
 	fi
 	APT_PRIVATE=(-o "Dir::Etc::sourcelist=$dir/none" -o "Dir::Etc::sourceparts=$dir/etc"
 		-o "Dir::State::lists=$dir/lists" -o "Dir::Cache=$dir/cache" -o APT::Sandbox::User=
+		-o Dir::Etc::preferences=/dev/null -o Dir::Etc::preferencesparts=/dev/null
 		-o Debug::NoLocking=1 -o Acquire::Retries=3)
 	if [ -z "$(find "$dir/lists" -name '*Sources*' -mtime -7 2>/dev/null | head -1)" ]; then
 		say "reading the lists of Debian's trixie and trixie-backports"

@@ -7,6 +7,6 @@ shift || true
 kdir=$("$ROOT/tools/build/kernel.sh" "$conf" --print)
 out=$BUILD/module-$conf
 mkdir -p "$out"
-logged "$BUILD/logs/module-$conf.log" make -C "$kdir" "M=$ROOT" "MO=$out" "LLVM=$(llvm)" "BINDGEN=$(bindgen_)" \
+locked "module-$conf-$(here)" logged "$BUILD/logs/module-$conf.log" make -C "$kdir" "M=$ROOT" "MO=$out" "LLVM=$(llvm)" "BINDGEN=$(bindgen_)" \
 	"CLIPPY_CONF_DIR=$ROOT" "-j$JOBS" "$@" modules
 say "module: ${out#"$ROOT"/}/huvm.ko"

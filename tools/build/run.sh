@@ -13,14 +13,16 @@ image=$BUILD/image-$KCONF.cpio.gz
 
 profile=$ROOT/qemu/profiles/${PROFILE:-v100-p3}.toml
 [ -f "$profile" ] || die "there is no timing profile '${PROFILE:-}'" "use one of: $(cd "$ROOT/qemu/profiles" && echo *.toml)"
-args=(-machine q35 -nodefaults -display none -no-reboot -L /usr/share/seabios -L /usr/share/qemu
+# Memory that the guest does not touch is not asked of the host (reserve=off).
+args=(-machine "q35,memory-backend=ram" -object "memory-backend-ram,id=ram,size=${MEM:-2G},reserve=off"
+	-nodefaults -display none -no-reboot -L /usr/share/seabios -L /usr/share/qemu
 	-kernel "$kdir/arch/x86/boot/bzImage" -initrd "$image" -m "${MEM:-2G}" -smp "${SMP:-2}")
 cmdline="console=ttyS0 quiet panic=-1 nokaslr norandmaps random.trust_cpu=off"
 if [ "${ICOUNT:-0}" = 1 ]; then
-	args+=(-accel tcg,thread=single -icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm
-		-cpu max,-rdrand,-rdseed)
+	args+=(-accel "tcg,thread=single" -icount "shift=0,sleep=off" -rtc "base=2026-01-01T00:00:00,clock=vm"
+		-cpu "max,-rdrand,-rdseed")
 else
-	args+=(-accel tcg,thread=multi -cpu max)
+	args+=(-accel "tcg,thread=multi" -cpu max)
 fi
 for ((i = 0; i < ${GPUS:-1}; i++)); do
 	args+=(-device "huvm-gpu,id=gpu$i,index=$i,vram-mb=${VRAM:-256},timing=${TIMING:-on},data=${DATA:-real},realism=${REALISM:-on},profile=$profile${GPU_ARGS:-}")
