@@ -206,8 +206,16 @@ impl Service {
     }
 
     /// Cancels what could not be served, and reports the batch.
+    ///
+    /// One cancel per client and batch: it ends the launch that faulted. A second one, made from the same packets, could
+    /// hit a launch that the client started after it saw the first end; what else is fatal faults again after the replay.
     fn finish(&mut self, gpu: &Arc<Gpu>, raw: usize, unique: usize) {
+        let mut cancelled = 0u64;
         for f in self.faults.iter() {
+            let client_bit = 1u64.checked_shl(f.space).unwrap_or(0);
+            if cancelled & client_bit != 0 {
+                continue;
+            }
             let Some(client) = u8::try_from(f.space).ok().and_then(|v| gpu.clients().get(v)) else {
                 continue;
             };
@@ -228,8 +236,10 @@ impl Service {
                     ..OUTSIDE
                 };
                 cancel(gpu, &client, f, reason);
+                cancelled |= client_bit;
             } else if let Some(reason) = reason {
                 cancel(gpu, &client, f, reason);
+                cancelled |= client_bit;
             }
         }
         events::emit(

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Oversubscription: working sets of 1.1, 1.5 and 3 times VRAM, several clients, data verified on both sides. */
+#include "huvm_lib.h"
+
+/* Rounded to what `over` wants. */
+static uint64_t sized(int fd, uint32_t gpu, unsigned int percent, uint32_t blocks)
+{
+	uint64_t vram = chunk_count(fd, gpu) * BLOCK, unit = PIECE * blocks > BLOCK ? PIECE * blocks : BLOCK;
+
+	return (vram * percent / 100 + unit - 1) / unit * unit;
+}
+
+static void pass_at(unsigned int percent, const char *preset)
+{
+	const uint32_t blocks = 32;
+	int fd = huvm_open();
+	uint64_t len, evictions;
+	void *p;
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(set_preset(fd, HUVM_SCOPE_SPACE, preset));
+	len = sized(fd, 0, percent, blocks);
+	p = managed(fd, len);
+	cpu_fill(p, len, 7, 3);
+	evictions = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_EVICTIONS);
+	for (int i = 0; i < 2; i++)
+		gpu_scale(fd, 0, p, len, blocks, 1, 1);
+	CHECK(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_EVICTIONS) > evictions);
+	gpu_check(fd, 0, p, len, blocks, 9, 3);
+	cpu_check(p, len, 9, 3);
+	CHECK_OK(munmap(p, len));
+	CHECK_EQ(free_chunks(fd, 0), chunk_count(fd, 0));
+}
+
+static void at_110(void)	{ pass_at(110, "stock-595"); }
+static void at_150(void)	{ pass_at(150, "stock-595"); }
+static void at_300(void)	{ pass_at(300, "stock-595"); }
+static void at_150_random(void)	{ pass_at(150, "random"); }
+static void at_150_460(void)	{ pass_at(150, "stock-460"); }
+
+static void host_pieces(void)
+{
+	/* Eviction goes to 2 MiB, 64 KiB or 4 KiB host memory, as the knob says. */
+	static const struct { uint64_t knob; uint32_t kib; int cnt; } sizes[] = {
+		{ 3, 2048, HUVM_CNT_HOST_2M }, { 1, 64, HUVM_CNT_HOST_64K }, { 0, 4, HUVM_CNT_HOST_4K },
+	};
+
+	for (unsigned int i = 0; i < 3; i++) {
+		int fd = huvm_open();
+		void *p = managed(fd, 4 * BLOCK);
+
+		CHECK_OK(gpu_register(fd, 0));
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "host_chunk_sizes", sizes[i].knob));
+		gpu_fill(fd, 0, p, 4 * BLOCK, 16, 1, 1);
+		CHECK_EQ(block_info(fd, p).host_piece_kib, 0);
+		CHECK_OK(migrate(fd, p, 4 * BLOCK, HUVM_PLACE_HOST));
+		CHECK_EQ(block_info(fd, p).host_piece_kib, sizes[i].kib);
+		CHECK_EQ(counter(fd, HUVM_SCOPE_SPACE, 0, sizes[i].cnt), 4 * 2048 / sizes[i].kib);
+		cpu_check(p, 4 * BLOCK, 1, 1);
+		close(fd);
+	}
+}
+
+static void zero_copy(void)
+{
+	const uint32_t blocks = 16;
+	int fd = huvm_open();
+	void *p = managed(fd, 4 * BLOCK);
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(set_preset(fd, HUVM_SCOPE_SPACE, "zero-copy"));
+	cpu_fill(p, 4 * BLOCK, 5, 5);
+	gpu_scale(fd, 0, p, 4 * BLOCK, blocks, 2, 0);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 0);
+	CHECK_EQ(block_info(fd, p).host_pages, 512);
+	CHECK_EQ(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_BYTES_H2D), 0);
+	cpu_check(p, 4 * BLOCK, 10, 10);
+}
+
+static void evicted_on_request(void)
+{
+	int fd = huvm_open();
+	void *p = managed(fd, 8 * BLOCK);
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 3);
+
+	CHECK_OK(gpu_register(fd, 0));
+	gpu_fill(fd, 0, p, 8 * BLOCK, 16, 3, 1);
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
+	CHECK_EQ(e.evicted, 3);
+	gpu_check(fd, 0, p, 8 * BLOCK, 16, 3, 1);
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
+	cpu_check(p, 8 * BLOCK, 3, 1);
+}
+
+static void one_chunk_left(void)
+{
+	/* The smallest GPU there can be: three arrays in one chunk, block by block. */
+	int fd = huvm_open();
+	uint64_t *x = managed(fd, BLOCK), *y = managed(fd, BLOCK);
+	struct huvm_instr i = over(HUVM_OP_COPY, BLOCK, 4);
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(limit_chunks(fd, 0, 2));
+	cpu_fill(x, BLOCK, 1, 2);
+	i.dst = (uintptr_t)y;
+	i.a = (uintptr_t)x;
+	run_ok(fd, 0, 4, &i, 1, 8);
+	CHECK_OK(limit_chunks(fd, 0, 0));
+	cpu_check(y, BLOCK, 1, 2);
+}
+
+static void no_eviction_allowed(void)
+{
+	/* With eviction off, a working set that does not fit fails its client with a clear error, and nobody hangs. */
+	const uint32_t blocks = 32;
+	int fd = huvm_open();
+	uint64_t len, id;
+	struct huvm_instr i;
+	struct huvm_wait w;
+	void *p;
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "evict_enable", 0));
+	len = sized(fd, 0, 120, blocks);
+	p = managed(fd, len);
+	i = over(HUVM_OP_FILL, len, blocks);
+	i.dst = (uintptr_t)p;
+	CHECK_OK(launch(fd, 0, blocks, &i, 1, 8, &id));
+	w = wait_launch(fd, id);
+	CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+	CHECK_EQ(w.error, HUVM_ERROR_NO_MEMORY);
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "evict_enable", 1));
+	gpu_fill(fd, 0, p, len, blocks, 2, 2);
+	cpu_check(p, len, 2, 2);
+}
+
+static void clients_share_one_gpu(void)
+{
+	/* Four processes, each with 60 % of VRAM: they evict each other, and nobody sees another's data. */
+	const uint32_t blocks = 16;
+	int status;
+
+	for (int c = 0; c < 4; c++) {
+		if (!fork()) {
+			int fd = huvm_open();
+			uint64_t len;
+			void *p;
+
+			CHECK_OK(gpu_register(fd, 0));
+			len = sized(fd, 0, 60, blocks);
+			p = managed(fd, len);
+			gpu_check(fd, 0, p, len, blocks, 0, 0);
+			for (int i = 0; i < 3; i++) {
+				gpu_fill(fd, 0, p, len, blocks, 100 * c + i, 7);
+				gpu_check(fd, 0, p, len, blocks, 100 * c + i, 7);
+			}
+			cpu_check(p, len, 100 * c + 2, 7);
+			_exit(0);
+		}
+	}
+	for (int c = 0; c < 4; c++) {
+		wait(&status);
+		CHECK(WIFEXITED(status));
+		CHECK_EQ(WEXITSTATUS(status), 0);
+	}
+}
+
+static const struct ktap_test tests[] = {
+	{ "at_110", at_110, 120 }, { "at_150", at_150, 120 }, { "at_300", at_300, 240 },
+	{ "at_150_random", at_150_random, 120 }, { "at_150_stock_460", at_150_460, 120 },
+	{ "host_pieces", host_pieces }, { "zero_copy", zero_copy }, { "evicted_on_request", evicted_on_request },
+	{ "one_chunk_left", one_chunk_left }, { "no_eviction_allowed", no_eviction_allowed, 120 },
+	{ "clients_share_one_gpu", clients_share_one_gpu, 240 },
+};
+KTAP_MAIN(tests)
