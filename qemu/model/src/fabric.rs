@@ -134,6 +134,7 @@ impl Fabric {
     }
 
     pub(crate) fn remove(&mut self, gpu: usize) {
+        self.waiters.retain(|w| w.0 != gpu);
         if let Some(slot) = self.ports.get_mut(gpu) {
             *slot = Port::default();
         }
@@ -141,6 +142,7 @@ impl Fabric {
 
     /// Frees the resources that a reset stops, and forgets injected failures.
     pub(crate) fn reset(&mut self, gpu: usize) {
+        self.waiters.retain(|w| w.0 != gpu);
         if let Some(p) = self.ports.get_mut(gpu) {
             p.vram.free_ps = 0;
             for l in &mut p.links {

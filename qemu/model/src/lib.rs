@@ -9,7 +9,7 @@
 //! - `machine`, `queue`, `gpu`, `regs`: entry points, events, dispatch
 //! - `irq`, `window`, `fault`, `counter`: what the CPU talks to
 //! - `pte`, `mmu`, `replay`: translation, TLBs, invalidate, replay and cancel
-//! - `runlist`, `channel`, `method`, `ce`, `copy`: channels and copy engines
+//! - `runlist`, `channel`, `fetch`, `method`, `ce`, `copy`: channels and copy engines
 //! - `fabric`: links and memories as resources that queue
 //! - `ext`, `work`: BAR5
 #![forbid(unsafe_code)]
@@ -23,6 +23,7 @@ mod counter;
 mod ext;
 mod fabric;
 mod fault;
+mod fetch;
 mod gpu;
 pub mod host;
 mod irq;

@@ -94,6 +94,7 @@ impl Machine {
             *slot = None;
         }
         self.fabric.remove(gpu);
+        self.queue.forget(gpu, |_| true);
         for other in self.gpus.iter_mut().flatten() {
             for entry in &mut other.peer_map {
                 if *entry == Some(gpu) {
@@ -112,6 +113,7 @@ impl Machine {
         let entries = self.fabric.profile.fault_entries;
         *old = Gpu::new(old.config.clone(), old.ce_count(), self.epochs, entries);
         self.fabric.reset(gpu);
+        self.queue.forget(gpu, |_| true);
         host.bar_virtual(gpu, 1, false);
         host.bar_virtual(gpu, 3, false);
     }

@@ -85,6 +85,12 @@ impl Queue {
         });
     }
 
+    /// Forgets events of a GPU. What lies far ahead would otherwise pile up: a guest can start and
+    /// abort long delays for ever.
+    pub(crate) fn forget(&mut self, gpu: usize, which: impl Fn(&Event) -> bool) {
+        self.heap.retain(|e| e.gpu != gpu || !which(&e.event));
+    }
+
     /// Time of the earliest event.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.heap.peek().map(|e| e.at_ns)

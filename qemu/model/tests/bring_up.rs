@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Goal (a): ids, VRAM size, test interrupt, all windows, PTOP, timer, BAR5 identity.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::precedence
+)]
+
 mod common;
 use common::*;
 use huvm_hw::ext;

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Goal (b): copies and fills by virtual and physical addresses, semaphores, restartable faults.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::precedence
+)]
+
 mod common;
 use common::*;
 use huvm_hw::ext::{self, stats::Counter};

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Goal (d): peer memory, and the time that links take.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::precedence
+)]
+
 mod common;
 use common::*;
 use huvm_hw::ext::{inject, stats::Counter, topology, workload as w};
@@ -31,7 +38,15 @@ fn second_channel(r: &mut Rig) {
     let inst2 = INST + 0x4000;
     let image = r.get_vram(0, INST, 4096);
     r.vram(0, inst2, &image);
-    r.channel_at(0, 1, 2, inst2, USERD + 0x200, SYS_VA + 0x2_8000, RUNLIST + 0x1000);
+    r.channel_at(
+        0,
+        1,
+        2,
+        inst2,
+        USERD + 0x200,
+        SYS_VA + 0x2_8000,
+        RUNLIST + 0x1000,
+    );
 }
 
 /// Submits on the second channel.
@@ -53,7 +68,10 @@ const PEER3: u32 = 3 | 3 << 6;
 /// Time until the semaphore has this value.
 fn until(r: &mut Rig, at: u64, v: u32) -> u64 {
     let t0 = r.h.now;
-    assert!(r.run_until(SEC, |r| r.h.sys_u32(at) == v), "semaphore never came");
+    assert!(
+        r.run_until(SEC, |r| r.h.sys_u32(at) == v),
+        "semaphore never came"
+    );
     r.h.now - t0
 }
 
@@ -70,16 +88,44 @@ fn copies_to_and_from_a_peer() {
     until(&mut r, SEM, 1);
     assert_eq!(r.get_vram(1, 0x400_0010, 5), b"there");
     assert_eq!(r.get_sys(0x18_0000, 5), b"there");
-    assert_eq!((r.stat(0, Counter::BytesToPeers), r.stat(1, Counter::BytesFromPeers)), (5, 5));
-    assert_eq!((r.stat(1, Counter::BytesToPeers), r.stat(0, Counter::BytesFromPeers)), (5, 5));
+    assert_eq!(
+        (
+            r.stat(0, Counter::BytesToPeers),
+            r.stat(1, Counter::BytesFromPeers)
+        ),
+        (5, 5)
+    );
+    assert_eq!(
+        (
+            r.stat(1, Counter::BytesToPeers),
+            r.stat(0, Counter::BytesFromPeers)
+        ),
+        (5, 5)
+    );
 }
 
 #[test]
 fn workload_works_in_a_peers_memory() {
     let mut r = rig();
     r.map2m(0, 0x8000_0000, pte_peer(3, 0x400_0000));
-    let i = Ins { count: 1 << 18, steps: 1, imm0: 11, imm1: 1, ..Ins::default() };
-    r.launch(0, 0, 1, 8, &[Ins { op: 1, dst: 0x8000_0000, ..i }]);
+    let i = Ins {
+        count: 1 << 18,
+        steps: 1,
+        imm0: 11,
+        imm1: 1,
+        ..Ins::default()
+    };
+    r.launch(
+        0,
+        0,
+        1,
+        8,
+        &[Ins {
+            op: 1,
+            dst: 0x8000_0000,
+            ..i
+        }],
+    );
     r.run(SEC);
     assert_eq!(r.slot(0, 0, w::STATUS), w::STATUS_DONE);
     assert_eq!(r.get_vram64(1, 0x400_0000 + 8 * 1000), 1011);
@@ -130,7 +176,14 @@ fn bandwidth_and_latency_of_the_paper() {
 fn both_directions_of_the_host_link_overlap() {
     let mut r = rig();
     let one = |r: &mut Rig| {
-        let mut p = phys(HOST, LOCAL, 0x1000_0000, 0x200_0000, 8 * MIB2, NON_PIPELINED);
+        let mut p = phys(
+            HOST,
+            LOCAL,
+            0x1000_0000,
+            0x200_0000,
+            8 * MIB2,
+            NON_PIPELINED,
+        );
         p.extend(ce_release(SEM_VA, 1, false));
         r.sys32(SEM, 0);
         r.submit(&p);
@@ -149,28 +202,61 @@ fn both_directions_of_the_host_link_overlap() {
     until(&mut r, SEM, 1);
     until(&mut r, SEM + 16, 1);
     let both = r.h.now - t0;
-    assert!(both < alone + alone / 20, "alone {alone}, both directions {both}");
+    assert!(
+        both < alone + alone / 20,
+        "alone {alone}, both directions {both}"
+    );
     // The same direction twice takes twice as long.
     one(&mut r);
-    let mut p = phys(HOST, LOCAL, 0x1200_0000, 0x400_0000, 8 * MIB2, NON_PIPELINED);
+    let mut p = phys(
+        HOST,
+        LOCAL,
+        0x1200_0000,
+        0x400_0000,
+        8 * MIB2,
+        NON_PIPELINED,
+    );
     p.extend(ce_release(SEM_VA + 16, 2, false));
     submit2(&mut r, &p);
     let t0 = r.h.now;
     until(&mut r, SEM, 1);
     until(&mut r, SEM + 16, 2);
     let same = r.h.now - t0;
-    assert!(same > alone * 19 / 10, "alone {alone}, same direction {same}");
+    assert!(
+        same > alone * 19 / 10,
+        "alone {alone}, same direction {same}"
+    );
 }
 
 #[test]
 fn peer_traffic_leaves_the_host_link_alone_unless_it_is_pcie() {
     let time = |kind: LinkKind| {
         let links = Profile::all_to_all(2, kind, 12_300, 5_100);
-        let mut r = rig_with(Profile { links, ..Profile::default() });
-        let mut p = phys(LOCAL, HOST, 0x200_0000, 0x1000_0000, 8 * MIB2, NON_PIPELINED);
+        let mut r = rig_with(Profile {
+            links,
+            ..Profile::default()
+        });
+        let mut p = phys(
+            LOCAL,
+            HOST,
+            0x200_0000,
+            0x1000_0000,
+            8 * MIB2,
+            NON_PIPELINED,
+        );
         p.extend(ce_release(SEM_VA, 1, false));
         r.submit(&p);
-        submit2(&mut r, &phys(LOCAL, PEER3, 0x200_0000, 0x400_0000, 8 * MIB2, NON_PIPELINED));
+        submit2(
+            &mut r,
+            &phys(
+                LOCAL,
+                PEER3,
+                0x200_0000,
+                0x400_0000,
+                8 * MIB2,
+                NON_PIPELINED,
+            ),
+        );
         until(&mut r, SEM, 1)
     };
     let (nvlink, pcie) = (time(LinkKind::Nvlink), time(LinkKind::Pcie));
@@ -183,7 +269,14 @@ fn pipelined_launches_overlap_the_latency() {
     let mut go = |launch| {
         let mut p = Vec::new();
         for i in 0..8 {
-            p.extend(phys(HOST, LOCAL, 0x1000_0000, 0x200_0000 + (i << 16), 4096, launch));
+            p.extend(phys(
+                HOST,
+                LOCAL,
+                0x1000_0000,
+                0x200_0000 + (i << 16),
+                4096,
+                launch,
+            ));
         }
         p.extend(ce_release(SEM_VA, 1, false));
         r.sys32(SEM, 0);
@@ -205,14 +298,24 @@ fn two_channels_share_an_engine_in_turn() {
     let va = SYS_VA + 0x3_8000;
     r.vram32(0, inst3 + 0x48, va as u32);
     r.vram32(0, RUNLIST + 4, 2);
-    for (i, v) in [2 << 6 | (USERD as u32 + 0x400), 0, 9 | inst3 as u32, 0].into_iter().enumerate() {
+    for (i, v) in [2 << 6 | (USERD as u32 + 0x400), 0, 9 | inst3 as u32, 0]
+        .into_iter()
+        .enumerate()
+    {
         r.vram32(0, RUNLIST + 32 + 4 * i as u64, v);
     }
     let b = r.runlist(0, 0);
     r.w0(0, b + 0x88, 3);
     let ram = r.chram(0, 0, 9);
     r.w0(0, ram, 2);
-    let mut long = phys(HOST, LOCAL, 0x1000_0000, 0x200_0000, 20 * MIB2, NON_PIPELINED);
+    let mut long = phys(
+        HOST,
+        LOCAL,
+        0x1000_0000,
+        0x200_0000,
+        20 * MIB2,
+        NON_PIPELINED,
+    );
     long.extend(ce_release(SEM_VA, 1, false));
     r.submit(&long);
     r.run(10_000);
@@ -220,7 +323,10 @@ fn two_channels_share_an_engine_in_turn() {
     short.extend(ce_release(SEM_VA + 16, 1, false));
     r.submit_on(0, 0, 9, USERD + 0x400, 0x3_8000, &short);
     let t = until(&mut r, SEM + 16, 1);
-    assert!(t < 400_000, "the short copy waits for a piece, not for 40 MiB: {t}");
+    assert!(
+        t < 400_000,
+        "the short copy waits for a piece, not for 40 MiB: {t}"
+    );
     assert_eq!(r.h.sys_u32(SEM), 0);
     until(&mut r, SEM, 1);
 }
@@ -236,10 +342,33 @@ fn a_link_that_is_down() {
     r.submit(&p);
     r.run(SEC);
     let f = r.drain(0, 0, 32).remove(0);
-    assert_eq!((f.va, f.kind, f.access), (0x8000_0000, 0xa, 1), "UNSUPPORTED_APERTURE");
-    r.launch(0, 0, 1, 8, &[Ins { op: 2, count: 1, steps: 1, a: 0x8000_0000, ..Ins::default() }]);
+    assert_eq!(
+        (f.va, f.kind, f.access),
+        (0x8000_0000, 0xa, 1),
+        "UNSUPPORTED_APERTURE"
+    );
+    r.launch(
+        0,
+        0,
+        1,
+        8,
+        &[Ins {
+            op: 2,
+            count: 1,
+            steps: 1,
+            a: 0x8000_0000,
+            ..Ins::default()
+        }],
+    );
     r.run(SEC);
-    assert_eq!((r.slot(0, 0, w::STATUS), r.slot(0, 0, w::ERROR), r.slot(0, 0, w::ERR_INFO)), (3, 2, 0xa));
+    assert_eq!(
+        (
+            r.slot(0, 0, w::STATUS),
+            r.slot(0, 0, w::ERROR),
+            r.slot(0, 0, w::ERR_INFO)
+        ),
+        (3, 2, 0xa)
+    );
     // Up again: the copy restarts.
     r.w5(0, inject::LINK_DOWN, 0);
     let ram = r.chram(0, 0, 1);

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Goal (c): replayable faults, replay, cancel, overflow, duplicates, late VALID, negative TLB.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::precedence
+)]
+
 mod common;
 use common::*;
 use huvm_hw::ext::{self, inject, stats::Counter, workload as w};
@@ -17,8 +24,8 @@ fn rig(entries: u32) -> Rig {
     r
 }
 
-/// FILL of `pages` pages by as many blocks, one page each.
-fn fill(pages: u64) -> Ins {
+/// FILL of one page by each block.
+fn fill() -> Ins {
     Ins {
         op: 1,
         count: 512,
@@ -81,7 +88,7 @@ fn check(r: &mut Rig, pages: u64) {
     let ins = Ins {
         op: 2,
         a: VA,
-        ..fill(pages)
+        ..fill()
     };
     r.launch(0, 1, pages as u32, 8, &[Ins { count: 512, ..ins }]);
     r.run(SEC);
@@ -95,7 +102,7 @@ fn a_fault_stalls_its_block_alone() {
     for p in [0, 2, 3] {
         map(&mut r, VA + p * 4096);
     }
-    r.launch(0, 0, 4, 8, &[fill(4)]);
+    r.launch(0, 0, 4, 8, &[fill()]);
     r.run(1_000_000);
     assert_eq!(r.slot(0, 0, w::STATUS), w::STATUS_RUNNING);
     assert_eq!(
@@ -145,7 +152,7 @@ fn storm_on_a_small_ring_with_realism() {
         r.w5(0, inject::REORDER_PERMILLE, 300);
         r.w5(0, inject::VALID_DELAY_NS, 3_000);
         r.w5(0, inject::OVERFLOW_COUNT, 2);
-        r.launch(0, 0, 300, 8, &[fill(300)]);
+        r.launch(0, 0, 300, 8, &[fill()]);
         let served = serve(&mut r, 8, 0);
         assert_eq!(
             r.slot(0, 0, w::STATUS),
@@ -161,7 +168,7 @@ fn storm_on_a_small_ring_with_realism() {
 #[test]
 fn overflow_stops_the_ring_until_the_second_write_of_get() {
     let mut r = rig(8);
-    r.launch(0, 0, 20, 8, &[fill(20)]);
+    r.launch(0, 0, 20, 8, &[fill()]);
     r.run(1_000_000);
     let get = bar0::FAULT_LO + 0x28;
     let put = bar0::FAULT_LO + 0x2c;
@@ -201,7 +208,7 @@ fn get_out_of_range_is_corrupted() {
     let get = bar0::FAULT_LO + 0x28;
     r.w0(0, get, 8);
     assert_eq!(r.r0(0, get), 1 << 30);
-    r.launch(0, 0, 1, 8, &[fill(1)]);
+    r.launch(0, 0, 1, 8, &[fill()]);
     r.run(1_000_000);
     assert_eq!(r.r0(0, get + 4), 1 << 30, "nothing is reported");
     r.w0(0, get, 1 << 30);
@@ -211,7 +218,7 @@ fn get_out_of_range_is_corrupted() {
 #[test]
 fn writing_get_without_draining_pulses_again() {
     let mut r = rig(64);
-    r.launch(0, 0, 2, 8, &[fill(2)]);
+    r.launch(0, 0, 2, 8, &[fill()]);
     r.run(1_000_000);
     assert_eq!(r.h.take_messages(), [(0, 1)]);
     r.w0(0, bar0::LEAF + 8, 1);
@@ -230,7 +237,7 @@ fn writing_get_without_draining_pulses_again() {
 fn late_and_reordered_valid() {
     let mut r = rig(64);
     r.w5(0, inject::VALID_DELAY_NS, 100_000);
-    r.launch(0, 0, 1, 8, &[fill(1)]);
+    r.launch(0, 0, 1, 8, &[fill()]);
     r.run(50_000);
     assert_eq!(r.r0(0, bar0::FAULT_LO + 0x2c), 1, "PUT is there");
     assert_eq!(r.h.sys_u32(RING1 + 28), 0, "the packet is not");
@@ -244,7 +251,7 @@ fn late_and_reordered_valid() {
     let mut r = rig(64);
     r.w5(0, inject::VALID_DELAY_NS, 1_000);
     r.w5(0, inject::REORDER_PERMILLE, 500);
-    r.launch(0, 0, 40, 8, &[fill(40)]);
+    r.launch(0, 0, 40, 8, &[fill()]);
     let out_of_order = r.run_until(SEC, |r| {
         let valid = |i: u64| r.h.sys_u32(RING1 + 32 * i + 28) >> 31 == 1;
         (0..39).any(|i| !valid(i) && valid(i + 1))
@@ -256,7 +263,7 @@ fn late_and_reordered_valid() {
 fn every_packet_twice() {
     let mut r = rig(64);
     r.w5(0, inject::DUPLICATE_PERMILLE, 1000);
-    r.launch(0, 0, 3, 8, &[fill(3)]);
+    r.launch(0, 0, 3, 8, &[fill()]);
     r.run(1_000_000);
     let p = r.drain(0, 1, 64);
     assert_eq!(p.len(), 6);
@@ -269,7 +276,7 @@ fn every_packet_twice() {
 fn negative_entries_need_an_invalidate_before_the_replay() {
     let mut r = rig(64);
     r.w5(0, inject::NEG_TLB, 1);
-    r.launch(0, 0, 1, 8, &[fill(1)]);
+    r.launch(0, 0, 1, 8, &[fill()]);
     r.run(1_000_000);
     assert_eq!(r.drain(0, 1, 64).len(), 1);
     map(&mut r, VA);
@@ -295,11 +302,11 @@ fn negative_entries_need_an_invalidate_before_the_replay() {
 fn hub_only_invalidate_leaves_the_gpc_tlb_and_replays_nothing() {
     let mut r = rig(64);
     map(&mut r, VA);
-    r.launch(0, 0, 1, 8, &[fill(1)]);
+    r.launch(0, 0, 1, 8, &[fill()]);
     r.run(1_000_000);
     r.map4k(0, VA, 0);
     r.w0(0, bar0::INVALIDATE, 1 << 31 | 3 | 4);
-    r.launch(0, 0, 1, 8, &[fill(1)]);
+    r.launch(0, 0, 1, 8, &[fill()]);
     r.run(1_000_000);
     assert_eq!(
         r.slot(0, 0, w::STATUS),
@@ -307,7 +314,7 @@ fn hub_only_invalidate_leaves_the_gpc_tlb_and_replays_nothing() {
         "stale but in force"
     );
     r.w0(0, bar0::INVALIDATE, 1 << 31 | 3);
-    r.launch(0, 0, 1, 8, &[fill(1)]);
+    r.launch(0, 0, 1, 8, &[fill()]);
     r.run(1_000_000);
     assert_eq!(r.slot(0, 0, w::STATUS), w::STATUS_RUNNING);
     map(&mut r, VA);
@@ -332,12 +339,12 @@ fn read_only_page_faults_on_a_write() {
         &[Ins {
             op: 2,
             a: VA,
-            ..fill(1)
+            ..fill()
         }],
     );
     r.run(1_000_000);
     assert_eq!(r.slot(0, 0, w::STATUS), w::STATUS_DONE);
-    r.launch(0, 0, 1, 8, &[fill(1)]);
+    r.launch(0, 0, 1, 8, &[fill()]);
     r.run(1_000_000);
     assert_eq!(r.drain(0, 1, 64)[0].kind, 6, "RO_VIOLATION");
     map(&mut r, VA);
@@ -349,7 +356,7 @@ fn read_only_page_faults_on_a_write() {
 #[test]
 fn cancel_global() {
     let mut r = rig(64);
-    r.launch(0, 0, 2, 8, &[fill(2)]);
+    r.launch(0, 0, 2, 8, &[fill()]);
     r.run(1_000_000);
     map(&mut r, VA);
     r.replay(0, 4);
@@ -368,7 +375,7 @@ fn cancel_global() {
 #[test]
 fn cancel_targeted_hits_one_client_of_one_gpc() {
     let mut r = rig(64);
-    r.launch(0, 0, 1, 8, &[fill(1)]);
+    r.launch(0, 0, 1, 8, &[fill()]);
     r.launch(
         0,
         1,
@@ -376,7 +383,7 @@ fn cancel_targeted_hits_one_client_of_one_gpc() {
         8,
         &[Ins {
             dst: VA + 0x10_0000,
-            ..fill(2)
+            ..fill()
         }],
     );
     r.run(1_000_000);
@@ -395,7 +402,7 @@ fn cancel_va_fails_one_page_and_retries_the_rest() {
     let mut r = rig(64);
     // The channel's own system-memory mapping carries MEM_OP.
     r.channel(0, 0);
-    r.launch(0, 0, 1, 8, &[fill(1)]);
+    r.launch(0, 0, 1, 8, &[fill()]);
     r.launch(
         0,
         1,
@@ -403,7 +410,7 @@ fn cancel_va_fails_one_page_and_retries_the_rest() {
         8,
         &[Ins {
             dst: VA + 0x10_0000,
-            ..fill(1)
+            ..fill()
         }],
     );
     r.run(1_000_000);
@@ -438,7 +445,7 @@ fn cancel_va_fails_one_page_and_retries_the_rest() {
 fn without_replay_a_fault_is_fatal() {
     let mut r = rig(64);
     r.instance(0, false);
-    r.launch(0, 0, 1, 8, &[fill(1)]);
+    r.launch(0, 0, 1, 8, &[fill()]);
     r.run(1_000_000);
     assert_eq!(
         (r.slot(0, 0, w::STATUS), r.slot(0, 0, w::ERROR)),
@@ -452,7 +459,7 @@ fn without_replay_a_fault_is_fatal() {
 fn fatal_kinds_fail_the_launch_even_with_replay() {
     let mut r = rig(64);
     for (va, kind) in [(1u64 << 49, 3u32), (VA + 2, 3)] {
-        r.launch(0, 0, 1, 8, &[Ins { dst: va, ..fill(1) }]);
+        r.launch(0, 0, 1, 8, &[Ins { dst: va, ..fill() }]);
         r.run(1_000_000);
         assert_eq!(
             (r.slot(0, 0, w::STATUS), r.slot(0, 0, w::ERROR)),
@@ -462,7 +469,7 @@ fn fatal_kinds_fail_the_launch_even_with_replay() {
     }
     // Beyond VRAM: REGION_VIOLATION.
     r.map4k(0, VA, pte_vid(VRAM));
-    r.launch(0, 0, 1, 8, &[fill(1)]);
+    r.launch(0, 0, 1, 8, &[fill()]);
     r.run(1_000_000);
     assert_eq!(r.slot(0, 0, w::ERR_INFO), 0xd | 1 << 16);
     assert_eq!(r.h.out_of_bounds, 0);
@@ -473,7 +480,7 @@ fn replay_while_the_packet_is_on_its_way_loses_no_wakeup() {
     // The request is stalled, its packet not yet in the ring: a replay that comes in between must
     // retry it, for the driver that maps by other means will not be told again.
     let mut r = rig(64);
-    r.launch(0, 0, 1, 8, &[fill(1)]);
+    r.launch(0, 0, 1, 8, &[fill()]);
     assert_eq!(r.r0(0, bar0::FAULT_LO + 0x2c), 0, "still on its way");
     map(&mut r, VA);
     r.replay(0, 1);
@@ -487,7 +494,7 @@ fn no_ring_is_an_info_fault() {
     let mut r = Rig::new(1);
     r.instance(0, true);
     r.interrupts(0);
-    r.launch(0, 0, 1, 8, &[fill(1)]);
+    r.launch(0, 0, 1, 8, &[fill()]);
     r.run(1_000_000);
     assert_eq!(r.r0(0, bar0::FAULT_STATUS) >> 31, 1);
     assert_eq!(r.r0(0, bar0::FAULT_INST_LO) & 0x1ff, 64);
@@ -503,7 +510,7 @@ fn ring_in_vram_through_bar2() {
     let mut r = rig(64);
     // Virtual mode of the ring: BAR2 physical means VRAM offset.
     r.w0(0, bar0::FAULT_LO + 0x20, 0x300_0000);
-    r.launch(0, 0, 1, 8, &[fill(1)]);
+    r.launch(0, 0, 1, 8, &[fill()]);
     r.run(1_000_000);
     assert_eq!(r.get_vram64(0, 0x300_0000 + 8), VA);
     assert_eq!(r.get_vram64(0, 0x300_0000 + 24) >> 63, 1);
@@ -513,7 +520,7 @@ fn ring_in_vram_through_bar2() {
 fn dropped_message() {
     let mut r = rig(64);
     r.w5(0, inject::DROP_INTR, 1);
-    r.launch(0, 0, 1, 8, &[fill(1)]);
+    r.launch(0, 0, 1, 8, &[fill()]);
     r.run(1_000_000);
     assert!(r.h.take_messages().is_empty());
     assert_eq!(r.r0(0, bar0::LEAF + 8), 1, "pending all the same");

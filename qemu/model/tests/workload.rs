@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The workload engine: every operation on real bytes, limits, errors, abort, throttle, counters.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::precedence
+)]
+
 mod common;
 use common::*;
 use huvm_hw::ext::{stats::Counter, throttle, workload as w};
@@ -40,18 +47,61 @@ fn get(r: &Rig, at: u64, n: usize, elem: usize) -> Vec<u64> {
 #[test]
 fn arithmetic() {
     let mut r = rig();
-    let base = Ins { count: 1000, steps: 3, bs: 0x8000, ss: 4000, ..Ins::default() };
+    let base = Ins {
+        count: 1000,
+        steps: 3,
+        bs: 0x8000,
+        ss: 4000,
+        ..Ins::default()
+    };
     let ok = go(
         &mut r,
         4,
         4,
         &[
-            Ins { op: 1, dst: A, imm0: 0xffff_fff0, imm1: 3, ..base },
-            Ins { op: 1, dst: B, imm0: 7, imm1: 1, ..base },
-            Ins { op: 4, dst: C, a: A, b: B, ..base },
-            Ins { op: 5, dst: C, a: C, b: B, imm0: 2, ..base },
-            Ins { op: 6, dst: C, a: C, imm0: 5, imm1: 1, ..base },
-            Ins { op: 3, dst: B, a: C, ..base },
+            Ins {
+                op: 1,
+                dst: A,
+                imm0: 0xffff_fff0,
+                imm1: 3,
+                ..base
+            },
+            Ins {
+                op: 1,
+                dst: B,
+                imm0: 7,
+                imm1: 1,
+                ..base
+            },
+            Ins {
+                op: 4,
+                dst: C,
+                a: A,
+                b: B,
+                ..base
+            },
+            Ins {
+                op: 5,
+                dst: C,
+                a: C,
+                b: B,
+                imm0: 2,
+                ..base
+            },
+            Ins {
+                op: 6,
+                dst: C,
+                a: C,
+                imm0: 5,
+                imm1: 1,
+                ..base
+            },
+            Ins {
+                op: 3,
+                dst: B,
+                a: C,
+                ..base
+            },
         ],
     );
     assert_eq!(ok, w::STATUS_DONE);
@@ -62,7 +112,11 @@ fn arithmetic() {
             let i = k * 0x2000 + e as u64;
             let a = (0xffff_fff0 + 3 * i) as u32;
             let b = (7 + i) as u32;
-            let want = a.wrapping_add(b).wrapping_add(b.wrapping_mul(2)).wrapping_mul(5).wrapping_add(1);
+            let want = a
+                .wrapping_add(b)
+                .wrapping_add(b.wrapping_mul(2))
+                .wrapping_mul(5)
+                .wrapping_add(1);
             assert_eq!(v, u64::from(want), "block {k} element {e}");
         }
     }
@@ -74,38 +128,102 @@ fn arithmetic() {
 #[test]
 fn check_counts_and_names_the_first() {
     let mut r = rig();
-    let base = Ins { count: 20_000, steps: 1, imm0: 9, imm1: 2, ..Ins::default() };
-    assert_eq!(go(&mut r, 1, 8, &[Ins { op: 1, dst: A, ..base }]), w::STATUS_DONE);
+    let base = Ins {
+        count: 20_000,
+        steps: 1,
+        imm0: 9,
+        imm1: 2,
+        ..Ins::default()
+    };
+    assert_eq!(
+        go(
+            &mut r,
+            1,
+            8,
+            &[Ins {
+                op: 1,
+                dst: A,
+                ..base
+            }]
+        ),
+        w::STATUS_DONE
+    );
     r.vram(0, 0x200_0000 + 8 * 12_345, &[0xff; 24]);
-    assert_eq!(go(&mut r, 1, 8, &[Ins { op: 2, a: A, ..base }]), w::STATUS_DONE);
+    assert_eq!(
+        go(
+            &mut r,
+            1,
+            8,
+            &[Ins {
+                op: 2,
+                a: A,
+                ..base
+            }]
+        ),
+        w::STATUS_DONE
+    );
     assert_eq!(r.slot(0, 0, w::MISMATCHES_LO), 3);
-    let va = u64::from(r.slot(0, 0, w::MISMATCH_VA_LO)) | u64::from(r.slot(0, 0, w::MISMATCH_VA_HI)) << 32;
+    let va = u64::from(r.slot(0, 0, w::MISMATCH_VA_LO))
+        | u64::from(r.slot(0, 0, w::MISMATCH_VA_HI)) << 32;
     assert_eq!(va, A + 8 * 12_345);
 }
 
 #[test]
 fn strided_fill_touches_its_elements_only() {
     let mut r = rig();
-    let i = Ins { op: 1, count: 5, steps: 1, dst: A, es: 4096, imm0: 1, ..Ins::default() };
+    let i = Ins {
+        op: 1,
+        count: 5,
+        steps: 1,
+        dst: A,
+        es: 4096,
+        imm0: 1,
+        ..Ins::default()
+    };
     assert_eq!(go(&mut r, 1, 4, &[i]), w::STATUS_DONE);
     for page in 0..6u64 {
         let want = u32::from(page < 5);
-        assert_eq!(get(&r, 0x200_0000 + 4096 * page, 2, 4), [u64::from(want), 0]);
+        assert_eq!(
+            get(&r, 0x200_0000 + 4096 * page, 2, 4),
+            [u64::from(want), 0]
+        );
     }
 }
 
 #[test]
 fn reduce_sums_a_block() {
     let mut r = rig();
-    let base = Ins { count: 100, steps: 10, bs: 8000, ss: 800, ..Ins::default() };
+    let base = Ins {
+        count: 100,
+        steps: 10,
+        bs: 8000,
+        ss: 800,
+        ..Ins::default()
+    };
     let ok = go(
         &mut r,
         3,
         8,
-        &[Ins { op: 1, dst: A, imm0: 0, imm1: 1, ..base }, Ins { op: 7, dst: B, a: A, ..base }],
+        &[
+            Ins {
+                op: 1,
+                dst: A,
+                imm0: 0,
+                imm1: 1,
+                ..base
+            },
+            Ins {
+                op: 7,
+                dst: B,
+                a: A,
+                ..base
+            },
+        ],
     );
     assert_eq!(ok, w::STATUS_DONE);
-    let want: Vec<u64> = (0..3u64).map(|k| (k * 1000..(k + 1) * 1000).sum()).collect();
+    let want: Vec<u64> = (0..3u64)
+        .map(|k| (k * 1000..(k + 1) * 1000).sum())
+        .collect();
     assert_eq!(get(&r, 0x220_0000, 4, 8), [want[0], want[1], want[2], 0]);
 }
 
@@ -118,14 +236,30 @@ fn gather_and_scatter() {
         // A permutation.
         r.vram(0, 0x220_0000 + 4 * i, &((i * 7 % n) as u32).to_le_bytes());
     }
-    let base = Ins { count: n, steps: 1, ..Ins::default() };
+    let base = Ins {
+        count: n,
+        steps: 1,
+        ..Ins::default()
+    };
     let ok = go(
         &mut r,
         1,
         4,
         &[
-            Ins { op: 8, dst: C, a: A, idx: B, ..base },
-            Ins { op: 9, dst: C + 0x10_0000, a: C, idx: B, ..base },
+            Ins {
+                op: 8,
+                dst: C,
+                a: A,
+                idx: B,
+                ..base
+            },
+            Ins {
+                op: 9,
+                dst: C + 0x10_0000,
+                a: C,
+                idx: B,
+                ..base
+            },
         ],
     );
     assert_eq!(ok, w::STATUS_DONE);
@@ -142,11 +276,29 @@ fn gather_faults_on_the_pages_that_its_index_names() {
         r.vram(0, 0x220_0000 + 8 * i as u64, &(page * 512).to_le_bytes());
     }
     let far = 0x20_0000_0000u64;
-    r.launch(0, 0, 1, 8, &[Ins { op: 8, count: 4, steps: 1, dst: C, a: far, idx: B, ..Ins::default() }]);
+    r.launch(
+        0,
+        0,
+        1,
+        8,
+        &[Ins {
+            op: 8,
+            count: 4,
+            steps: 1,
+            dst: C,
+            a: far,
+            idx: B,
+            ..Ins::default()
+        }],
+    );
     r.run(SEC);
     let mut vas: Vec<u64> = r.drain(0, 1, 64).iter().map(|p| p.va).collect();
     vas.sort();
-    assert_eq!(vas, [far + 3 * 4096, far + 17 * 4096, far + 900 * 4096], "one packet a page");
+    assert_eq!(
+        vas,
+        [far + 3 * 4096, far + 17 * 4096, far + 900 * 4096],
+        "one packet a page"
+    );
     for va in vas {
         r.map4k(0, va, pte_vid(0x300_0000));
     }
@@ -155,7 +307,21 @@ fn gather_faults_on_the_pages_that_its_index_names() {
     assert_eq!(r.slot(0, 0, w::STATUS), w::STATUS_DONE);
     // An index past the address space is fatal.
     r.vram(0, 0x220_0000, &[0xff; 8]);
-    r.launch(0, 0, 1, 8, &[Ins { op: 8, count: 1, steps: 1, dst: C, a: far, idx: B, ..Ins::default() }]);
+    r.launch(
+        0,
+        0,
+        1,
+        8,
+        &[Ins {
+            op: 8,
+            count: 1,
+            steps: 1,
+            dst: C,
+            a: far,
+            idx: B,
+            ..Ins::default()
+        }],
+    );
     r.run(SEC);
     assert_eq!((r.slot(0, 0, w::STATUS), r.slot(0, 0, w::ERR_INFO)), (3, 3));
 }
@@ -167,7 +333,13 @@ fn trace_replays_reads_and_writes() {
     for (i, (p, wr)) in pages.iter().zip([0u64, 1, 1, 1, 0]).enumerate() {
         r.vram(0, 0x240_0000 + 8 * i as u64, &(p | wr).to_le_bytes());
     }
-    let i = Ins { op: 11, count: 5, steps: 1, a: C, ..Ins::default() };
+    let i = Ins {
+        op: 11,
+        count: 5,
+        steps: 1,
+        a: C,
+        ..Ins::default()
+    };
     assert_eq!(go(&mut r, 1, 8, &[i]), w::STATUS_DONE);
     assert_eq!(r.get_vram64(0, 0x200_0000), 0);
     assert_eq!(r.get_vram64(0, 0x200_1000), 2);
@@ -177,7 +349,13 @@ fn trace_replays_reads_and_writes() {
 #[test]
 fn delay_takes_its_time() {
     let mut r = rig();
-    let i = Ins { op: 10, count: 1, steps: 10, imm0: 1_000, ..Ins::default() };
+    let i = Ins {
+        op: 10,
+        count: 1,
+        steps: 10,
+        imm0: 1_000,
+        ..Ins::default()
+    };
     assert_eq!(go(&mut r, 1, 4, &[i]), w::STATUS_DONE);
     let t = |r: &mut Rig, lo| u64::from(r.slot(0, 0, lo)) | u64::from(r.slot(0, 0, lo + 4)) << 32;
     assert_eq!(t(&mut r, w::END_NS_LO) - t(&mut r, w::START_NS_LO), 10_000);
@@ -186,14 +364,29 @@ fn delay_takes_its_time() {
 #[test]
 fn bad_descriptors() {
     let mut r = rig();
-    let good = Ins { op: 1, count: 1, steps: 1, dst: A, ..Ins::default() };
+    let good = Ins {
+        op: 1,
+        count: 1,
+        steps: 1,
+        dst: A,
+        ..Ins::default()
+    };
     let bad = [
         Ins { op: 0, ..good },
         Ins { op: 12, ..good },
         Ins { count: 0, ..good },
-        Ins { steps: (1 << 32) + 1, ..good },
-        Ins { dst: u64::MAX - 2, ..good },
-        Ins { bs: u64::MAX, ..good },
+        Ins {
+            steps: (1 << 32) + 1,
+            ..good
+        },
+        Ins {
+            dst: u64::MAX - 2,
+            ..good
+        },
+        Ins {
+            bs: u64::MAX,
+            ..good
+        },
         Ins { op: 11, ..good },
     ];
     for (n, i) in bad.into_iter().enumerate() {
@@ -202,7 +395,16 @@ fn bad_descriptors() {
         assert_eq!(r.r5(0, w::DONE_LO), 1);
         r.w5(0, w::DONE_LO, 1);
     }
-    for (at, v) in [(0, 1u32), (4, 2), (8, 0), (12, 17), (16, 0), (20, 2), (28, 1), (40, 1)] {
+    for (at, v) in [
+        (0, 1u32),
+        (4, 2),
+        (8, 0),
+        (12, 17),
+        (16, 0),
+        (20, 2),
+        (28, 1),
+        (40, 1),
+    ] {
         r.launch(0, 1, 1, 4, &[good]);
         r.run(SEC);
         r.sys32(DESC + 0x1000 + at, v);
@@ -225,16 +427,38 @@ fn bad_descriptors() {
 fn abort_drops_stalled_blocks() {
     let mut r = rig();
     let far = 0x20_0000_0000;
-    r.launch(0, 0, 10, 8, &[Ins { op: 1, count: 1, steps: 1, dst: far, bs: 4096, ..Ins::default() }]);
+    r.launch(
+        0,
+        0,
+        10,
+        8,
+        &[Ins {
+            op: 1,
+            count: 1,
+            steps: 1,
+            dst: far,
+            bs: 4096,
+            ..Ins::default()
+        }],
+    );
     r.run(SEC);
     r.h.take_messages();
     assert_eq!(r.slot(0, 0, w::BLOCKS_STALLED), 10);
     // START on it is a guest error, nothing else.
     r.w5(0, slot_at(0) + 0x14, 1);
-    assert_eq!((r.slot(0, 0, w::BLOCKS_STALLED), r.stat(0, Counter::GuestErrors)), (10, 1));
+    assert_eq!(
+        (
+            r.slot(0, 0, w::BLOCKS_STALLED),
+            r.stat(0, Counter::GuestErrors)
+        ),
+        (10, 1)
+    );
     r.w5(0, slot_at(0) + 0x14, 2);
     r.run(SEC);
-    assert_eq!((r.slot(0, 0, w::STATUS), r.slot(0, 0, w::BLOCKS_STALLED)), (w::STATUS_ABORTED, 0));
+    assert_eq!(
+        (r.slot(0, 0, w::STATUS), r.slot(0, 0, w::BLOCKS_STALLED)),
+        (w::STATUS_ABORTED, 0)
+    );
     assert_eq!(r.h.take_messages(), [(0, 0)]);
     r.replay(0, 1);
     r.run(SEC);
@@ -248,7 +472,14 @@ fn abort_drops_stalled_blocks() {
 fn residency_limits() {
     let mut r = rig();
     let far = 0x20_0000_0000;
-    let i = Ins { op: 1, count: 1, steps: 1, dst: far, bs: 4096, ..Ins::default() };
+    let i = Ins {
+        op: 1,
+        count: 1,
+        steps: 1,
+        dst: far,
+        bs: 4096,
+        ..Ins::default()
+    };
     r.launch_with(0, 0, 200, 8, 5, &[i]);
     r.run(SEC);
     assert_eq!(r.slot(0, 0, w::BLOCKS_STALLED), 5, "the launch's own limit");
@@ -261,7 +492,13 @@ fn residency_limits() {
 fn throttle_acts_on_a_running_launch() {
     let mut r = rig();
     // 16 blocks of 100 steps of 1 us.
-    let i = Ins { op: 10, count: 1, steps: 100, imm0: 1_000, ..Ins::default() };
+    let i = Ins {
+        op: 10,
+        count: 1,
+        steps: 100,
+        imm0: 1_000,
+        ..Ins::default()
+    };
     let run = |r: &mut Rig, limit: Option<(u32, u32)>| {
         r.launch(0, 0, 16, 4, &[i]);
         r.run(10_000);
@@ -289,7 +526,13 @@ fn throttle_acts_on_a_running_launch() {
 fn remote_accesses_cross_the_host_link() {
     let mut r = rig();
     r.map2m(0, 0x30_0000_0000, pte_sys(0x1000_0000));
-    let i = Ins { op: 2, count: 1 << 18, steps: 1, a: 0x30_0000_0000, ..Ins::default() };
+    let i = Ins {
+        op: 2,
+        count: 1 << 18,
+        steps: 1,
+        a: 0x30_0000_0000,
+        ..Ins::default()
+    };
     assert_eq!(go(&mut r, 1, 8, &[i]), w::STATUS_DONE);
     assert_eq!(r.stat(0, Counter::WorkBytesHost), 2 << 20);
     let t = u64::from(r.slot(0, 0, w::END_NS_LO) - r.slot(0, 0, w::START_NS_LO));
@@ -306,7 +549,13 @@ fn access_counter_notifies_once_until_cleared() {
     r.w0(0, bar0::COUNTER_LO, 0x300_0000 | 1);
     // Threshold 0x80 of 128 bytes: 16 KiB of one 64 KiB region.
     let touch = |r: &mut Rig, bytes: u64| {
-        let i = Ins { op: 2, count: bytes / 8, steps: 1, a: 0x30_0001_0000, ..Ins::default() };
+        let i = Ins {
+            op: 2,
+            count: bytes / 8,
+            steps: 1,
+            a: 0x30_0001_0000,
+            ..Ins::default()
+        };
         assert_eq!(go(r, 1, 8, &[i]), w::STATUS_DONE);
     };
     touch(&mut r, 8 << 10);
@@ -314,7 +563,9 @@ fn access_counter_notifies_once_until_cleared() {
     touch(&mut r, 8 << 10);
     assert_eq!(r.r0(0, bar0::COUNTER_PUT), 1);
     assert_eq!(r.r0(0, bar0::LEAF + 8) >> 8 & 1, 1, "vector 72");
-    let dw: Vec<u32> = (0..8).map(|i| r.get_vram64(0, 0x300_0000 + 4 * i) as u32).collect();
+    let dw: Vec<u32> = (0..8)
+        .map(|i| r.get_vram64(0, 0x300_0000 + 4 * i) as u32)
+        .collect();
     assert_eq!(dw[0], 1 | 2 << 8 | INST as u32, "MIMC, virtual, sysmem");
     assert_eq!((dw[2], dw[3]), (1 << 16, 0x30));
     assert_eq!((dw[5], dw[6]), (0, 0x80));
@@ -331,11 +582,30 @@ fn access_counter_notifies_once_until_cleared() {
 #[test]
 fn same_accesses_same_times() {
     let once = || {
-        let mut r = Rig::with(vec![GpuConfig { realism: true, ..quiet() }], Profile::default());
+        let mut r = Rig::with(
+            vec![GpuConfig {
+                realism: true,
+                ..quiet()
+            }],
+            Profile::default(),
+        );
         r.instance(0, true);
         r.rings(0, 32);
         r.interrupts(0);
-        r.launch(0, 0, 50, 8, &[Ins { op: 1, count: 512, steps: 1, dst: A, bs: 4096, ..Ins::default() }]);
+        r.launch(
+            0,
+            0,
+            50,
+            8,
+            &[Ins {
+                op: 1,
+                count: 512,
+                steps: 1,
+                dst: A,
+                bs: 4096,
+                ..Ins::default()
+            }],
+        );
         for page in 0..50 {
             r.run(7_000);
             for p in r.drain(0, 1, 32) {
@@ -345,7 +615,9 @@ fn same_accesses_same_times() {
                 r.replay(0, 1);
             }
         }
-        let times: Vec<u32> = [w::END_NS_LO, w::FAULTS_LO, w::BLOCKS_DONE].map(|x| r.slot(0, 0, x)).into();
+        let times: Vec<u32> = [w::END_NS_LO, w::FAULTS_LO, w::BLOCKS_DONE]
+            .map(|x| r.slot(0, 0, x))
+            .into();
         (r.h.messages.clone(), times, r.get_sys(RING1, 32 * 32))
     };
     assert_eq!(once(), once());
@@ -353,18 +625,51 @@ fn same_accesses_same_times() {
 
 #[test]
 fn timing_off_completes_at_once() {
-    let mut r = Rig::with(vec![GpuConfig { timing: false, ..quiet() }], Profile::default());
+    let mut r = Rig::with(
+        vec![GpuConfig {
+            timing: false,
+            ..quiet()
+        }],
+        Profile::default(),
+    );
     r.instance(0, true);
     r.rings(0, 64);
     r.map2m(0, A, pte_vid(0x200_0000));
-    r.launch(0, 0, 8, 8, &[Ins { op: 1, count: 512, steps: 4, dst: A, bs: 16384, ss: 4096, ..Ins::default() }]);
+    r.launch(
+        0,
+        0,
+        8,
+        8,
+        &[Ins {
+            op: 1,
+            count: 512,
+            steps: 4,
+            dst: A,
+            bs: 16384,
+            ss: 4096,
+            ..Ins::default()
+        }],
+    );
     // The clock stands still; only the number of calls counts.
     for _ in 0..4 {
         r.m.timer(&mut r.h);
     }
     assert_eq!((r.slot(0, 0, w::STATUS), r.h.now), (w::STATUS_DONE, 0));
     // Long work is still cut into calls.
-    r.launch(0, 0, 80, 8, &[Ins { op: 1, count: 1 << 32, steps: 1 << 32, dst: A, es: 8, ..Ins::default() }]);
+    r.launch(
+        0,
+        0,
+        80,
+        8,
+        &[Ins {
+            op: 1,
+            count: 1 << 32,
+            steps: 1 << 32,
+            dst: A,
+            es: 8,
+            ..Ins::default()
+        }],
+    );
     let before = r.h.accesses;
     r.m.timer(&mut r.h);
     assert!(r.h.accesses - before < 2000);
@@ -374,11 +679,27 @@ fn timing_off_completes_at_once() {
 
 #[test]
 fn phantom_check_counts_nothing() {
-    let mut r = Rig::with(vec![GpuConfig { phantom: true, ..quiet() }], Profile::default());
+    let mut r = Rig::with(
+        vec![GpuConfig {
+            phantom: true,
+            ..quiet()
+        }],
+        Profile::default(),
+    );
     r.instance(0, true);
     r.map2m(0, A, pte_vid(0x200_0000));
-    let i = Ins { count: 512, steps: 1, imm0: 5, ..Ins::default() };
-    let ok = go(&mut r, 1, 8, &[Ins { op: 1, dst: A, ..i }, Ins { op: 2, a: A, ..i }]);
+    let i = Ins {
+        count: 512,
+        steps: 1,
+        imm0: 5,
+        ..Ins::default()
+    };
+    let ok = go(
+        &mut r,
+        1,
+        8,
+        &[Ins { op: 1, dst: A, ..i }, Ins { op: 2, a: A, ..i }],
+    );
     assert_eq!((ok, r.slot(0, 0, w::MISMATCHES_LO)), (w::STATUS_DONE, 0));
     assert_eq!(r.get_vram64(0, 0x200_0000), 0);
     assert_eq!(r.slot(0, 0, w::BYTES_LO), 2 * 4096);

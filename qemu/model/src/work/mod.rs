@@ -240,6 +240,13 @@ impl Gpu {
             s.err_info = (f.kind as u32) | (f.access << 16);
         }
         self.work.blocks.retain(|_, b| b.slot != index);
+        let blocks = &self.work.blocks;
+        cx.queue.forget(cx.gpu, |e| match e {
+            Event::BlockPiece { block } | Event::BlockRetry { block } => {
+                !blocks.contains_key(block)
+            }
+            _ => false,
+        });
         self.work.done |= 1 << (index % 64);
         self.pulse(reg::VECTOR, cx);
         self.work_dispatch_soon(cx);

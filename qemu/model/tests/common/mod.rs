@@ -32,9 +32,9 @@ pub struct Rig {
     pub m: Machine,
     pub h: MemHost,
     /// Next free page-table page in VRAM, by GPU.
-    next_table: Vec<u64>,
-    pb_at: u64,
-    gp_put: u32,
+    pub next_table: Vec<u64>,
+    pub pb_at: u64,
+    pub gp_put: u32,
 }
 
 pub fn quiet() -> GpuConfig {
@@ -239,7 +239,7 @@ impl Rig {
         self.vram32(gpu, list, 1 | 3 << 16 | 128 << 24);
         self.vram32(gpu, list + 4, 1);
         self.vram32(gpu, list + 8, 7);
-        self.vram32(gpu, list + 16, 0 << 4 | 2 << 6 | userd as u32);
+        self.vram32(gpu, list + 16, 2 << 6 | userd as u32);
         self.vram32(gpu, list + 20, 0);
         self.vram32(gpu, list + 24, chid | inst as u32);
         self.vram32(gpu, list + 28, 0);
