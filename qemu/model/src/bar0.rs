@@ -4,7 +4,7 @@
 //! that PTOP announces.
 //!
 //! The model keeps its own copy of these numbers on purpose: driver and model then cannot share a
-//! typing mistake. `tests/formats.rs` compares them with `drivers/hw`.
+//! typing mistake. `tests/loopback` runs the driver, with its own numbers, against this model.
 
 /// PMC_BOOT_0 (7.3).
 pub const PMC_BOOT_0: u32 = 0x0000;
