@@ -7,33 +7,36 @@ root=$BUILD/image-$conf
 out=$BUILD/image-$conf.cpio.gz
 ko=$BUILD/module-$conf/huvm.ko
 [ -f "$ko" ] || die "there is no module for the $conf kernel" "run 'make module KCONF=$conf'"
+need_space "$BUILD" 1 "the guest image"
 
-# Static, so that it runs in a bare initramfs.
-(cd "$ROOT" && RUSTFLAGS="-C target-feature=+crt-static" CARGO_TARGET_DIR=$BUILD/cargo-guest \
-	logged "$BUILD/logs/uvmctl.log" cargo build --release --locked --target x86_64-unknown-linux-gnu -p uvmctl)
+build() {
+	# Static, so that it runs in a bare initramfs.
+	(cd "$ROOT" && RUSTFLAGS="-C target-feature=+crt-static" CARGO_TARGET_DIR=$BUILD/cargo-guest \
+		logged "$BUILD/logs/uvmctl.log" cargo build --release --locked --target x86_64-unknown-linux-gnu -p uvmctl)
 
-rm -rf "$root"
-mkdir -p "$root"/{bin,dev,proc,sys,tmp,mnt/ram,suites,lib,root,results}
-cp /bin/busybox "$root/bin/busybox"
-for tool in sh mount umount insmod rmmod lsmod cat ls dmesg poweroff sleep echo grep sed head tail wc kill ps mkdir mke2fs \
-	mkfs.ext2 setsid cttyhack seq date sync test true false dd od free chmod timeout sort cut tr tee cp uname env; do
-	ln -sf busybox "$root/bin/$tool"
-done
-cp "$BUILD/cargo-guest/x86_64-unknown-linux-gnu/release/uvmctl" "$root/bin/uvmctl"
-strip "$root/bin/uvmctl"
-strip --strip-debug -o "$root/lib/huvm.ko" "$ko"
-for c in "$ROOT"/tests/suites/*.c; do
-	name=$(basename "$c" .c)
-	exe=$BUILD/suites/$name
-	if [ ! -x "$exe" ] || [ -n "$(find "$c" "$ROOT"/tests/suites/*.h "$ROOT"/uapi/*.h -newer "$exe")" ]; then
-		mkdir -p "$BUILD/suites"
-		gcc -O1 -g0 -Wall -Wextra -Wno-missing-field-initializers -Werror -static -pthread -I"$ROOT/uapi" -o "$exe" "$c" ||
-			die "suite $name does not compile" "see the lines above"
-	fi
-	cp "$exe" "$root/suites/$name"
-done
-cp "$ROOT"/tests/suites/*.sh "$root/suites/" 2>/dev/null || true
-cp "$ROOT/tests/guest/init" "$root/init"
-chmod +x "$root/init" "$root"/suites/*
-(cd "$root" && find . | LC_ALL=C sort | cpio -o -H newc --quiet -R 0:0 | gzip -1) >"$out.part"
-mv "$out.part" "$out"
+	rm -rf "$root"
+	mkdir -p "$root"/{bin,dev,proc,sys,tmp,mnt/ram,suites,lib,root,results}
+	cp /bin/busybox "$root/bin/busybox"
+	for tool in $(/bin/busybox --list); do
+		[ "$tool" = busybox ] || ln -sf busybox "$root/bin/$tool"
+	done
+	cp "$BUILD/cargo-guest/x86_64-unknown-linux-gnu/release/uvmctl" "$root/bin/uvmctl"
+	strip "$root/bin/uvmctl"
+	strip --strip-debug -o "$root/lib/huvm.ko" "$ko"
+	for c in "$ROOT"/tests/suites/*.c; do
+		name=$(basename "$c" .c)
+		exe=$BUILD/suites/$name
+		if [ ! -x "$exe" ] || [ -n "$(find "$c" "$ROOT"/tests/suites/*.h "$ROOT"/uapi/*.h -newer "$exe")" ]; then
+			mkdir -p "$BUILD/suites"
+			gcc -O1 -g0 -Wall -Wextra -Wno-missing-field-initializers -Werror -static -pthread -I"$ROOT/uapi" -o "$exe" "$c" ||
+				die "suite $name does not compile" "see the lines above"
+		fi
+		cp "$exe" "$root/suites/$name"
+	done
+	cp "$ROOT"/tests/suites/*.sh "$root/suites/" 2>/dev/null || true
+	cp "$ROOT/tests/guest/init" "$root/init"
+	chmod +x "$root/init" "$root"/suites/*
+	(cd "$root" && find . | LC_ALL=C sort | cpio -o -H newc --quiet -R 0:0 | gzip -1) >"$out.part"
+	mv "$out.part" "$out"
+}
+locked "image-$(here)" build
