@@ -1,2 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0
-//! libhuvm: see Documentation/design.md.
+//! libhuvm: the safe Rust interface of `/dev/huvm`.
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | [`device`] | [`Device`]: an open file, every call that looks or sets |
+//! | [`managed`] | [`Managed`]: memory that GPUs and CPU share |
+//! | [`work`] | [`Program`]: what a GPU shall do; launch, wait, abort |
+//! | [`error`] | [`Error`]: what failed, why, what to do |
+//! | [`uapi`] | the generated structs and constants of `uapi/huvm.h` |
+//!
+//! ```no_run
+//! use libhuvm::{Device, Place, Program};
+//! # fn main() -> libhuvm::Result<()> {
+//! let device = Device::open()?;
+//! device.register(0)?;
+//! let mut data = device.alloc(64 << 20)?;
+//! data.as_mut_slice().fill(7);
+//! let launch = device.launch(0, &Program::scale(&data, 3, 1, 32)?)?;
+//! let report = launch.wait_done()?;
+//! assert_eq!(data.as_slice()[0], 22);
+//! println!("{} faults", report.faults);
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod device;
+pub mod error;
+pub mod managed;
+mod sys;
+#[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::indexing_slicing, clippy::undocumented_unsafe_blocks)]
+#[rustfmt::skip]
+pub mod uapi;
+pub mod work;
+
+pub use device::{Device, Place, Scope};
+pub use error::{Error, Result};
+pub use managed::Managed;
+pub use work::{Launch, Program, Report};

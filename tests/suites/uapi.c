@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Every call: good, bad size, bad flag, bad pointer, wrong state. */
+#define _GNU_SOURCE
+#include "huvm_lib.h"
+#include <poll.h>
+
+struct call {
+	const char *name;
+	unsigned long cmd;
+	size_t size;
+	int any;	/* [any]: other processes may call it */
+};
+
+#define CALL(name, type, any) { #name, HUVM_IOC_##name, sizeof(struct type), any }
+static const struct call calls[] = {
+	CALL(VERSION, huvm_version, 1), CALL(GPU_INFO, huvm_gpu_info, 1), CALL(LINK_INFO, huvm_link_info, 1),
+	CALL(MEM_INFO, huvm_mem_info, 1), CALL(GPU_REGISTER, huvm_gpu_register, 0),
+	CALL(GPU_UNREGISTER, huvm_gpu_register, 0), CALL(MIGRATE, huvm_migrate, 0), CALL(ADVISE, huvm_advise, 0),
+	CALL(LAUNCH, huvm_launch, 0), CALL(WAIT, huvm_wait, 0), CALL(ABORT, huvm_wait, 0), CALL(KNOB, huvm_knob, 1),
+	CALL(POLICY_GET, huvm_policy, 1), CALL(POLICY_SET, huvm_policy, 1), CALL(PRESET_GET, huvm_preset, 1),
+	CALL(PRESET_SET, huvm_preset, 1), CALL(COUNTERS, huvm_counters, 1), CALL(EVENTS, huvm_events, 1),
+	CALL(CLIENT_INFO, huvm_client_info, 1), CALL(RANGE_INFO, huvm_range_info, 1),
+	CALL(TEST_REG, huvm_test_reg, 1), CALL(TEST_SELFTEST, huvm_selftest_arg, 1),
+	CALL(TEST_EVICT, huvm_test_evict, 1), CALL(TEST_LIMITS, huvm_test_limits, 1),
+};
+#define NCALLS (sizeof(calls) / sizeof(calls[0]))
+
+struct any {
+	uint32_t size, flags;
+	char rest[8192];
+};
+
+static void bad_sizes(void)
+{
+	static struct any a;
+	int fd = huvm_open();
+
+	for (unsigned int i = 0; i < NCALLS; i++) {
+		const struct call *c = &calls[i];
+
+		memset(&a, 0, sizeof(a));
+		a.size = 0;
+		CHECK_ERR(ioctl(fd, c->cmd, &a), EINVAL);
+		a.size = (uint32_t)c->size - 1;
+		CHECK_ERR(ioctl(fd, c->cmd, &a), EINVAL);
+		/* Larger, with something in the part that this driver does not know. */
+		a.size = (uint32_t)c->size + 16;
+		((char *)&a)[c->size + 9] = 1;
+		CHECK_ERR(ioctl(fd, c->cmd, &a), E2BIG);
+		a.size = 0x7fffffff;
+		errno = 0;
+		CHECK(ioctl(fd, c->cmd, &a) < 0);
+		CHECK(errno == E2BIG || errno == EFAULT);
+	}
+}
+
+static void larger_but_zero_is_fine(void)
+{
+	static struct any a;
+	int fd = huvm_open();
+
+	a.size = sizeof(struct huvm_version) + 64;
+	CHECK_OK(ioctl(fd, HUVM_IOC_VERSION, &a));
+	CHECK_EQ(((struct huvm_version *)&a)->abi_major, HUVM_ABI_MAJOR);
+}
+
+static void bad_flags(void)
+{
+	static struct any a;
+	int fd = huvm_open();
+
+	for (unsigned int i = 0; i < NCALLS; i++) {
+		memset(&a, 0, sizeof(a));
+		a.size = (uint32_t)calls[i].size;
+		a.flags = 1u << 31;
+		CHECK_ERR(ioctl(fd, calls[i].cmd, &a), EINVAL);
+	}
+}
+
+static void bad_pointers(void)
+{
+	int fd = huvm_open();
+	char *hole = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	munmap(hole + PAGE, PAGE);
+	for (unsigned int i = 0; i < NCALLS; i++) {
+		uint32_t *tail = (uint32_t *)(hole + PAGE - 8);
+
+		CHECK_ERR(ioctl(fd, calls[i].cmd, NULL), EFAULT);
+		CHECK_ERR(ioctl(fd, calls[i].cmd, (void *)0xffff888000000000ul), EFAULT);
+		/* The head can be read, the rest cannot. */
+		tail[0] = (uint32_t)calls[i].size;
+		tail[1] = 0;
+		CHECK_ERR(ioctl(fd, calls[i].cmd, tail), EFAULT);
+	}
+}
+
+static void unknown_calls(void)
+{
+	int fd = huvm_open();
+	struct any a = { .size = 64 };
+
+	CHECK_ERR(ioctl(fd, _IOWR(HUVM_IOC_TYPE, 0x7f, struct huvm_version), &a), ENOTTY);
+	CHECK_ERR(ioctl(fd, _IOWR(0x11, 0, struct huvm_version), &a), ENOTTY);
+	/* Right number, wrong size in the command. */
+	CHECK_ERR(ioctl(fd, _IOWR(HUVM_IOC_TYPE, 0x00, struct huvm_wait), &a), ENOTTY);
+}
+
+static void version(void)
+{
+	int fd = huvm_open();
+	ARG(huvm_version, v);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_VERSION, &v));
+	CHECK_EQ(v.abi_major, HUVM_ABI_MAJOR);
+	CHECK_EQ(v.page_bytes, PAGE);
+	CHECK_EQ(v.chunk_bytes, BLOCK);
+	CHECK_EQ(v.nr_counters, HUVM_CNT_COUNT);
+	CHECK(v.nr_knobs > 10);
+	CHECK(v.gpu_count >= 1);
+	CHECK(v.driver[0]);
+}
+
+static void wrong_gpu(void)
+{
+	int fd = huvm_open();
+	ARG(huvm_gpu_info, g, .gpu = 15);
+	ARG(huvm_mem_info, m, .gpu = 99);
+	ARG(huvm_link_info, l, .gpu = 0, .index = 99);
+	ARG(huvm_counters, c, .scope = HUVM_SCOPE_GPU, .gpu = 15);
+
+	CHECK_ERR(ioctl(fd, HUVM_IOC_GPU_INFO, &g), ENODEV);
+	CHECK_ERR(ioctl(fd, HUVM_IOC_MEM_INFO, &m), ENODEV);
+	CHECK_ERR(ioctl(fd, HUVM_IOC_LINK_INFO, &l), ENOENT);
+	CHECK_ERR(ioctl(fd, HUVM_IOC_COUNTERS, &c), ENODEV);
+	CHECK_ERR(gpu_register(fd, 15), ENODEV);
+	CHECK_ERR(gpu_register(fd, 0xffffffff), ENODEV);
+	CHECK_ERR(gpu_unregister(fd, 0), ENOENT);
+}
+
+static void other_process(void)
+{
+	int fd = huvm_open(), status;
+
+	if (!fork()) {
+		static struct any a;
+		char one[64];
+
+		for (unsigned int i = 0; i < NCALLS; i++) {
+			if (calls[i].any)
+				continue;
+			memset(&a, 0, sizeof(a));
+			a.size = (uint32_t)calls[i].size;
+			if (calls[i].cmd == HUVM_IOC_LAUNCH)
+				((struct huvm_launch *)&a)->nr_instr = 1;
+			CHECK_ERR(ioctl(fd, calls[i].cmd, &a), EPERM);
+		}
+		CHECK_ERR(read(fd, one, sizeof(one)), EINVAL);
+		_exit(0);
+	}
+	wait(&status);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void knobs_and_policy(void)
+{
+	int fd = huvm_open();
+	uint32_t n;
+
+	for (n = 0;; n++) {
+		ARG(huvm_knob, k, .index = n);
+		ARG(huvm_policy, p, .scope = HUVM_SCOPE_SPACE, .knob = n);
+
+		if (ioctl(fd, HUVM_IOC_KNOB, &k) < 0) {
+			CHECK_EQ(errno, ENOENT);
+			break;
+		}
+		CHECK(k.name[0] && k.doc[0]);
+		CHECK(k.min <= k.def && k.def <= k.max);
+		CHECK_OK(ioctl(fd, HUVM_IOC_POLICY_GET, &p));
+		CHECK_EQ(p.origin, HUVM_SCOPE_GLOBAL);
+		p.value = k.max;
+		CHECK_OK(ioctl(fd, HUVM_IOC_POLICY_SET, &p));
+		p.value = 0;
+		CHECK_OK(ioctl(fd, HUVM_IOC_POLICY_GET, &p));
+		CHECK_EQ(p.value, k.max);
+		CHECK_EQ(p.origin, HUVM_SCOPE_SPACE);
+		if (k.max != ~0ull) {
+			p.value = k.max + 1;
+			CHECK_ERR(ioctl(fd, HUVM_IOC_POLICY_SET, &p), ERANGE);
+		}
+	}
+	{
+		ARG(huvm_policy, p, .scope = HUVM_SCOPE_SPACE, .knob = n);
+
+		CHECK_ERR(ioctl(fd, HUVM_IOC_POLICY_GET, &p), ENOENT);
+		p.knob = 0;
+		p.scope = 9;
+		CHECK_ERR(ioctl(fd, HUVM_IOC_POLICY_GET, &p), EINVAL);
+		p.scope = HUVM_SCOPE_GPU;
+		p.gpu = 15;
+		CHECK_ERR(ioctl(fd, HUVM_IOC_POLICY_GET, &p), ENODEV);
+	}
+}
+
+static void presets(void)
+{
+	static const char *const wanted[] = { "stock-460", "stock-595", "random", "zero-copy", "huvm" };
+	int fd = huvm_open(), found = 0;
+
+	for (uint32_t n = 0;; n++) {
+		ARG(huvm_preset, p, .flags = HUVM_PRESET_LIST, .index = n);
+
+		if (ioctl(fd, HUVM_IOC_PRESET_GET, &p) < 0) {
+			CHECK_EQ(errno, ENOENT);
+			break;
+		}
+		for (int i = 0; i < 5; i++)
+			found |= !strcmp(p.name, wanted[i]) << i;
+	}
+	CHECK_EQ(found, 31);
+	for (int i = 0; i < 5; i++) {
+		ARG(huvm_preset, p, .scope = HUVM_SCOPE_SPACE);
+
+		CHECK_OK(set_preset(fd, HUVM_SCOPE_SPACE, wanted[i]));
+		CHECK_OK(ioctl(fd, HUVM_IOC_PRESET_GET, &p));
+		CHECK(!strcmp(p.name, wanted[i]));
+	}
+	CHECK_ERR(set_preset(fd, HUVM_SCOPE_SPACE, "no-such"), ENOENT);
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "fault_batch_max", 3));
+	{
+		ARG(huvm_preset, p, .scope = HUVM_SCOPE_SPACE);
+
+		CHECK_OK(ioctl(fd, HUVM_IOC_PRESET_GET, &p));
+		CHECK(!strcmp(p.name, "custom"));
+	}
+}
+
+static void privileges(void)
+{
+	int fd = huvm_open(), status;
+
+	if (!fork()) {
+		int own;
+		ARG(huvm_events, e, .flags = HUVM_EVENTS_ALL, .mask = 2);
+		ARG(huvm_test_evict, t, .gpu = 0, .chunks = 1);
+
+		CHECK_OK(setuid(1000));
+		own = huvm_open();
+		CHECK_ERR(set_preset(own, HUVM_SCOPE_GLOBAL, "random"), EPERM);
+		CHECK_ERR(set_knob(own, HUVM_SCOPE_GPU, "fault_batch_max", 3), EPERM);
+		CHECK_OK(set_knob(own, HUVM_SCOPE_SPACE, "fault_batch_max", 3));
+		CHECK_ERR(ioctl(own, HUVM_IOC_EVENTS, &e), EPERM);
+		CHECK_ERR(ioctl(own, HUVM_IOC_TEST_EVICT, &t), EPERM);
+		_exit(0);
+	}
+	wait(&status);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	close(fd);
+}
+
+static void counters(void)
+{
+	int fd = huvm_open();
+	uint64_t v[4] = { ~0ull, ~0ull, ~0ull, ~0ull };
+	ARG(huvm_counters, c, .scope = HUVM_SCOPE_GLOBAL, .nr = 2, .values = (uintptr_t)v);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_COUNTERS, &c));
+	CHECK_EQ(c.nr, 2);
+	CHECK_EQ(v[2], ~0ull);
+	c.values = 8;
+	CHECK_ERR(ioctl(fd, HUVM_IOC_COUNTERS, &c), EFAULT);
+	c.scope = 0;
+	CHECK_ERR(ioctl(fd, HUVM_IOC_COUNTERS, &c), EINVAL);
+}
+
+static void event_stream(void)
+{
+	int fd = huvm_open();
+	struct huvm_event e[64];
+	struct pollfd pf = { .fd = fd, .events = POLLIN };
+	uint64_t *p = managed(fd, BLOCK), last = 0;
+	ARG(huvm_events, on, .mask = 1u << HUVM_EVENT_CPU_FAULT | 1u << HUVM_EVENT_MIGRATE | 1u << HUVM_EVENT_FAULT,
+	    .records = 16);
+	int seen[16] = { 0 };
+	long n;
+
+	CHECK_ERR(read(fd, e, sizeof(e)), EINVAL);
+	CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &on));
+	CHECK_EQ(poll(&pf, 1, 0), 0);
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	CHECK_ERR(read(fd, e, sizeof(e)), EAGAIN);
+	CHECK_ERR(read(fd, e, sizeof(e[0]) - 1), EINVAL);
+	p[0] = 1;
+	CHECK_OK(gpu_register(fd, 0));
+	gpu_fill(fd, 0, p, BLOCK, 4, 0, 1);
+	CHECK_EQ(poll(&pf, 1, 1000), 1);
+	n = read(fd, e, sizeof(e));
+	CHECK(n > 0 && n % (long)sizeof(e[0]) == 0);
+	for (long i = 0; i < n / (long)sizeof(e[0]); i++) {
+		CHECK(e[i].seq > last);
+		last = e[i].seq;
+		CHECK(e[i].type < 16);
+		seen[e[i].type]++;
+		CHECK_EQ(e[i].pid, getpid());
+		CHECK(e[i].va >= (uintptr_t)p && e[i].va < (uintptr_t)p + BLOCK);
+		CHECK(e[i].time_ns);
+	}
+	CHECK(seen[HUVM_EVENT_CPU_FAULT] && seen[HUVM_EVENT_MIGRATE] && seen[HUVM_EVENT_FAULT]);
+	/* More events than room: the gap and the count say how many were lost. */
+	CHECK_OK(migrate(fd, p, BLOCK, HUVM_PLACE_HOST));
+	for (int i = 0; i < 20; i++)
+		CHECK_OK(migrate(fd, p, BLOCK, i & 1 ? HUVM_PLACE_HOST : 0));
+	n = read(fd, e, sizeof(e)) / (long)sizeof(e[0]);
+	CHECK_EQ(n, 16);
+	CHECK_OK(migrate(fd, p, BLOCK, 0));
+	CHECK_OK(migrate(fd, p, BLOCK, HUVM_PLACE_HOST));
+	CHECK(read(fd, e, sizeof(e)) > 0);
+	CHECK(e[0].dropped > 0);
+	on.mask = 0;
+	CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &on));
+	CHECK_ERR(read(fd, e, sizeof(e)), EINVAL);
+	on.mask = 1;
+	CHECK_ERR(ioctl(fd, HUVM_IOC_EVENTS, &on), EINVAL);
+	on.mask = 2;
+	on.records = 1u << 20;
+	CHECK_ERR(ioctl(fd, HUVM_IOC_EVENTS, &on), EINVAL);
+}
+
+static void clients(void)
+{
+	int a = huvm_open(), b = huvm_open();
+	ARG(huvm_client_info, c);
+	uint32_t n = 0;
+	char *p = managed(b, BLOCK);
+
+	p[0] = 1;
+	while (!ioctl(a, HUVM_IOC_CLIENT_INFO, &c)) {
+		n++;
+		CHECK_EQ(c.pid, getpid());
+		if (c.managed_bytes) {
+			CHECK_EQ(c.managed_bytes, BLOCK);
+			CHECK_EQ(c.host_bytes, BLOCK);
+		}
+		c.client++;
+	}
+	CHECK_EQ(errno, ENOENT);
+	CHECK_EQ(n, 2);
+}
+
+static void ranges(void)
+{
+	int fd = huvm_open();
+	char *p = managed(fd, 4 * BLOCK);
+	struct huvm_block_info b[8];
+	ARG(huvm_range_info, r, .va = 0, .nr = 8, .blocks = (uintptr_t)b);
+
+	p[BLOCK] = 1;
+	p[3 * BLOCK] = 1;
+	CHECK_OK(ioctl(fd, HUVM_IOC_RANGE_INFO, &r));
+	CHECK_EQ(r.nr, 2);
+	CHECK_EQ(b[0].va, (uintptr_t)p + BLOCK);
+	CHECK_EQ(b[1].va, (uintptr_t)p + 3 * BLOCK);
+	CHECK_EQ(b[0].preferred, HUVM_PLACE_NONE);
+	r.nr = 5000;
+	CHECK_ERR(ioctl(fd, HUVM_IOC_RANGE_INFO, &r), EINVAL);
+	r.nr = 1;
+	r.va = 0;
+	r.blocks = 16;
+	CHECK_ERR(ioctl(fd, HUVM_IOC_RANGE_INFO, &r), EFAULT);
+	r.client = 1ull << 60;
+	CHECK_ERR(ioctl(fd, HUVM_IOC_RANGE_INFO, &r), ENOENT);
+}
+
+static void advice(void)
+{
+	int fd = huvm_open();
+	char *p = managed(fd, BLOCK);
+
+	CHECK_ERR(advise(fd, p, BLOCK, 0, 0), EINVAL);
+	CHECK_ERR(advise(fd, p, BLOCK, 99, 0), EINVAL);
+	CHECK_ERR(advise(fd, p, BLOCK, HUVM_ADVISE_READ_MOSTLY, 1), EINVAL);
+	CHECK_ERR(advise(fd, p, BLOCK, HUVM_ADVISE_PREFERRED, 0), ENOENT);
+	CHECK_ERR(advise(fd, p, BLOCK, HUVM_ADVISE_PREFERRED, 77), ENODEV);
+	CHECK_ERR(advise(fd, p + 1, BLOCK, HUVM_ADVISE_DISCARD, 0), EINVAL);
+	CHECK_ERR(advise(fd, p, 2 * BLOCK, HUVM_ADVISE_DISCARD, 0), ENOMEM);
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_PREFERRED, HUVM_PLACE_HOST));
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_UNSET_PREFERRED, 0));
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_ACCESSED_BY, HUVM_PLACE_HOST));
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_UNSET_ACCESSED_BY, HUVM_PLACE_HOST));
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_UNSET_READ_MOSTLY, 0));
+}
+
+static const struct ktap_test tests[] = {
+	{ "bad_sizes", bad_sizes }, { "larger_but_zero_is_fine", larger_but_zero_is_fine }, { "bad_flags", bad_flags },
+	{ "bad_pointers", bad_pointers }, { "unknown_calls", unknown_calls }, { "version", version },
+	{ "wrong_gpu", wrong_gpu }, { "other_process", other_process }, { "knobs_and_policy", knobs_and_policy },
+	{ "presets", presets }, { "privileges", privileges }, { "counters", counters },
+	{ "event_stream", event_stream }, { "clients", clients }, { "ranges", ranges }, { "advice", advice },
+};
+KTAP_MAIN(tests)

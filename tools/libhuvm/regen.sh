@@ -1,0 +1,14 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Writes src/uapi.rs anew from uapi/huvm.h. Needs bindgen 0.71 or later (make deps).
+set -e
+cd "$(dirname "$0")"
+bindgen=${BINDGEN:-$(ls "${HUVM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/huvm}"/bindgen-*/bin/bindgen 2>/dev/null | tail -1)}
+{
+	echo "// SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note"
+	echo "// Generated from uapi/huvm.h by tools/libhuvm/regen.sh; do not edit."
+	"${bindgen:-bindgen}" ../../uapi/huvm.h --allowlist-type 'huvm_.*' --allowlist-var 'HUVM_.*' --no-prepend-enum-name \
+		--with-derive-default --no-doc-comments --rust-target 1.85 --rust-edition 2021 --formatter none \
+		--disable-header-comment -- -I../../uapi
+} >src/uapi.rs.part
+mv src/uapi.rs.part src/uapi.rs

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: GPL-2.0
+//! An open `/dev/huvm`, and every call that looks or sets.
+
+use crate::error::{Error, Result};
+use crate::sys;
+use crate::uapi;
+use std::fs::File;
+use std::sync::Arc;
+
+/// A place for pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Host memory.
+    Host,
+    /// The memory of the GPU with this index.
+    Gpu(u32),
+}
+
+impl Place {
+    /// The value in `uapi/huvm.h`.
+    pub fn raw(self) -> u32 {
+        match self {
+            Place::Host => uapi::HUVM_PLACE_HOST,
+            Place::Gpu(i) => i,
+        }
+    }
+}
+
+/// Whose counters or policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Of the whole driver.
+    Global,
+    /// Of a GPU.
+    Gpu(u32),
+    /// Of this open file.
+    Space,
+}
+
+impl Scope {
+    fn raw(self) -> (u32, u32) {
+        match self {
+            Scope::Global => (uapi::HUVM_SCOPE_GLOBAL, 0),
+            Scope::Gpu(i) => (uapi::HUVM_SCOPE_GPU, i),
+            Scope::Space => (uapi::HUVM_SCOPE_SPACE, 0),
+        }
+    }
+}
+
+/// A policy knob.
+#[derive(Clone, Debug)]
+pub struct Knob {
+    /// Number.
+    pub index: u32,
+    /// Name.
+    pub name: String,
+    /// Unit; empty for a switch or a choice.
+    pub unit: String,
+    /// What it does.
+    pub doc: String,
+    /// Names of the values from `min` on, for a choice.
+    pub choices: Vec<String>,
+    /// Smallest value.
+    pub min: u64,
+    /// Largest value.
+    pub max: u64,
+    /// Default.
+    pub default: u64,
+}
+
+impl Knob {
+    /// The value as people write it.
+    pub fn show(&self, value: u64) -> String {
+        usize::try_from(value.saturating_sub(self.min))
+            .ok()
+            .and_then(|i| self.choices.get(i))
+            .cloned()
+            .unwrap_or_else(|| value.to_string())
+    }
+
+    /// Reads what people write.
+    pub fn parse(&self, text: &str) -> Option<u64> {
+        match self.choices.iter().position(|c| c == text) {
+            Some(i) => self.min.checked_add(u64::try_from(i).ok()?),
+            None => text.parse().ok(),
+        }
+    }
+}
+
+/// Counters of a scope, by `HUVM_CNT_*` index.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    /// Values; a driver older than this library has fewer.
+    pub values: Vec<u64>,
+    /// CLOCK_MONOTONIC at the reading.
+    pub time_ns: u64,
+}
+
+impl Counters {
+    /// The value of a counter; 0 if the driver lacks it.
+    pub fn get(&self, counter: u32) -> u64 {
+        usize::try_from(counter).ok().and_then(|i| self.values.get(i)).copied().unwrap_or(0)
+    }
+}
+
+/// An open `/dev/huvm`: one address space.
+#[derive(Clone, Debug)]
+pub struct Device {
+    pub(crate) file: Arc<File>,
+}
+
+impl Device {
+    /// Opens `/dev/huvm` and checks that it speaks this library's interface.
+    ///
+    /// # Errors
+    /// [`Error::NotLoaded`], [`Error::NotPermitted`], [`Error::Abi`], [`Error::Os`].
+    pub fn open() -> Result<Device> {
+        Self::open_at("/dev/huvm")
+    }
+
+    /// As [`Self::open`], for a node elsewhere.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_at(path: &str) -> Result<Device> {
+        let file = File::options().read(true).write(true).open(path).map_err(|e| match e.raw_os_error() {
+            Some(libc::ENOENT | libc::ENXIO) => Error::NotLoaded,
+            Some(libc::EACCES | libc::EPERM) => Error::NotPermitted,
+            other => Error::Os {
+                what: format!("opening {path}"),
+                errno: other.unwrap_or(libc::EIO),
+            },
+        })?;
+        let device = Device { file: Arc::new(file) };
+        let v = device.version()?;
+        if v.abi_major != uapi::HUVM_ABI_MAJOR {
+            return Err(Error::Abi {
+                driver: v.abi_major,
+                library: uapi::HUVM_ABI_MAJOR,
+            });
+        }
+        Ok(device)
+    }
+
+    fn ask<T: sys::Argument>(&self, mut arg: T, what: &str) -> Result<T> {
+        // SAFETY: the structs that come this way have no address in them.
+        unsafe { sys::call(&self.file, &mut arg, what) }?;
+        Ok(arg)
+    }
+
+    /// Versions and counts.
+    ///
+    /// # Errors
+    /// [`Error::Os`], as for every call below.
+    pub fn version(&self) -> Result<uapi::huvm_version> {
+        self.ask(uapi::huvm_version::default(), "asking for the version")
+    }
+
+    /// Driver version as text.
+    ///
+    /// # Errors
+    /// As [`Self::version`].
+    pub fn driver_version(&self) -> Result<String> {
+        Ok(sys::text(&self.version()?.driver))
+    }
+
+    /// A GPU's properties.
+    ///
+    /// # Errors
+    /// `ENODEV`.
+    pub fn gpu_info(&self, gpu: u32) -> Result<uapi::huvm_gpu_info> {
+        let arg = uapi::huvm_gpu_info { gpu, ..Default::default() };
+        self.ask(arg, &format!("asking for GPU {gpu}"))
+    }
+
+    /// PCI address of a GPU.
+    pub fn pci_name(info: &uapi::huvm_gpu_info) -> String {
+        sys::text(&info.pci)
+    }
+
+    /// All GPUs, in order of index.
+    ///
+    /// # Errors
+    /// As [`Self::gpu_info`].
+    pub fn gpus(&self) -> Result<Vec<uapi::huvm_gpu_info>> {
+        let n = self.version()?.gpu_count;
+        let mut all = Vec::new();
+        for i in 0..n {
+            match self.gpu_info(i) {
+                Ok(g) => all.push(g),
+                Err(e) if e.errno() == Some(libc::ENODEV) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(all)
+    }
+
+    /// The links of a GPU.
+    ///
+    /// # Errors
+    /// `ENODEV`, `EIO`.
+    pub fn links(&self, gpu: u32) -> Result<Vec<uapi::huvm_link_info>> {
+        let n = self.gpu_info(gpu)?.link_count;
+        (0..n)
+            .map(|index| {
+                let arg = uapi::huvm_link_info { gpu, index, ..Default::default() };
+                self.ask(arg, &format!("asking for link {index} of GPU {gpu}"))
+            })
+            .collect()
+    }
+
+    /// Chunks of a GPU by state.
+    ///
+    /// # Errors
+    /// `ENODEV`.
+    pub fn mem_info(&self, gpu: u32) -> Result<uapi::huvm_mem_info> {
+        let arg = uapi::huvm_mem_info { gpu, ..Default::default() };
+        self.ask(arg, &format!("asking for the memory of GPU {gpu}"))
+    }
+
+    /// Registers a GPU with this space.
+    ///
+    /// # Errors
+    /// `ENODEV`, `EEXIST`, `EIO`, `ENOSPC`.
+    pub fn register(&self, gpu: u32) -> Result<()> {
+        let arg = uapi::huvm_gpu_register { gpu, ..Default::default() };
+        self.ask(arg, &format!("registering GPU {gpu}")).map(|_| ())
+    }
+
+    /// Takes a GPU out of this space again.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOMEM`.
+    pub fn unregister(&self, gpu: u32) -> Result<()> {
+        let mut arg = uapi::huvm_gpu_register { gpu, ..Default::default() };
+        // SAFETY: no address in the struct.
+        unsafe { sys::call_nr(&self.file, 0x11, &mut arg, &format!("unregistering GPU {gpu}")) }
+    }
+
+    /// Reads the counters of a scope.
+    ///
+    /// # Errors
+    /// `ENODEV`, `EPERM`.
+    pub fn counters(&self, scope: Scope) -> Result<Counters> {
+        let (scope, gpu) = scope.raw();
+        let mut values = vec![0u64; uapi::HUVM_CNT_COUNT as usize];
+        let mut arg = uapi::huvm_counters {
+            scope,
+            gpu,
+            nr: uapi::HUVM_CNT_COUNT,
+            values: values.as_mut_ptr() as u64,
+            ..Default::default()
+        };
+        // SAFETY: `values` names a buffer of `nr` counters that lives through the call.
+        unsafe { sys::call(&self.file, &mut arg, "reading counters") }?;
+        values.truncate(arg.nr as usize);
+        Ok(Counters { values, time_ns: arg.time_ns })
+    }
+
+    /// All knobs.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn knobs(&self) -> Result<Vec<Knob>> {
+        let n = self.version()?.nr_knobs;
+        (0..n)
+            .map(|index| {
+                let k = self.ask(uapi::huvm_knob { index, ..Default::default() }, "listing knobs")?;
+                let choices = sys::text(&k.value_names);
+                Ok(Knob {
+                    index,
+                    name: sys::text(&k.name),
+                    unit: sys::text(&k.unit),
+                    doc: sys::text(&k.doc),
+                    choices: choices.split(',').filter(|c| !c.is_empty()).map(str::to_owned).collect(),
+                    min: k.min,
+                    max: k.max,
+                    default: k.def,
+                })
+            })
+            .collect()
+    }
+
+    /// A knob's value in force in a scope, and the scope it comes from (`HUVM_SCOPE_*`).
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENODEV`.
+    pub fn policy(&self, scope: Scope, knob: u32) -> Result<(u64, u32)> {
+        let (scope, gpu) = scope.raw();
+        let arg = uapi::huvm_policy { scope, gpu, knob, ..Default::default() };
+        let p = self.ask(arg, "reading a knob")?;
+        Ok((p.value, p.origin))
+    }
+
+    /// Sets a knob.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ERANGE`, `EPERM`.
+    pub fn set_policy(&self, scope: Scope, knob: u32, value: u64) -> Result<()> {
+        let (scope, gpu) = scope.raw();
+        let mut arg = uapi::huvm_policy { scope, gpu, knob, value, ..Default::default() };
+        // SAFETY: no address in the struct.
+        unsafe { sys::call_nr(&self.file, 0x22, &mut arg, "setting a knob") }
+    }
+
+    /// The presets: name and what each stands for.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn presets(&self) -> Result<Vec<(String, String)>> {
+        let mut all = Vec::new();
+        for index in 0.. {
+            let arg = uapi::huvm_preset { flags: uapi::HUVM_PRESET_LIST, index, ..Default::default() };
+            match self.ask(arg, "listing presets") {
+                Ok(p) => all.push((sys::text(&p.name), sys::text(&p.doc))),
+                Err(e) if e.errno() == Some(libc::ENOENT) => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Name of the preset in force in a scope, "custom" if knobs were changed.
+    ///
+    /// # Errors
+    /// `ENODEV`.
+    pub fn preset(&self, scope: Scope) -> Result<String> {
+        let (scope, gpu) = scope.raw();
+        let p = self.ask(uapi::huvm_preset { scope, gpu, ..Default::default() }, "asking for the preset")?;
+        Ok(sys::text(&p.name))
+    }
+
+    /// Sets all knobs to a preset's.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EPERM`.
+    pub fn set_preset(&self, scope: Scope, name: &str) -> Result<()> {
+        let (scope, gpu) = scope.raw();
+        let mut arg = uapi::huvm_preset { scope, gpu, ..Default::default() };
+        if !sys::put_text(&mut arg.name, name) {
+            return Err(Error::Argument(format!("'{name}' is too long for a preset's name")));
+        }
+        // SAFETY: no address in the struct.
+        unsafe { sys::call_nr(&self.file, 0x24, &mut arg, &format!("choosing the preset '{name}'")) }
+    }
+
+    /// All clients: open files of all processes.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn clients(&self) -> Result<Vec<uapi::huvm_client_info>> {
+        let mut all = Vec::new();
+        let mut client = 0;
+        loop {
+            match self.ask(uapi::huvm_client_info { client, ..Default::default() }, "listing clients") {
+                Ok(c) => {
+                    client = c.client + 1;
+                    all.push(c);
+                }
+                Err(e) if e.errno() == Some(libc::ENOENT) => return Ok(all),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Name of a client's process.
+    pub fn client_name(c: &uapi::huvm_client_info) -> String {
+        sys::text(&c.comm)
+    }
+
+    /// Where the blocks of a client are, from `va` on, `max` at most.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EPERM`.
+    pub fn blocks(&self, client: u64, va: u64, max: u32) -> Result<Vec<uapi::huvm_block_info>> {
+        let mut blocks = vec![uapi::huvm_block_info::default(); max.min(4096) as usize];
+        let mut arg = uapi::huvm_range_info {
+            client,
+            va,
+            nr: blocks.len() as u32,
+            blocks: blocks.as_mut_ptr() as u64,
+            ..Default::default()
+        };
+        // SAFETY: `blocks` names a buffer of `nr` records that lives through the call.
+        unsafe { sys::call(&self.file, &mut arg, "asking for blocks") }?;
+        blocks.truncate(arg.nr as usize);
+        Ok(blocks)
+    }
+
+    /// Turns the event stream on: `mask` has bit `1 << HUVM_EVENT_*` for each type; 0 turns it off.
+    ///
+    /// # Errors
+    /// `EPERM` for `all` without CAP_SYS_ADMIN.
+    pub fn listen(&self, mask: u32, all: bool) -> Result<()> {
+        let flags = if all { uapi::HUVM_EVENTS_ALL } else { 0 };
+        self.ask(uapi::huvm_events { flags, mask, ..Default::default() }, "listening to events").map(|_| ())
+    }
+
+    /// Waits for events and returns up to `max` of them.
+    ///
+    /// # Errors
+    /// `EINVAL` when the stream is off.
+    pub fn events(&self, max: usize) -> Result<Vec<uapi::huvm_event>> {
+        sys::read_events(&self.file, max.max(1))
+    }
+}

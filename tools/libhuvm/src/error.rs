@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What can go wrong, and what to do about it.
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no `/dev/huvm`.
+    #[error("cannot open /dev/huvm: the driver is not loaded")]
+    NotLoaded,
+    /// `/dev/huvm` may not be opened by this user.
+    #[error("cannot open /dev/huvm: permission denied")]
+    NotPermitted,
+    /// Driver and library speak different interfaces.
+    #[error("the driver's interface is version {driver}, this library's is {library}")]
+    Abi {
+        /// HUVM_ABI_MAJOR of the driver.
+        driver: u32,
+        /// HUVM_ABI_MAJOR of this library.
+        library: u32,
+    },
+    /// A system call failed.
+    #[error("{what}: {}", std::io::Error::from_raw_os_error(*errno))]
+    Os {
+        /// What was tried.
+        what: String,
+        /// The errno.
+        errno: i32,
+    },
+    /// An argument breaks a rule of this library.
+    #[error("{0}")]
+    Argument(String),
+    /// A launch did not end well.
+    #[error("the launch {0}")]
+    Launch(String),
+}
+
+/// Result with [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The errno behind it, if there is one.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Error::Os { errno, .. } => Some(*errno),
+            _ => None,
+        }
+    }
+
+    /// What to do next, if that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Error::NotLoaded => "load it with 'insmod huvm.ko', then look at 'uvmctl doctor'",
+            Error::NotPermitted => "run as root, or give yourself access to /dev/huvm",
+            Error::Abi { .. } => "use the uvmctl that was built with the driver",
+            Error::Os { errno, .. } => match *errno {
+                libc::ENODEV => "'uvmctl gpu list' shows the GPUs there are",
+                libc::EIO => "the GPU was lost; see the kernel's log",
+                libc::EPERM => "this needs CAP_SYS_ADMIN, or the process that opened the file",
+                libc::ERANGE => "'uvmctl policy list' shows the ranges",
+                libc::ENOMEM => "use a smaller size, or free some memory",
+                _ => return None,
+            },
+            _ => return None,
+        })
+    }
+}

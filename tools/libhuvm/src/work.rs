@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Programs of the workload engine (Documentation/device.md 2.3): build, launch, wait.
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::managed::Managed;
+use crate::{sys, uapi};
+
+/// Bytes that a block handles per step in the ready-made programs: neighbouring blocks touch neighbouring pieces.
+pub const PIECE: u64 = 65536;
+/// Longest wait for one launch, ns.
+const WAIT_NS: u64 = 600_000_000_000;
+
+/// What a GPU shall do.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Blocks.
+    pub blocks: u32,
+    /// Iterations of all instructions.
+    pub iterations: u32,
+    /// Bytes of an element, 4 or 8.
+    pub elem_bytes: u32,
+    /// Blocks resident at once; 0 = the device's.
+    pub max_resident: u32,
+    /// Instructions, 1 to 16.
+    pub instrs: Vec<uapi::huvm_instr>,
+}
+
+impl Program {
+    /// One instruction over `bytes` of 64-bit words in grid-stride order: block k handles pieces k, k + blocks, …
+    ///
+    /// # Errors
+    /// [`Error::Argument`] unless `bytes` is a multiple of `blocks` pieces.
+    pub fn over(op: u32, bytes: u64, blocks: u32) -> Result<(Program, uapi::huvm_instr)> {
+        let row = PIECE * u64::from(blocks);
+        if blocks == 0 || bytes == 0 || bytes % row != 0 {
+            return Err(Error::Argument(format!("{bytes} bytes are not a multiple of {blocks} pieces of 64 KiB")));
+        }
+        let instr = uapi::huvm_instr {
+            op,
+            count: PIECE / 8,
+            steps: bytes / row,
+            block_stride: PIECE,
+            step_stride: row,
+            ..Default::default()
+        };
+        let program = Program {
+            blocks,
+            iterations: 1,
+            elem_bytes: 8,
+            max_resident: 0,
+            instrs: Vec::new(),
+        };
+        Ok((program, instr))
+    }
+
+    fn one(op: u32, on: &Managed, blocks: u32, set: impl FnOnce(&mut uapi::huvm_instr)) -> Result<Program> {
+        let (mut program, mut instr) = Self::over(op, on.bytes(), blocks)?;
+        set(&mut instr);
+        program.instrs.push(instr);
+        Ok(program)
+    }
+
+    /// `x = mul · x + add`, in place: a streaming pass that reads and writes everything once.
+    ///
+    /// # Errors
+    /// As [`Self::over`].
+    pub fn scale(x: &Managed, mul: u64, add: u64, blocks: u32) -> Result<Program> {
+        Self::one(uapi::HUVM_OP_SCALE, x, blocks, |i| {
+            i.dst = x.va();
+            i.a = x.va();
+            i.imm0 = mul;
+            i.imm1 = add;
+        })
+    }
+
+    /// `z = x + y`.
+    ///
+    /// # Errors
+    /// As [`Self::over`]; the three must have one size.
+    pub fn add(z: &Managed, x: &Managed, y: &Managed, blocks: u32) -> Result<Program> {
+        same_size(&[z, x, y])?;
+        Self::one(uapi::HUVM_OP_ADD, z, blocks, |i| {
+            i.dst = z.va();
+            i.a = x.va();
+            i.b = y.va();
+        })
+    }
+
+    /// `z = x + scalar · y`.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub fn triad(z: &Managed, x: &Managed, y: &Managed, scalar: u64, blocks: u32) -> Result<Program> {
+        same_size(&[z, x, y])?;
+        Self::one(uapi::HUVM_OP_TRIAD, z, blocks, |i| {
+            i.dst = z.va();
+            i.a = x.va();
+            i.b = y.va();
+            i.imm0 = scalar;
+        })
+    }
+
+    /// `z[i] = x[idx[i]]`.
+    ///
+    /// # Errors
+    /// As [`Self::add`]. An index beyond `x` may fault at run time.
+    pub fn gather(z: &Managed, x: &Managed, idx: &Managed, blocks: u32) -> Result<Program> {
+        same_size(&[z, idx])?;
+        Self::one(uapi::HUVM_OP_GATHER, z, blocks, |i| {
+            i.dst = z.va();
+            i.a = x.va();
+            i.idx = idx.va();
+        })
+    }
+}
+
+fn same_size(all: &[&Managed]) -> Result<()> {
+    let first = all.first().map(|m| m.bytes());
+    if all.iter().all(|m| Some(m.bytes()) == first) {
+        Ok(())
+    } else {
+        Err(Error::Argument("the arrays differ in size".into()))
+    }
+}
+
+/// What a launch did.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    /// `HUVM_LAUNCH_*`.
+    pub status: u32,
+    /// `HUVM_ERROR_*`.
+    pub error: u32,
+    /// Address of a failure.
+    pub fault_va: u64,
+    /// Elements that a check found different.
+    pub mismatches: u64,
+    /// Fault packets raised.
+    pub faults: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Device clock at start, ns.
+    pub start_ns: u64,
+    /// Device clock at the end, ns.
+    pub end_ns: u64,
+}
+
+impl Report {
+    /// Time taken, ns of the device's clock.
+    pub fn time_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+}
+
+/// A launch under way. Ended when dropped.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    device: &'a Device,
+    id: u64,
+    over: bool,
+}
+
+impl Device {
+    /// Starts a program on a registered GPU.
+    ///
+    /// # Errors
+    /// [`Error::Os`] as `struct huvm_launch` says.
+    pub fn launch(&self, gpu: u32, p: &Program) -> Result<Launch<'_>> {
+        let mut arg = uapi::huvm_launch {
+            gpu,
+            blocks: p.blocks,
+            iterations: p.iterations,
+            elem_bytes: p.elem_bytes,
+            max_resident: p.max_resident,
+            nr_instr: u32::try_from(p.instrs.len()).unwrap_or(u32::MAX),
+            instrs: p.instrs.as_ptr() as u64,
+            ..Default::default()
+        };
+        // SAFETY: `instrs` names `nr_instr` instructions that live through the call, which only reads them.
+        unsafe { sys::call(&self.file, &mut arg, &format!("launching on GPU {gpu}")) }?;
+        Ok(Launch {
+            device: self,
+            id: arg.launch,
+            over: false,
+        })
+    }
+}
+
+impl Launch<'_> {
+    fn end(&mut self, nr: u32, timeout_ns: u64) -> Result<Report> {
+        let mut w = uapi::huvm_wait {
+            launch: self.id,
+            timeout_ns,
+            ..Default::default()
+        };
+        // SAFETY: no address in the struct.
+        unsafe { sys::call_nr(&self.device.file, nr, &mut w, "waiting for the launch") }?;
+        self.over = w.status != uapi::HUVM_LAUNCH_RUNNING;
+        Ok(Report {
+            status: w.status,
+            error: w.error,
+            fault_va: w.fault_va,
+            mismatches: w.mismatches,
+            faults: w.faults,
+            bytes: w.bytes,
+            start_ns: w.start_ns,
+            end_ns: w.end_ns,
+        })
+    }
+
+    /// Waits for the end, whatever it is.
+    ///
+    /// # Errors
+    /// [`Error::Os`], `ETIMEDOUT` after ten minutes.
+    pub fn wait(mut self) -> Result<Report> {
+        self.end(0x15, WAIT_NS)
+    }
+
+    /// Waits for a good end.
+    ///
+    /// # Errors
+    /// As [`Self::wait`]; [`Error::Launch`] when it failed or was aborted.
+    pub fn wait_done(self) -> Result<Report> {
+        let r = self.wait()?;
+        match r.status {
+            uapi::HUVM_LAUNCH_DONE => Ok(r),
+            uapi::HUVM_LAUNCH_ABORTED => Err(Error::Launch("was aborted".into())),
+            _ => Err(Error::Launch(match r.error {
+                uapi::HUVM_ERROR_FAULT => format!("failed: fatal fault at {:#x}", r.fault_va),
+                uapi::HUVM_ERROR_NO_MEMORY => "failed: no room could be made on the GPU".into(),
+                uapi::HUVM_ERROR_GPU_LOST => "failed: the GPU was lost".into(),
+                e => format!("failed with error {e} at {:#x}", r.fault_va),
+            })),
+        }
+    }
+}
+
+impl Drop for Launch<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            // The GPU must not go on writing memory that its owner looks at again.
+            let _ended = self.end(0x16, 5_000_000_000);
+        }
+    }
+}

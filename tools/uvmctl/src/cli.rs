@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The grammar: help, completion and man pages come from it.
+
+use crate::units::parse_bytes;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Shows and drives huvm: one address space over several GPUs and the host.
+///
+/// Without a command: an overview, which changes nothing.
+#[derive(Parser, Debug)]
+#[command(
+    version,
+    after_help = "Examples:\n  uvmctl                              GPUs, memory, clients\n  uvmctl run scan --ratio 1.5 --verify  a pass over 1.5 times the GPU's memory\n  uvmctl stat --gpu 0 -l 1             counters, each second\n\nExit codes: 0 done, 1 failed, 2 usage, 3 not supported, 4 not permitted, 6 not found, 7 timed out,\n  9 driver not loaded, 13 other interface version, 15 device lost"
+)]
+pub(crate) struct Cli {
+    /// JSON for programs, with a schema number
+    #[arg(short, long, global = true)]
+    pub(crate) json: bool,
+    /// Exact numbers of bytes in tables
+    #[arg(long, global = true)]
+    pub(crate) bytes: bool,
+    /// Tables without their first line
+    #[arg(long, global = true)]
+    pub(crate) no_header: bool,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// GPUs
+    #[command(subcommand)]
+    Gpu(GpuVerb),
+    /// Links between GPUs
+    Topo,
+    /// Memory of GPUs
+    #[command(subcommand)]
+    Mem(MemVerb),
+    /// Processes that use huvm
+    #[command(subcommand)]
+    Client(ClientVerb),
+    /// Where the pages of a client are
+    #[command(subcommand)]
+    Range(RangeVerb),
+    /// Knobs and presets
+    #[command(subcommand)]
+    Policy(PolicyVerb),
+    /// Counters
+    Stat(Stat),
+    /// Faults, migrations, evictions as they happen, one line (or JSON object) each
+    Events(Events),
+    /// Run a workload on a GPU
+    Run(Run),
+    /// Working sets of 0.8, 1.5 and 3 times the GPU's memory, every byte verified
+    Demo(Demo),
+    /// Look for what is wrong with this machine's set-up
+    Doctor,
+    /// Completion script for a shell
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages to a folder
+    Man {
+        /// The folder
+        dir: PathBuf,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum GpuVerb {
+    /// One line a GPU
+    List,
+    /// Everything about one GPU
+    Show {
+        /// Index or PCI address
+        gpu: String,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum MemVerb {
+    /// Chunks of 2 MiB by state
+    Show,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum ClientVerb {
+    /// One line an open file
+    List,
+    /// One client
+    Show {
+        /// Process id
+        pid: u32,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum RangeVerb {
+    /// Blocks of 2 MiB: which pages are where
+    Show {
+        /// Process id
+        pid: u32,
+        /// Start address (hex)
+        #[arg(default_value = "0")]
+        addr: String,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PolicyScope {
+    /// Of this GPU; without it the global ones
+    #[arg(short, long)]
+    pub(crate) gpu: Option<u32>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum PolicyVerb {
+    /// Presets, and every knob with its range
+    List,
+    /// Values in force
+    Show(PolicyScope),
+    /// Set knobs, or all of them by a preset
+    Set {
+        #[command(flatten)]
+        scope: PolicyScope,
+        /// Name of a preset
+        #[arg(long)]
+        preset: Option<String>,
+        /// KNOB=VALUE
+        #[arg(required_unless_present = "preset")]
+        values: Vec<String>,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Stat {
+    /// Of this GPU; without it the global ones
+    #[arg(short, long)]
+    pub(crate) gpu: Option<u32>,
+    /// Repeat each so many seconds, and show what was added since
+    #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
+    pub(crate) r#loop: Option<f64>,
+    /// Times to repeat
+    #[arg(short, long, default_value_t = u64::MAX)]
+    pub(crate) count: u64,
+    /// Counters that are zero too
+    #[arg(short, long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Events {
+    /// End after so many
+    #[arg(short, long, default_value_t = u64::MAX)]
+    pub(crate) count: u64,
+}
+
+/// What `run` can run.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Workload {
+    /// x = x + 1: a streaming pass that reads and writes everything
+    Scan,
+    /// z = x + y
+    VectorAdd,
+    /// z = x + 3·y
+    Triad,
+    /// z[i] = x[p(i)], p a permutation
+    Gather,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// The workload
+    #[arg(value_enum)]
+    pub(crate) workload: Workload,
+    /// GPU index
+    #[arg(short, long, default_value_t = 0)]
+    pub(crate) gpu: u32,
+    /// Working set as a share of the GPU's memory
+    #[arg(short, long, default_value_t = 0.5, conflicts_with = "size")]
+    pub(crate) ratio: f64,
+    /// Working set (K, M, G)
+    #[arg(short, long, value_parser = parse_bytes)]
+    pub(crate) size: Option<u64>,
+    /// Passes that are measured
+    #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) iterations: u32,
+    /// Passes before that
+    #[arg(short, long, default_value_t = 1)]
+    pub(crate) warmup: u32,
+    /// The CPU checks every element afterwards
+    #[arg(short, long)]
+    pub(crate) verify: bool,
+    /// Policy preset of this run
+    #[arg(short, long)]
+    pub(crate) preset: Option<String>,
+    /// Blocks of the launch
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) blocks: u32,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// GPU index
+    #[arg(short, long, default_value_t = 0)]
+    pub(crate) gpu: u32,
+    /// Policy preset
+    #[arg(short, long, default_value = "stock-595")]
+    pub(crate) preset: String,
+    /// Measured passes per working set
+    #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) iterations: u32,
+    /// Blocks of the launches
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) blocks: u32,
+    /// Also write the rows to this file, as a JSON array
+    #[arg(short, long)]
+    pub(crate) output: Option<PathBuf>,
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `demo`: what the project is for, in three rows.
+
+use super::run::{judge, table};
+use super::workload::{self, Spec};
+use crate::cli::{Demo, Workload};
+use crate::exit::{Failure, Result};
+use crate::out::Out;
+use libhuvm::Device;
+
+/// Working sets as shares of the GPU's memory.
+const RATIOS: [f64; 3] = [0.8, 1.5, 3.0];
+
+pub(super) fn run(out: &Out, d: &Demo) -> Result<()> {
+    let memory = workload::memory_of(&Device::open()?, d.gpu)?;
+    let mut rows = Vec::new();
+    for ratio in RATIOS {
+        let bytes = (memory as f64 * ratio) as u64;
+        eprintln!(
+            "{ratio} x the GPU's memory: {} filled by the CPU, {} + 1 passes on GPU {}, verified by the CPU",
+            crate::units::bytes(bytes),
+            d.iterations,
+            d.gpu
+        );
+        rows.push(workload::run(
+            out,
+            &Spec {
+                workload: Workload::Scan,
+                gpu: d.gpu,
+                bytes,
+                ratio,
+                iterations: d.iterations,
+                warmup: 1,
+                blocks: d.blocks,
+                verify: true,
+                preset: Some(d.preset.clone()),
+            },
+        )?);
+    }
+    out.table("demo", &rows, || table(out, &rows));
+    if let Some(path) = &d.output {
+        let text = serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n";
+        std::fs::write(path, text).map_err(|e| Failure::File(format!("{}: {e}", path.display())))?;
+    }
+    judge(&rows)
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Workloads: fill by the CPU, passes by the GPU, check by the CPU; and the figures of the passes.
+
+use crate::cli::Workload;
+use crate::exit::{Failure, Result};
+use crate::out::Out;
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use libhuvm::{uapi, work::PIECE, Device, Managed, Program, Scope};
+use serde::Serialize;
+
+/// Chunk of GPU memory, bytes.
+const CHUNK: u64 = 2 << 20;
+
+/// What to run.
+pub(crate) struct Spec {
+    pub(crate) workload: Workload,
+    pub(crate) gpu: u32,
+    pub(crate) bytes: u64,
+    pub(crate) ratio: f64,
+    pub(crate) iterations: u32,
+    pub(crate) warmup: u32,
+    pub(crate) blocks: u32,
+    pub(crate) verify: bool,
+    pub(crate) preset: Option<String>,
+}
+
+/// Figures of the measured passes.
+#[derive(Serialize)]
+pub(crate) struct Row {
+    pub(crate) workload: String,
+    pub(crate) preset: String,
+    pub(crate) ratio: f64,
+    pub(crate) time_ns: u64,
+    pub(crate) faults: u64,
+    pub(crate) h2d_bytes: u64,
+    pub(crate) d2h_bytes: u64,
+    pub(crate) evictions: u64,
+    /// Time that the moved bytes need on the busier direction of the host link at its full bandwidth, over the time taken.
+    pub(crate) link_efficiency: Option<f64>,
+    /// Elements that the CPU found wrong; unknown without verification.
+    pub(crate) mismatches: Option<u64>,
+    pub(crate) bytes: u64,
+    pub(crate) passes: u32,
+    pub(crate) service_ns: u64,
+    pub(crate) fault_batches: u64,
+    pub(crate) data: &'static str,
+}
+
+/// Name of a workload.
+pub(crate) fn name(w: Workload) -> &'static str {
+    match w {
+        Workload::Scan => "scan",
+        Workload::VectorAdd => "vector-add",
+        Workload::Triad => "triad",
+        Workload::Gather => "gather",
+    }
+}
+
+fn arrays_of(w: Workload) -> u64 {
+    match w {
+        Workload::Scan => 1,
+        _ => 3,
+    }
+}
+
+/// Bytes of the GPU's chunks.
+pub(crate) fn memory_of(device: &Device, gpu: u32) -> Result<u64> {
+    Ok(u64::from(device.gpu_info(gpu)?.chunk_count) * CHUNK)
+}
+
+/// First element of array `a`, and what each next one adds.
+const SERIES: [(u64, u64); 3] = [(7, 3), (1000, 5), (0, 0)];
+
+fn series(of: (u64, u64), i: u64) -> u64 {
+    of.0.wrapping_add(of.1.wrapping_mul(i))
+}
+
+/// Where element `i` of a gather comes from: a fixed permutation of `n` elements.
+fn permuted(i: u64, n: u64) -> u64 {
+    // An odd multiplier permutes a power of two; otherwise the two halves of a row change places.
+    if n.is_power_of_two() {
+        i.wrapping_mul(0x9e37_79b1) & (n - 1)
+    } else {
+        (i + n / 2) % n
+    }
+}
+
+fn program(w: Workload, arrays: &[Managed], blocks: u32) -> Result<Program> {
+    let p = match (w, arrays) {
+        (Workload::Scan, [x]) => Program::scale(x, 1, 1, blocks),
+        (Workload::VectorAdd, [x, y, z]) => Program::add(z, x, y, blocks),
+        (Workload::Triad, [x, y, z]) => Program::triad(z, x, y, 3, blocks),
+        (Workload::Gather, [x, idx, z]) => Program::gather(z, x, idx, blocks),
+        _ => return Err(Failure::Usage("wrong number of arrays".into())),
+    };
+    Ok(p?)
+}
+
+/// Elements of the result that differ from what they should be.
+fn count_wrong(w: Workload, arrays: &[Managed], passes: u64) -> u64 {
+    let (Some(result), [a, b, _]) = (arrays.last(), SERIES) else {
+        return 0;
+    };
+    let words = result.as_slice();
+    let n = words.len() as u64;
+    let wrong = |want: &dyn Fn(u64) -> u64| {
+        (0..).zip(words).filter(|(i, v)| **v != want(*i)).count() as u64
+    };
+    match w {
+        // Kept apart, and without a call per element: it is the long one, on an emulated CPU.
+        Workload::Scan => {
+            let mut want = a.0.wrapping_add(passes);
+            let mut bad = 0u64;
+            for v in words {
+                bad += u64::from(*v != want);
+                want = want.wrapping_add(a.1);
+            }
+            bad
+        }
+        Workload::VectorAdd => wrong(&|i| series(a, i).wrapping_add(series(b, i))),
+        Workload::Triad => wrong(&|i| series(a, i).wrapping_add(series(b, i).wrapping_mul(3))),
+        Workload::Gather => wrong(&|i| series(a, permuted(i, n))),
+    }
+}
+
+/// Runs it.
+pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Row> {
+    let device = Device::open()?;
+    let info = device.gpu_info(spec.gpu)?;
+    if let Some(p) = &spec.preset {
+        device.set_preset(Scope::Space, p).map_err(|e| match e.errno() {
+            Some(2) => Failure::NotFound(format!("there is no preset '{p}'"), "'uvmctl policy list' shows them".into()),
+            _ => e.into(),
+        })?;
+    }
+    device.register(spec.gpu)?;
+    let count = arrays_of(spec.workload);
+    let row = PIECE * u64::from(spec.blocks);
+    let unit = row.max(CHUNK).next_multiple_of(row);
+    let each = (spec.bytes / count).max(1).next_multiple_of(unit);
+    let bar = ProgressBar::new(u64::from(spec.warmup + spec.iterations) + count + u64::from(spec.verify));
+    if !out.talks() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let mut arrays = Vec::new();
+    for (k, of) in (0..count).zip(SERIES) {
+        let mut m = device.alloc(each)?;
+        let n = each / 8;
+        if spec.workload == Workload::Gather && k == 1 {
+            for (i, w) in (0..).zip(m.as_mut_slice()) {
+                *w = permuted(i, n);
+            }
+        } else {
+            let mut v = of.0;
+            for w in m.as_mut_slice() {
+                *w = v;
+                v = v.wrapping_add(of.1);
+            }
+        }
+        arrays.push(m);
+        bar.inc(1);
+    }
+    let program = program(spec.workload, &arrays, spec.blocks)?;
+    for _ in 0..spec.warmup {
+        device.launch(spec.gpu, &program)?.wait_done()?;
+        bar.inc(1);
+    }
+    let before = device.counters(Scope::Gpu(spec.gpu))?;
+    let mut time_ns = 0;
+    for _ in 0..spec.iterations {
+        time_ns += device.launch(spec.gpu, &program)?.wait_done()?.time_ns();
+        bar.inc(1);
+    }
+    let after = device.counters(Scope::Gpu(spec.gpu))?;
+    let added = |c: u32| after.get(c).wrapping_sub(before.get(c));
+    let passes = spec.warmup + spec.iterations;
+    let phantom = info.device_flags & 2 != 0;
+    let mismatches = (spec.verify && !phantom).then(|| count_wrong(spec.workload, &arrays, passes.into()));
+    bar.finish_and_clear();
+    let (h2d, d2h) = (added(uapi::HUVM_CNT_BYTES_H2D), added(uapi::HUVM_CNT_BYTES_D2H));
+    Ok(Row {
+        workload: name(spec.workload).into(),
+        preset: device.preset(Scope::Space)?,
+        ratio: spec.ratio,
+        time_ns,
+        faults: added(uapi::HUVM_CNT_FAULTS),
+        h2d_bytes: h2d,
+        d2h_bytes: d2h,
+        evictions: added(uapi::HUVM_CNT_EVICTIONS),
+        link_efficiency: efficiency(h2d, info.host_h2d_mbps, d2h, info.host_d2h_mbps, time_ns),
+        mismatches,
+        bytes: each * count,
+        passes: spec.iterations,
+        service_ns: added(uapi::HUVM_CNT_SERVICE_NS),
+        fault_batches: added(uapi::HUVM_CNT_FAULT_BATCHES),
+        data: if phantom { "phantom" } else { "real" },
+    })
+}
+
+/// `None` when nothing moved or nothing is known.
+fn efficiency(h2d: u64, h2d_mbps: u32, d2h: u64, d2h_mbps: u32, time_ns: u64) -> Option<f64> {
+    // 10^6 bytes a second are 10^-3 bytes a nanosecond.
+    let need = |bytes: u64, mbps: u32| if mbps == 0 { 0.0 } else { bytes as f64 * 1000.0 / f64::from(mbps) };
+    let busier = need(h2d, h2d_mbps).max(need(d2h, d2h_mbps));
+    (busier > 0.0 && time_ns != 0).then(|| (busier / time_ns as f64 * 1e4).round() / 1e4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_busier_direction_counts() {
+        // 12.3 MB at 12300 MB/s are 1 ms.
+        assert_eq!(efficiency(12_300_000, 12300, 1000, 12300, 2_000_000), Some(0.5));
+        assert_eq!(efficiency(0, 12300, 24_600_000, 12300, 2_000_000), Some(1.0));
+        assert_eq!(efficiency(0, 12300, 0, 12300, 5), None);
+        assert_eq!(efficiency(5, 0, 5, 0, 5), None);
+    }
+
+    #[test]
+    fn gather_permutes() {
+        for n in [8u64, 4096, 12, 6] {
+            let mut seen: Vec<u64> = (0..n).map(|i| permuted(i, n)).collect();
+            seen.sort_unstable();
+            assert!(seen.iter().copied().eq(0..n), "{n}");
+        }
+    }
+}

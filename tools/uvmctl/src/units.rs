@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Numbers for people.
+
+/// Bytes in IEC units with one decimal; exact below 1 KiB.
+pub(crate) fn bytes(n: u64) -> String {
+    scaled(n, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])
+}
+
+/// Nanoseconds in the largest unit that keeps three digits.
+pub(crate) fn time(ns: u64) -> String {
+    scaled(ns, 1000.0, &["ns", "us", "ms", "s"])
+}
+
+fn scaled(n: u64, step: f64, units: &[&str]) -> String {
+    let mut value = n as f64;
+    let mut chosen = units.first().copied().unwrap_or("");
+    for unit in units.iter().skip(1) {
+        if value < step {
+            break;
+        }
+        value /= step;
+        chosen = unit;
+    }
+    if Some(&chosen) == units.first() {
+        format!("{n} {chosen}")
+    } else {
+        format!("{value:.1} {chosen}")
+    }
+}
+
+/// A size as people write it: 4096, 64K, 16M, 2G (powers of 1024).
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let cut = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(cut);
+    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        "T" | "t" => 40,
+        other => return Err(format!("'{other}' is no unit; use K, M, G or T")),
+    };
+    let n: u64 = digits.parse().map_err(|_| format!("'{text}' is no size"))?;
+    n.checked_mul(1 << shift).ok_or_else(|| format!("'{text}' is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        assert_eq!(parse_bytes("64K"), Ok(65536));
+        assert_eq!(parse_bytes("2GiB"), Ok(2 << 30));
+        assert!(parse_bytes("12X").is_err());
+        assert!(parse_bytes("").is_err());
+        assert!(parse_bytes("99999999999999T").is_err());
+    }
+
+    #[test]
+    fn numbers_are_shown_with_one_decimal() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(3 << 19), "1.5 MiB");
+        assert_eq!(time(999), "999 ns");
+        assert_eq!(time(1_500_000), "1.5 ms");
+    }
+}
