@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# Shared by the build scripts: places, tools, messages. Source it; it changes no file.
+# Shared by the build scripts: places, tools, messages. Source it; it does nothing but make the cache folder.
 # shellcheck shell=bash disable=SC2034
 set -euo pipefail
 
@@ -13,17 +13,19 @@ QEMU_SERIES=10.0
 
 # Debian's own compilers, always: kernel, module and host crates must be built by one rustc.
 PATH=/usr/bin:/bin:/usr/sbin:/sbin
-unset RUSTUP_TOOLCHAIN RUSTC RUSTC_WRAPPER CARGO CARGO_TARGET_DIR
+unset RUSTUP_TOOLCHAIN RUSTC RUSTFLAGS RUSTC_WRAPPER CARGO CARGO_TARGET_DIR
 export PATH
 
 say() { printf '[huvm] %s\n' "$*"; }
 # die WHAT REMEDY: one line, with what to do next.
 die() { printf '[huvm] error: %s; to do: %s\n' "$1" "$2" >&2; exit 1; }
 
+mkdir -p "$CACHE" 2>/dev/null || die "cannot create the cache $CACHE" "set HUVM_CACHE to a folder that you can write"
+
 # need_space DIR GIB FOR-WHAT
 need_space() {
-	mkdir -p "$1" || die "cannot create $1" "set HUVM_CACHE to a folder that you can write"
 	local have
+	mkdir -p "$1"
 	have=$(df --output=avail -BG "$1" | tail -1 | tr -dc 0-9)
 	[ "$have" -ge "$2" ] || die "$3 needs $2 GiB free under $1, there are $have" \
 		"free some space, or set HUVM_CACHE to a folder on a larger disk"
