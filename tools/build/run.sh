@@ -17,7 +17,7 @@ profile=$ROOT/qemu/profiles/${PROFILE:-v100-p3}.toml
 args=(-machine "q35,memory-backend=ram" -object "memory-backend-ram,id=ram,size=${MEM:-2G},reserve=off"
 	-nodefaults -display none -no-reboot -L /usr/share/seabios -L /usr/share/qemu
 	-kernel "$kdir/arch/x86/boot/bzImage" -initrd "$image" -m "${MEM:-2G}" -smp "${SMP:-2}")
-cmdline="console=ttyS0 quiet panic=-1 nokaslr norandmaps random.trust_cpu=off"
+cmdline="console=ttyS0 quiet log_buf_len=4M panic=-1 nokaslr norandmaps random.trust_cpu=off"
 if [ "${ICOUNT:-0}" = 1 ]; then
 	args+=(-accel "tcg,thread=single" -icount "shift=0,sleep=off" -rtc "base=2026-01-01T00:00:00,clock=vm"
 		-cpu "max,-rdrand,-rdseed")
