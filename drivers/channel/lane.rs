@@ -101,6 +101,8 @@ pub(crate) struct Lane {
     va: GpuVa,
     submitted: Atomic<u32>,
     broken: Atomic<bool>,
+    /// Nothing more is submitted.
+    closing: Atomic<bool>,
     #[pin]
     ring: Mutex<Option<Channel<SharedBuf>>>,
     #[pin]
@@ -138,6 +140,7 @@ impl Lane {
                 va: channel.semaphore(),
                 submitted: Atomic::new(0),
                 broken: Atomic::new(false),
+                closing: Atomic::new(false),
                 ring <- new_mutex!(Some(channel), "huvm_channel"),
                 semaphore <- new_spinlock!(Semaphore::At(mem, off), "huvm_semaphore"),
                 restarts <- new_mutex!(Restarts { at: 0, times: 0 }, "huvm_restarts"),
@@ -252,7 +255,7 @@ impl Lane {
         let ring = (*ring).as_mut().ok_or(EIO)?;
         // Until there is room; `begin` does not say so and give the push, which would keep the ring borrowed.
         loop {
-            if self.is_broken() {
+            if self.is_broken() || self.closing.load(Relaxed) {
                 return Err(EIO);
             }
             let seen = ring.completed();
@@ -371,8 +374,11 @@ impl Lane {
         }
     }
 
-    /// Waits until everything submitted is over.
+    /// Refuses submissions from now on, and waits until everything submitted is over.
     pub(super) fn drain(&self) -> Result {
+        self.closing.store(true, Relaxed);
+        // Whoever is submitting has the lock, and is counted when it is free.
+        drop(self.ring.lock());
         self.wait(self.submitted.load(Relaxed))
     }
 

@@ -6,17 +6,19 @@
 //! | 1 enable the function, claim BARs | 12 release and disable |
 //! | 2 set the DMA mask | 11 nothing more can be mapped; see that nothing is |
 //! | 3 map BARs, bus mastering on | 10 registers end, bus mastering off |
-//! | 4 identify; silence interrupts | 9 silence interrupts |
-//! | 5 make the [`Gpu`] | 8 mark it lost: whoever still refers to it fails |
-//! | 6 channels | 7 drain and stop channels |
-//! | 7 vectors and handlers | 6 free them |
+//! | 4 identify; silence interrupts | 9 silence interrupts, free the vectors |
+//! | 5 make the [`Gpu`] | 7 mark it lost: whoever still refers to it fails |
+//! | 6 channels | 6 refuse submissions, drain and stop channels |
+//! | 7 vectors and handlers | |
 //! | 8 enable interrupts, self check | |
-//! | 9 fault rings, service thread | 5 stop it (it disables the rings) |
-//! | 10 register, join peers | 4 every space lets go of the GPU |
+//! | 9 fault rings, service thread | 8 stop it (it disables the rings) |
+//! | 10 register, join peers | 5 what user space started ends |
+//! | | 4 every space lets go of the GPU |
 //! | | 3 everything it holds goes to the host, while it answers |
 //! | | 2 leave peers |
 //! | | 1 unregister: nobody new finds it |
 //!
+//! The service thread outlasts the channels, since a copy engine that faults waits for it.
 //! [`Bound`] has what each start step made; stopping goes by what is there, so a failed start stops the same way.
 
 use super::faults::{self, FaultState};
@@ -177,9 +179,9 @@ impl Drop for Bound {
             teardown::release_clients(gpu);
             launch::gpu_removed(gpu);
         }
-        drop(self.service.take());
         gpu.channels().shut_down();
         gpu.retire();
+        drop(self.service.take());
         irq::quiesce(&**gpu);
         drop(self.irqs.take());
         self.function.clear_master();

@@ -368,7 +368,7 @@ fn faulting_copy(gpu: &Gpu, from: &Arc<DmaBuf>, from_va: GpuVa, to_va: GpuVa) ->
     .at(3)?;
     let came = gpu
         .irq_wait
-        .wait_timeout(EVENT_NS, || gpu.ce_fault.lock().is_some());
+        .wait_timeout(EVENT_NS, || gpu.ce_fault.lock().is_some() || gpu.is_lost());
     let fault = gpu.ce_fault.lock().take();
     // Whatever came, the copy must be able to end.
     let mapped = gpu.channels().map(&gpu.bars, from).at(4);
