@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # In the guest: loads the module, runs the demo, prints its JSON between marks for the host to keep.
 insmod /lib/huvm.ko || exit 1
-uvmctl demo --preset stock-595 --output /results/demo.json
+# Through cat: no progress bars on a serial line.
+set -o pipefail
+uvmctl demo --preset stock-595 --output /results/demo.json 2>&1 | cat
 rc=$?
 echo HUVM-JSON-BEGIN
 cat /results/demo.json
