@@ -197,7 +197,7 @@ pub(crate) struct Run {
     #[arg(short, long)]
     pub(crate) preset: Option<String>,
     /// Blocks of the launch
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) blocks: u32,
 }
 
@@ -213,7 +213,7 @@ pub(crate) struct Demo {
     #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) iterations: u32,
     /// Blocks of the launches
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) blocks: u32,
     /// Also write the rows to this file, as a JSON array
     #[arg(short, long)]

@@ -14,7 +14,7 @@
 
 use super::tree::{entry_offset, VA_LIMIT};
 use super::{pte, Invalidate, Level, MapFlags};
-use crate::ids::{GpuVa, Loc, PageMask, SysAddr, BLOCK_BYTES, BLOCK_PAGES};
+use crate::ids::{GpuVa, Loc, PageMask, SysAddr, BLOCK_BYTES, BLOCK_PAGES, PAGE_BYTES};
 use crate::seam::{DmaMem, Fence};
 use crate::{Error, Result};
 
@@ -265,14 +265,25 @@ impl<P: DmaMem> Block<P> {
         mask: &PageMask,
         change: &Change<'_>,
     ) -> Result<Option<Invalidate>> {
+        // The two changes that oversubscription makes all the time, a whole block in and a whole block out, without a look
+        // at each page's entry.
+        match (self.state, change) {
+            (State::Empty, Change::Set(..)) if mask.is_full() => {
+                if let Some(huge) = self.as_huge(mask, change)? {
+                    self.set_huge(fence, pde0, huge);
+                    return Ok(Some(self.whole(false)));
+                }
+            }
+            (State::Huge(_), Change::Clear) if mask.is_full() => {
+                return Ok(self.unmap_all(fence, pde0));
+            }
+            _ => {}
+        }
         let Some((first, last, downgrade)) = self.effect(mask, change)? else {
             return Ok(None);
         };
         if let Some(huge) = self.as_huge(mask, change)? {
-            self.write_pde0(fence, pde0, huge, 0);
-            self.state = State::Huge(huge);
-            self.mapped = PageMask::ALL;
-            self.big_mask = 0;
+            self.set_huge(fence, pde0, huge);
             return Ok(Some(self.whole(downgrade)));
         }
 
@@ -303,6 +314,14 @@ impl<P: DmaMem> Block<P> {
         }))
     }
 
+    /// Maps the block by one entry.
+    fn set_huge<F: Fence + ?Sized>(&mut self, fence: &F, pde0: &impl DmaMem, huge: u64) {
+        self.write_pde0(fence, pde0, huge, 0);
+        self.state = State::Huge(huge);
+        self.mapped = PageMask::ALL;
+        self.big_mask = 0;
+    }
+
     /// First and last page that `change` alters and whether one of them loses something; `None` when none is altered.
     fn effect(&self, mask: &PageMask, change: &Change<'_>) -> Result<Option<(u16, u16, bool)>> {
         let mut bounds: Option<(u16, u16)> = None;
@@ -327,16 +346,20 @@ impl<P: DmaMem> Block<P> {
             (Change::Clear, _) => return Ok(None),
             (Change::Revoke, State::Huge(e)) => return Ok(Some(pte::read_only(e))),
             (Change::Revoke, _) => return Ok(None),
-            (Change::Set(..), _) => change.apply(0, 0)?,
-        };
-        if !pte::is_aligned(entry, 9) {
-            return Ok(None);
-        }
-        for i in 1..BLOCK_PAGES {
-            if change.apply(i, 0)? != pte::nth(entry, i) {
-                return Ok(None);
+            (Change::Set(_, target), _) => {
+                let entry = change.apply(0, 0)?;
+                let base = target(0);
+                if !pte::is_aligned(entry, 9)
+                    || (1..BLOCK_PAGES)
+                        .any(|i| base.add(u64::from(i) * PAGE_BYTES) != Some(target(i)))
+                {
+                    return Ok(None);
+                }
+                // The last page has to fit the format as well.
+                change.apply(BLOCK_PAGES - 1, 0)?;
+                entry
             }
-        }
+        };
         Ok(Some(entry))
     }
 
