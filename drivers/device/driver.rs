@@ -14,7 +14,7 @@
 //! | 9 fault rings, service thread | 8 stop it (it disables the rings) |
 //! | 10 register, join peers | 5 what user space started ends |
 //! | | 4 every space lets go of the GPU |
-//! | | 3 everything it holds goes to the host, while it answers |
+//! | | 3 launches end; everything it holds goes to the host, while it answers |
 //! | | 2 leave peers |
 //! | | 1 unregister: nobody new finds it |
 //!
@@ -30,6 +30,7 @@ use crate::kernel::mmio::Bars;
 use crate::kernel::pci::Function;
 use crate::kernel::thread::KThread;
 use crate::kernel::time;
+use crate::memory::clients::SUBCONTEXTS;
 use crate::service::gpu_fault::Service;
 use crate::service::{launch, teardown};
 use huvm_hal::ext::discover;
@@ -164,12 +165,24 @@ impl Bound {
     }
 }
 
+/// Ends every launch and lets no new one begin: a GPU that computes takes back the pages that it is relieved of.
+fn quiet(gpu: &Arc<Gpu>) {
+    for veid in 0..SUBCONTEXTS {
+        let client = u8::try_from(veid).ok().and_then(|v| gpu.clients().get(v));
+        if let Some(c) = client {
+            c.sg.stop();
+            c.space.launches.abort_gpu(&c.space, gpu);
+        }
+    }
+}
+
 impl Drop for Bound {
     fn drop(&mut self) {
         let gpu = &self.gpu;
         if self.registered {
             registry::remove(gpu);
             peer::disconnect(gpu);
+            quiet(gpu);
             if !gpu.is_lost() {
                 let left = teardown::evacuate(gpu);
                 if left != 0 {

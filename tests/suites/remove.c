@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A GPU goes: by unbind while it works, by dying, by an engine that hangs or faults. Nothing hangs, nothing that the host
+ * has is lost, and the GPU can come back.
+ */
+#include "huvm_lib.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+
+#define DRIVER "/sys/bus/pci/drivers/huvm/"
+#define LEN (16 * MIB)
+#define BLOCKS 8u
+/* BAR5 offsets of Documentation/device.md 2.6 */
+#define CE_FAULT 0x50014u
+#define CE_HANG 0x50018u
+#define GONE 0x50020u
+#define DROP_INTR 0x50024u
+
+static sigjmp_buf on_fault;
+
+static void fault(int sig)
+{
+	siglongjmp(on_fault, sig);
+}
+
+/* Reads *p; the signal that it raised, or 0. */
+static int reads(const volatile uint64_t *p, uint64_t *v)
+{
+	int sig = sigsetjmp(on_fault, 1);
+
+	if (sig)
+		return sig;
+	*v = *p;
+	return 0;
+}
+
+static void catch_faults(void)
+{
+	struct sigaction a = { .sa_handler = fault };
+
+	sigaction(SIGBUS, &a, NULL);
+	sigaction(SIGSEGV, &a, NULL);
+}
+
+static int write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+	int r = fd < 0 ? -1 : (int)write(fd, text, strlen(text));
+
+	if (fd >= 0)
+		close(fd);
+	return r < 0 ? -1 : 0;
+}
+
+static void pci_name(int fd, uint32_t gpu, char *name)
+{
+	ARG(huvm_gpu_info, g, .gpu = gpu);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &g));
+	strcpy(name, g.pci);
+}
+
+static void inject(int fd, uint32_t gpu, uint32_t reg, uint32_t value)
+{
+	ARG(huvm_test_reg, r, .gpu = gpu, .offset = reg, .value = value, .write = 1);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_REG, &r));
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Reads all of [p, p + len) again and again, and so keeps the GPU busy until it is stopped. */
+static uint64_t long_launch(int fd, uint32_t gpu, void *p, uint64_t len)
+{
+	struct huvm_instr i = over(HUVM_OP_CHECK, len, BLOCKS);
+	ARG(huvm_launch, l, .gpu = gpu, .blocks = BLOCKS, .iterations = 1u << 20, .elem_bytes = 8, .nr_instr = 1,
+	    .instrs = (uintptr_t)&i);
+
+	i.a = (uintptr_t)p;
+	i.imm0 = 5;
+	i.imm1 = 3;
+	CHECK_OK(ioctl(fd, HUVM_IOC_LAUNCH, &l));
+	return l.launch;
+}
+
+/* Status of a launch that ended; 0 when it was taken away with its GPU (the id is gone then). */
+static uint32_t ended(int fd, uint64_t id)
+{
+	ARG(huvm_wait, w, .launch = id, .timeout_ns = 60ull * 1000000000ull);
+
+	if (ioctl(fd, HUVM_IOC_WAIT, &w) == 0)
+		return w.status;
+	CHECK_EQ(errno, ENOENT);
+	return 0;
+}
+
+static void unbind_while_running(void)
+{
+	int fd = huvm_open();
+	char name[32];
+	uint64_t *p;
+
+	pci_name(fd, 0, name);
+	for (int turn = 0; turn < 3; turn++) {
+		uint64_t id;
+		double t;
+
+		CHECK_OK(gpu_register(fd, 0));
+		p = managed(fd, LEN);
+		gpu_fill(fd, 0, p, LEN, BLOCKS, 5, 3);
+		id = long_launch(fd, 0, p, LEN);
+		usleep(50000);
+		t = now();
+		CHECK_OK(write_file(DRIVER "unbind", name));
+		printf("# unbind took %.2f s\n", now() - t);
+		CHECK(ended(fd, id) != HUVM_LAUNCH_DONE);
+		/* What only the GPU had came home. */
+		cpu_check(p, LEN, 5, 3);
+		CHECK_ERR(gpu_register(fd, 0), ENODEV);
+		CHECK_ERR(migrate(fd, p, LEN, 0), ENODEV);
+		CHECK_OK(write_file(DRIVER "bind", name));
+		CHECK_OK(munmap(p, LEN));
+	}
+	/* The one that came back works. */
+	CHECK_OK(gpu_register(fd, 0));
+	p = managed(fd, LEN);
+	gpu_fill(fd, 0, p, LEN, BLOCKS, 7, 1);
+	cpu_check(p, LEN, 7, 1);
+	close(fd);
+}
+
+static volatile int stop;
+
+/* A client that registers, computes and checks for ever, and takes any error but a wrong byte or a hang. */
+static void *client(void *arg)
+{
+	uint64_t seed = (uintptr_t)arg, good = 0;
+
+	while (!stop) {
+		int fd = open(HUVM_DEVICE_PATH, O_RDWR);
+		struct huvm_instr i = over(HUVM_OP_FILL, LEN / 4, BLOCKS);
+		uint64_t *p, id;
+
+		if (fd < 0)
+			FAIL("open: %s", strerror(errno));
+		p = managed(fd, LEN / 4);
+		if (gpu_register(fd, 0) == 0) {
+			i.dst = (uintptr_t)p;
+			i.imm0 = seed;
+			i.imm1 = 9;
+			if (launch(fd, 0, BLOCKS, &i, 1, 8, &id) == 0 &&
+			    ended(fd, id) == HUVM_LAUNCH_DONE) {
+				cpu_check(p, LEN / 4, seed, 9);
+				if (migrate(fd, p, LEN / 4, 0) == 0 || errno != EFAULT)
+					cpu_check(p, LEN / 4, seed, 9);
+				good++;
+			}
+		} else {
+			usleep(2000);
+		}
+		close(fd);
+		CHECK_OK(munmap(p, LEN / 4));
+	}
+	return (void *)(uintptr_t)good;
+}
+
+static void unbind_under_load(void)
+{
+	int fd = huvm_open();
+	pthread_t t[3];
+	void *good;
+	uint64_t sum = 0;
+	char name[32];
+
+	pci_name(fd, 0, name);
+	for (uintptr_t i = 0; i < 3; i++)
+		CHECK_EQ(pthread_create(&t[i], NULL, client, (void *)(i + 1)), 0);
+	for (int turn = 0; turn < 6; turn++) {
+		usleep(300000);
+		CHECK_OK(write_file(DRIVER "unbind", name));
+		usleep(20000);
+		CHECK_OK(write_file(DRIVER "bind", name));
+	}
+	usleep(500000);
+	stop = 1;
+	for (int i = 0; i < 3; i++) {
+		CHECK_EQ(pthread_join(t[i], &good), 0);
+		sum += (uintptr_t)good;
+	}
+	printf("# %llu rounds\n", (unsigned long long)sum);
+	CHECK(sum > 0);
+	close(fd);
+}
+
+static void copy_engine_faults(void)
+{
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, LEN);
+	uint64_t before = counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_CE_ERRORS);
+
+	CHECK_OK(gpu_register(fd, 0));
+	cpu_fill(p, LEN, 11, 2);
+	for (uint32_t n = 1; n < 6; n++) {
+		inject(fd, 0, CE_FAULT, n);
+		CHECK_OK(migrate(fd, p, LEN, 0));
+		inject(fd, 0, CE_FAULT, n);
+		CHECK_OK(migrate(fd, p, LEN, HUVM_PLACE_HOST));
+	}
+	cpu_check(p, LEN, 11, 2);
+	CHECK(counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_CE_ERRORS) >= before + 5);
+	close(fd);
+}
+
+static void lost_interrupts(void)
+{
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, LEN);
+	double t = now();
+
+	CHECK_OK(gpu_register(fd, 0));
+	for (int n = 0; n < 4; n++) {
+		inject(fd, 0, DROP_INTR, 3);
+		gpu_fill(fd, 0, p, LEN, BLOCKS, n, 1);
+		inject(fd, 0, DROP_INTR, 2);
+		cpu_check(p, LEN, n, 1);
+	}
+	inject(fd, 0, DROP_INTR, 0);
+	printf("# %.2f s\n", now() - t);
+	close(fd);
+}
+
+static void copy_engine_hangs(void)
+{
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, LEN);
+	char name[32];
+	double t = now();
+
+	pci_name(fd, 0, name);
+	CHECK_OK(gpu_register(fd, 0));
+	cpu_fill(p, LEN, 13, 5);
+	inject(fd, 0, CE_HANG, 1);
+	CHECK(migrate(fd, p, LEN, 0) < 0 && (errno == ETIMEDOUT || errno == EIO));
+	printf("# gave up after %.1f s\n", now() - t);
+	/* The source of a copy that failed is still good. */
+	cpu_check(p, LEN, 13, 5);
+	inject(fd, 0, CE_HANG, 0);
+	cpu_check(p, LEN, 13, 5);
+	close(fd);
+	/* A fresh start mends it. */
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	CHECK_OK(write_file(DRIVER "bind", name));
+	fd = huvm_open();
+	p = managed(fd, LEN);
+	CHECK_OK(gpu_register(fd, 0));
+	gpu_fill(fd, 0, p, LEN, BLOCKS, 1, 1);
+	cpu_check(p, LEN, 1, 1);
+	close(fd);
+}
+
+/* Last: a device that is gone stays so until it is reset. */
+static void gone(void)
+{
+	int fd = huvm_open();
+	uint64_t *host = managed(fd, LEN), *gpu, id, v;
+	uint32_t last = gpu_count(fd) - 1;
+	char name[32];
+	double t;
+
+	catch_faults();
+	pci_name(fd, last, name);
+	CHECK_OK(gpu_register(fd, last));
+	gpu = managed(fd, LEN);
+	cpu_fill(host, LEN, 17, 1);
+	gpu_fill(fd, last, gpu, LEN, BLOCKS, 5, 3);
+	id = long_launch(fd, last, gpu, LEN);
+	usleep(20000);
+	inject(fd, last, GONE, 0xdead);
+	t = now();
+	struct huvm_wait w = wait_launch(fd, id);
+	printf("# the launch ended after %.2f s, status %u, error %u\n", now() - t, w.status, w.error);
+	CHECK(w.status == HUVM_LAUNCH_FAILED || w.status == HUVM_LAUNCH_ABORTED);
+	t = now();
+	CHECK_EQ(reads(gpu, &v), SIGBUS);
+	printf("# the page was given up after %.2f s\n", now() - t);
+	CHECK_EQ(reads(host + 100, &v), 0);
+	CHECK_EQ(v, 117);
+	cpu_check(host, LEN, 17, 1);
+	CHECK(migrate(fd, host, LEN, last) < 0);
+	CHECK_EQ(errno, EIO);
+	t = now();
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	printf("# unbind took %.2f s\n", now() - t);
+	CHECK(write_file(DRIVER "bind", name) < 0);
+	cpu_check(host, LEN, 17, 1);
+	close(fd);
+}
+
+static const struct ktap_test tests[] = {
+	{ "unbind_while_running", unbind_while_running, 120 }, { "unbind_under_load", unbind_under_load, 120 },
+	{ "copy_engine_faults", copy_engine_faults }, { "lost_interrupts", lost_interrupts },
+	{ "copy_engine_hangs", copy_engine_hangs, 120 }, { "gone", gone, 120 },
+};
+KTAP_MAIN(tests)
