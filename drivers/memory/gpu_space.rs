@@ -73,6 +73,9 @@ impl SpaceGpu {
         let tree = Tree::new(&*gpu, store, gpu.dma_alloc(4096)?).map_err(|_| EIO)?;
         let root = tree.root();
         instance::fill_workload(&inst, root).map_err(|_| EIO)?;
+        // The root may have been a table before, of a space that the GPU still remembers.
+        let whole = Invalidate::cover(GpuVa(0), GpuVa(super::VA_LIMIT - 1), Level::Pde3, true);
+        gpu.tlb_invalidate(root, &whole)?;
         Arc::pin_init(
             pin_init!(Self { gpu, veid, stopped: Atomic::new(false), inst, root, tree <- new_mutex!(tree, "huvm_tree") }),
             GFP_KERNEL,

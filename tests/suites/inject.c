@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Hardware that misbehaves: late, reordered and duplicate packets, overflow, lost interrupts, copy engines that fault or
+ * hang, links that go down, a GPU that disappears. Nothing hangs; what can be saved is. */
+#include "huvm_lib.h"
+
+#define LEN (12 * BLOCK)
+#define BLOCKS 16
+
+static int setup(void)
+{
+	int fd = huvm_open();
+
+	CHECK_OK(gpu_register(fd, 0));
+	return fd;
+}
+
+static void round_trip(int fd, uint64_t seed)
+{
+	void *p = managed(fd, LEN);
+
+	cpu_fill(p, LEN, seed, 3);
+	gpu_scale(fd, 0, p, LEN, BLOCKS, 1, 1);
+	cpu_check(p, LEN, seed + 1, 3);
+	CHECK_OK(munmap(p, LEN));
+}
+
+static void late_valid(void)
+{
+	int fd = setup();
+
+	test_reg(fd, 0, INJ_VALID_DELAY, 300000);
+	round_trip(fd, 1);
+	test_reg(fd, 0, INJ_VALID_DELAY, 200);
+}
+
+static void reordered_and_duplicated(void)
+{
+	int fd = setup();
+	uint64_t dup = counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_FAULT_DUPLICATES);
+
+	test_reg(fd, 0, INJ_REORDER, 500);
+	test_reg(fd, 0, INJ_DUPLICATE, 500);
+	round_trip(fd, 2);
+	test_reg(fd, 0, INJ_REORDER, 50);
+	test_reg(fd, 0, INJ_DUPLICATE, 50);
+	CHECK(counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_FAULT_DUPLICATES) > dup);
+}
+
+static void overflow(void)
+{
+	int fd = setup();
+	uint64_t before = counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_OVERFLOWS);
+
+	for (int i = 0; i < 4; i++) {
+		test_reg(fd, 0, INJ_OVERFLOW, 3);
+		round_trip(fd, 10 + i);
+	}
+	test_reg(fd, 0, INJ_OVERFLOW, 0);
+	CHECK(counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_OVERFLOWS) > before);
+}
+
+static void lost_interrupts(void)
+{
+	int fd = setup();
+
+	for (int i = 0; i < 4; i++) {
+		test_reg(fd, 0, INJ_DROP_INTR, 3);
+		round_trip(fd, 20 + i);
+	}
+	test_reg(fd, 0, INJ_DROP_INTR, 0);
+}
+
+static void copy_engine_faults(void)
+{
+	int fd = setup();
+	uint64_t before = counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_CE_ERRORS);
+
+	for (int i = 1; i <= 4; i++) {
+		test_reg(fd, 0, INJ_CE_FAULT, (uint32_t)i);
+		round_trip(fd, 30 + (uint64_t)i);
+	}
+	CHECK(counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_CE_ERRORS) >= before + 4);
+}
+
+static void no_negative_caching(void)
+{
+	int fd = setup();
+
+	test_reg(fd, 0, INJ_NEG_TLB, 0);
+	round_trip(fd, 40);
+	test_reg(fd, 0, INJ_NEG_TLB, 1);
+	round_trip(fd, 41);
+}
+
+static void replay_policies(void)
+{
+	/* block, batch, batch-flush, once; and the smallest batches. */
+	for (uint64_t policy = 0; policy < 4; policy++) {
+		int fd = setup();
+
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_GPU, "replay_policy", policy));
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_GPU, "fault_batch_max", policy & 1 ? 1 : 7));
+		round_trip(fd, 50 + policy);
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_GPU, "replay_policy", 2));
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_GPU, "fault_batch_max", 256));
+		close(fd);
+	}
+}
+
+static const struct ktap_test tests[] = {
+	{ "late_valid", late_valid }, { "reordered_and_duplicated", reordered_and_duplicated },
+	{ "overflow", overflow }, { "lost_interrupts", lost_interrupts }, { "copy_engine_faults", copy_engine_faults },
+	{ "no_negative_caching", no_negative_caching }, { "replay_policies", replay_policies },
+};
+KTAP_MAIN(tests)

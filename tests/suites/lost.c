@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The last GPU of the machine disappears under load: clear errors, nobody hangs, the others go on. Run last: it does not
+ * come back. */
+#include "huvm_lib.h"
+
+#define LEN (12 * BLOCK)
+
+static void gone_under_load(void)
+{
+	int fd = huvm_open();
+	uint32_t n = gpu_count(fd), g = n - 1;
+	struct huvm_instr i = over(HUVM_OP_FILL, LEN, 16);
+	volatile uint64_t *p = managed(fd, LEN);
+	uint64_t *other = managed(fd, BLOCK), id;
+	struct huvm_wait w;
+
+	CHECK_OK(gpu_register(fd, g));
+	i.dst = (uintptr_t)p;
+	i.imm0 = 1;
+	other[0] = 42;
+	CHECK_OK(launch(fd, g, 16, &i, 1, 8, &id));
+	usleep(2000);
+	test_reg(fd, g, INJ_GONE, 0xdead);
+	w = wait_launch(fd, id);
+	CHECK(w.status == HUVM_LAUNCH_FAILED || w.status == HUVM_LAUNCH_DONE);
+	CHECK_EQ(other[0], 42);
+	CHECK_ERR(launch(fd, g, 16, &i, 1, 8, &id), EIO);
+	CHECK_ERR(migrate(fd, (void *)(uintptr_t)p, LEN, g), EIO);
+	{
+		ARG(huvm_gpu_info, info, .gpu = g);
+
+		CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &info));
+		CHECK_EQ(info.state, HUVM_GPU_LOST);
+	}
+	if (n > 1) {
+		CHECK_OK(gpu_register(fd, 0));
+		gpu_fill(fd, 0, other, BLOCK, 4, 6, 1);
+		cpu_check(other, BLOCK, 6, 1);
+	}
+}
+
+static void data_only_there_is_lost(void)
+{
+	/* The test before left the GPU lost; here a client had data on it when it went. */
+	int fd = huvm_open(), status;
+	uint32_t n = gpu_count(fd), g = n - 2;
+	volatile uint64_t *p = managed(fd, BLOCK);
+
+	if (n < 3)
+		SKIP("needs three GPUs");
+	CHECK_OK(gpu_register(fd, g));
+	gpu_fill(fd, g, (void *)(uintptr_t)p, BLOCK, 4, 1, 1);
+	CHECK_EQ(block_info(fd, (void *)(uintptr_t)p).gpu_pages[g], 512);
+	test_reg(fd, g, INJ_GONE, 0xdead);
+	{
+		ARG(huvm_migrate, m, .va = (uintptr_t)p, .length = BLOCK, .dst = HUVM_PLACE_HOST);
+
+		CHECK_ERR(ioctl(fd, HUVM_IOC_MIGRATE, &m), EIO);
+	}
+	signal(SIGBUS, SIG_DFL);
+	status = open("/proc/self/mem", O_RDONLY);
+	CHECK_ERR(pread(status, &n, 4, (off_t)(uintptr_t)p), EIO);
+}
+
+static void no_new_clients(void)
+{
+	int fd = huvm_open();
+	uint32_t g = gpu_count(fd) - 1;
+
+	CHECK_ERR(gpu_register(fd, g), EIO);
+}
+
+static const struct ktap_test tests[] = {
+	{ "gone_under_load", gone_under_load }, { "data_only_there_is_lost", data_only_there_is_lost }, { "no_new_clients", no_new_clients },
+};
+KTAP_MAIN(tests)
