@@ -2,10 +2,10 @@
 //! ioctl: which call is which. Each copies its struct in once, checks, acts, copies out.
 
 use super::{memory, observe, policy, testing, work};
+use crate::device::{registry, Gpu};
 use crate::kernel::ffi::uapi;
 use crate::kernel::user::{self, Uapi};
 use crate::memory::space::Space;
-use crate::device::{registry, Gpu};
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -103,8 +103,7 @@ pub(super) fn put_text(to: &mut [kernel::ffi::c_char], text: &str) {
 pub(super) fn get_text<'a>(from: &[kernel::ffi::c_char], buf: &'a mut [u8; 32]) -> Option<&'a str> {
     let len = from.iter().position(|c| *c == 0)?;
     for (to, c) in buf.iter_mut().zip(from.iter().take(len)) {
-        // CAST: the byte as it is.
-        *to = *c as u8;
+        *to = *c;
     }
     core::str::from_utf8(buf.get(..len)?).ok()
 }

@@ -156,7 +156,9 @@ pub(super) fn events(space: &Arc<Space>, arg: usize) -> Result {
     if a.mask & !known != 0 {
         return Err(EINVAL);
     }
-    space.events.configure(a.mask, all, usize::try_from(records)?)
+    space
+        .events
+        .configure(a.mask, all, usize::try_from(records)?)
 }
 
 pub(super) fn client_info(arg: usize) -> Result {

@@ -4,6 +4,7 @@
 //! [`emit`] costs one load when nobody listens. It never sleeps and never allocates: the ring was allocated when the
 //! stream was turned on, and a full one drops the newest and counts them.
 
+use super::counters::Counter;
 use crate::kernel::ffi::uapi;
 use crate::kernel::time;
 use crate::kernel::wait::WaitQueue;
@@ -111,6 +112,7 @@ impl Stream {
             let room = r.records.len();
             if r.len >= room {
                 r.dropped = r.dropped.saturating_add(1);
+                super::count(None, space, Counter::EventsDropped, 1);
                 return;
             }
             let at = (r.first + r.len) % room;

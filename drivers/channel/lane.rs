@@ -221,6 +221,9 @@ impl Lane {
             } else if at.saturating_sub(since) >= STALL_NS {
                 self.give_up(value);
                 return Err(ETIMEDOUT);
+            } else if self.has_faulted() {
+                // The fault service thread restarts a faulted engine; but that thread may be who waits here.
+                let _gave_up_said_so = self.restart();
             }
         }
     }
@@ -228,6 +231,12 @@ impl Lane {
     /// Whether the GPU does not answer any more: then nothing will complete.
     fn is_gone(&self) -> bool {
         self.runlist.state(&*self.bars, self.chid) == Err(huvm_hal::Error::Gone)
+    }
+
+    /// Whether the copy engine stopped in this channel.
+    fn has_faulted(&self) -> bool {
+        let state = self.runlist.state(&*self.bars, self.chid);
+        state.is_ok_and(|s| s.engine_faulted)
     }
 
     /// Waits for room in the ring, which is locked, after `busy`.

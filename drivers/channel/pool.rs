@@ -8,7 +8,7 @@ use crate::kernel::dma::{DmaBuf, DmaDev};
 use crate::kernel::mmio::Bars;
 use huvm_hal::ext::discover::CeCaps;
 use huvm_hal::ga100::bringup::CopyEngine;
-use huvm_hal::ids::{GpuVa, SysAddr, Vector};
+use huvm_hal::ids::{GpuVa, Vector};
 use kernel::prelude::*;
 use kernel::sync::{new_mutex, Arc, Mutex, SetOnce};
 
@@ -101,13 +101,6 @@ impl Pool {
         table::find(fence.channel).poll(fence.value).is_some()
     }
 
-    /// The first engine whose channel is broken.
-    pub(crate) fn error(&self) -> Option<Engine> {
-        Engine::ALL
-            .into_iter()
-            .find(|e| self.lane(*e).is_ok_and(|l| l.is_broken()))
-    }
-
     /// A non-stall interrupt came. `false` if it is not of a channel. Any context.
     pub(crate) fn interrupt(&self, vector: Vector) -> bool {
         let mut ours = false;
@@ -145,11 +138,6 @@ impl Pool {
     /// A page that all channels see, for self tests, and its address.
     pub(crate) fn scratch(&self) -> Option<(GpuVa, SharedBuf)> {
         self.space.lock().as_ref().and_then(Space::scratch)
-    }
-
-    /// Root of the channels' page tables.
-    pub(crate) fn root(&self) -> Option<SysAddr> {
-        self.space.lock().as_ref().map(|s| s.root())
     }
 
     /// The GPU is lost: everything that is not complete has failed. Any context that may take spin locks.

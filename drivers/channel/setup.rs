@@ -82,7 +82,7 @@ impl Space {
         let mut patience = Patience::new(STEP_NS);
         invalidate::invalidate_pdb(&**bars, tree.root(), &mut || patience.again())
             .map_err(errno)?;
-        Ok(Space {
+        let space = Space {
             bars: bars.clone(),
             tree,
             window,
@@ -90,7 +90,16 @@ impl Space {
             lists: KVec::new(),
             scratch: None,
             kept: KVec::new(),
-        })
+        };
+        space.forget().map_err(errno)?;
+        Ok(space)
+    }
+
+    /// Drops every cached translation of this space. The page that its root is in may have been another space's root, and
+    /// will be: the device tells spaces apart by that address alone.
+    fn forget(&self) -> huvm_hal::Result<()> {
+        let mut patience = Patience::new(STEP_NS);
+        invalidate::invalidate_pdb(&*self.bars, self.tree.root(), &mut || patience.again())
     }
 
     pub(super) fn scratch(&self) -> Option<(GpuVa, SharedBuf)> {
@@ -118,7 +127,7 @@ impl Space {
         Ok(va)
     }
 
-    /// Empties the runlists: the host schedules nothing of ours any more.
+    /// Empties the runlists: the host schedules nothing of ours any more, and forgets our translations.
     pub(super) fn stop(&self) {
         for (runlist, list) in self.lists.iter() {
             let mut patience = Patience::new(STEP_NS);
@@ -126,6 +135,10 @@ impl Space {
                 Ok(()) | Err(huvm_hal::Error::Gone) => {}
                 Err(e) => pr_err!("huvm: runlist {:#x}: {:?}\n", runlist.base, e),
             }
+        }
+        match self.forget() {
+            Ok(()) | Err(huvm_hal::Error::Gone) => {}
+            Err(e) => pr_err!("huvm: channel space: {:?}\n", e),
         }
     }
 }

@@ -146,11 +146,6 @@ impl Gpu {
         core::str::from_utf8(name).unwrap_or("?")
     }
 
-    /// The name, NUL-padded.
-    pub(crate) fn name_bytes(&self) -> &[u8; 32] {
-        &self.name
-    }
-
     /// What bring-up found.
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity

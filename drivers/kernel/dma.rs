@@ -131,17 +131,6 @@ impl DmaBuf {
         // The buffer is page-aligned, so the address is aligned as `off` is.
         Some(self.cpu.wrapping_add(off).cast())
     }
-
-    /// Copies `from` to `off`; nothing if that is not inside. For bytes that the device does not look at yet.
-    pub(crate) fn write_bytes(&self, off: usize, from: &[u8]) {
-        if off
-            .checked_add(from.len())
-            .is_some_and(|end| end <= self.len)
-        {
-            // SAFETY: inside the buffer, of which no Rust reference exists.
-            unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), self.cpu.add(off), from.len()) };
-        }
-    }
 }
 
 impl DmaMem for DmaBuf {
@@ -229,18 +218,6 @@ impl DmaMapping {
     /// Bus address of the first byte.
     pub(crate) fn dma_addr(&self) -> u64 {
         self.addr
-    }
-
-    /// The CPU is about to look at what the device wrote.
-    pub(crate) fn sync_for_cpu(&self) {
-        // SAFETY: valid mapping of this device.
-        unsafe { c::huvm_dma_sync_for_cpu(self.dev.dev(), self.addr, self.len) }
-    }
-
-    /// The device is about to look at what the CPU wrote.
-    pub(crate) fn sync_for_device(&self) {
-        // SAFETY: valid mapping of this device.
-        unsafe { c::huvm_dma_sync_for_device(self.dev.dev(), self.addr, self.len) }
     }
 }
 

@@ -16,7 +16,7 @@
 //! | [`time`] | clock and short sleeps |
 //! | [`user`] | structs to and from user space |
 //! | [`vma`] | page faults of managed ranges |
-//! | [`wait`] | wait queues, completions |
+//! | [`wait`] | wait queues |
 //!
 //! Nothing here knows a GPU, a block or a policy.
 

@@ -68,24 +68,6 @@ impl<T> RwSem<T> {
             _here: NotThreadSafe,
         }
     }
-
-    /// As [`Self::read`], without waiting.
-    pub(crate) fn try_read(&self) -> Option<ReadGuard<'_, T>> {
-        // SAFETY: initialised and pinned.
-        (unsafe { c::down_read_trylock(self.sem.get()) } != 0).then(|| ReadGuard {
-            lock: self,
-            _here: NotThreadSafe,
-        })
-    }
-
-    /// As [`Self::write`], without waiting.
-    pub(crate) fn try_write(&self) -> Option<WriteGuard<'_, T>> {
-        // SAFETY: initialised and pinned.
-        (unsafe { c::down_write_trylock(self.sem.get()) } != 0).then(|| WriteGuard {
-            lock: self,
-            _here: NotThreadSafe,
-        })
-    }
 }
 
 /// Shared access; ends when dropped.

@@ -42,12 +42,6 @@ pub(crate) fn pid() -> u32 {
     unsafe { c::huvm_current_tgid() }
 }
 
-/// User id of the caller, in the initial namespace.
-pub(crate) fn uid() -> u32 {
-    // SAFETY: no preconditions.
-    unsafe { c::huvm_current_uid() }
-}
-
 /// Name of the caller's process, padded with NUL.
 pub(crate) fn comm() -> [u8; 32] {
     let mut name = [0u8; 32];
@@ -72,10 +66,4 @@ pub(crate) fn fatal_signal_pending() -> bool {
 pub(crate) fn signal_pending() -> bool {
     // SAFETY: no preconditions.
     unsafe { c::huvm_signal_pending() }
-}
-
-/// Lets others run if they wait for the CPU. Process context only.
-pub(crate) fn cond_resched() {
-    // SAFETY: callers are in process context, as documented.
-    unsafe { c::huvm_cond_resched() }
 }

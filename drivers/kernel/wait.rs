@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Wait queues and completions, with bounds.
+//! Wait queues, with bounds.
 
 use super::ffi::c;
 use core::ffi::c_void;
@@ -114,43 +114,5 @@ impl WaitQueue {
 
     pub(super) fn raw(&self) -> *mut c::wait_queue_head {
         self.head.get()
-    }
-}
-
-/// Something that happens once (until it is armed again), and tasks that wait for it.
-#[pin_data]
-pub(crate) struct Completion {
-    #[pin]
-    done: Opaque<c::completion>,
-}
-
-// SAFETY: a completion has its own lock and may be used from any thread.
-unsafe impl Send for Completion {}
-// SAFETY: as above.
-unsafe impl Sync for Completion {}
-
-impl Completion {
-    /// Not done yet.
-    pub(crate) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            done <- Opaque::ffi_init(|slot| {
-                // SAFETY: `slot` is valid memory for a completion.
-                unsafe { c::init_completion(slot) }
-            }),
-        })
-    }
-
-    /// It happened: all waiters go on, later ones too. Any context.
-    pub(crate) fn complete_all(&self) {
-        // SAFETY: the completion is initialised and pinned.
-        unsafe { c::complete_all(self.done.get()) }
-    }
-
-    /// Waits for at most `ns`, signals ignored. Returns whether it happened.
-    pub(crate) fn wait_timeout(&self, ns: u64) -> bool {
-        // CAST: a positive isize.
-        let j = jiffies(ns) as usize;
-        // SAFETY: the completion is initialised and pinned.
-        unsafe { c::wait_for_completion_timeout(self.done.get(), j) != 0 }
     }
 }

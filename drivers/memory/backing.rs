@@ -104,8 +104,7 @@ impl Backing {
         }
         while let Some(page) = missing.first() {
             let group = PageRegion::from_bounds(page.get() & !15, (page.get() & !15) + 16);
-            let big_fits =
-                limit.contains_region(group) && !self.present.intersects_region(group);
+            let big_fits = limit.contains_region(group) && !self.present.intersects_region(group);
             if sizes & SIZE_64K != 0 && big_fits {
                 if self.add(group.start(), 4).is_ok() {
                     done.big += 1;
@@ -218,14 +217,21 @@ impl Backing {
             if let Some(at) = self.index_of(page) {
                 if let Some(p) = self.pieces.get_mut(at) {
                     let into = usize::from(page.get() - p.first);
-                    p.pages.zero(into * PAGE_BYTES as usize, PAGE_BYTES as usize);
+                    p.pages
+                        .zero(into * PAGE_BYTES as usize, PAGE_BYTES as usize);
                 }
             }
         }
     }
 
     /// Copies between a page and a buffer (`/proc/pid/mem`, ptrace). Returns the bytes done; a page without memory ends it.
-    pub(crate) fn peek(&mut self, page: PageIndex, offset: usize, buf: &mut [u8], write: bool) -> usize {
+    pub(crate) fn peek(
+        &mut self,
+        page: PageIndex,
+        offset: usize,
+        buf: &mut [u8],
+        write: bool,
+    ) -> usize {
         let Some(at) = self.index_of(page) else {
             return 0;
         };

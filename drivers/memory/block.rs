@@ -10,10 +10,12 @@
 //!   without holding the lock.
 
 use super::backing::Backing;
+use super::chunk::Released;
 use super::gpu_space::{BlockTables, SpaceGpu};
 use super::layout::Cover;
 use super::space::Space;
 use super::{PageMask, Place};
+use crate::account::counters::Counter;
 use crate::channel::{self, Tracker};
 use crate::kernel::ffi::uapi;
 use huvm_policy::types::ChunkId;
@@ -185,7 +187,9 @@ impl State {
         for p in self.parts.iter_mut() {
             if p.valid.is_empty() {
                 if let Some(id) = p.chunk.take() {
-                    let _who_has_it = p.sg.gpu.chunks().release(id);
+                    if p.sg.gpu.chunks().release(id) == Released::Free {
+                        p.sg.gpu.counters().add(Counter::ChunksFreed, 1);
+                    }
                 }
             }
         }

@@ -7,7 +7,9 @@
 
 use super::block::Block;
 use super::BLOCK_BYTES;
-use huvm_policy::chunk::{ChunkEntry, ChunkLists, ChunkState, ChunkTable, EvictingChunk, FreeChunk};
+use huvm_policy::chunk::{
+    ChunkEntry, ChunkLists, ChunkState, ChunkTable, EvictingChunk, FreeChunk,
+};
 use huvm_policy::evict::VictimOrder;
 use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
@@ -180,11 +182,6 @@ impl ChunkPool {
         let _evicting = self.inner.lock().table().touch(id);
     }
 
-    /// All resident pages of the chunk were discarded.
-    pub(crate) fn mark_discarded(&self, id: ChunkId) {
-        let _evicting = self.inner.lock().table().mark_discarded(id);
-    }
-
     /// Chunks in a state.
     pub(crate) fn in_state(&self, state: ChunkState) -> u32 {
         self.inner.lock().table().count(state)
@@ -197,22 +194,6 @@ impl ChunkPool {
         for (s, o) in states.iter().zip(out) {
             *o = table.count(*s);
         }
-    }
-
-    /// Up to `out.len()` used chunks in eviction order, next victim first: (id, block address, process).
-    pub(crate) fn lru(&self, out: &mut KVec<(u32, u64, u32)>, max: usize) -> Result {
-        out.reserve(max, GFP_KERNEL)?;
-        let mut inner = self.inner.lock();
-        let inner = &mut *inner;
-        let table = ChunkTable::new(&mut inner.entries, &mut inner.lists);
-        for id in table.iter(ChunkState::Used).take(max) {
-            let owner = inner.owners.get(id.as_usize()).and_then(|o| o.as_ref());
-            let (va, pid) = owner.map_or((0, 0), |b| (b.va(), b.space().pid()));
-            if out.push_within_capacity((id.0, va, pid)).is_err() {
-                break;
-            }
-        }
-        Ok(())
     }
 
     /// For tests: takes a free chunk out of use for good.

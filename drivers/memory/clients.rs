@@ -112,6 +112,8 @@ impl Clients {
     /// Clients now.
     pub(crate) fn count(&self) -> u32 {
         let slots = self.slots.lock();
-        slots.iter().fold(0, |n, s| n + u32::from(matches!(s, Slot::Used(_))))
+        slots
+            .iter()
+            .fold(0, |n, s| n + u32::from(matches!(s, Slot::Used(_))))
     }
 }

@@ -175,12 +175,7 @@ impl SpaceGpu {
     /// # Errors
     /// `EIO`, `ETIMEDOUT`.
     pub(crate) fn invalidate_all(&self) -> Result {
-        let whole = Invalidate::cover(
-            GpuVa(0),
-            GpuVa(super::VA_LIMIT - 1),
-            Level::Pde3,
-            true,
-        );
+        let whole = Invalidate::cover(GpuVa(0), GpuVa(super::VA_LIMIT - 1), Level::Pde3, true);
         self.gpu.tlb_invalidate(self.root, &whole)
     }
 
@@ -201,4 +196,3 @@ pub(crate) struct InstanceInfo {
     /// Subcontext.
     pub(crate) veid: u8,
 }
-

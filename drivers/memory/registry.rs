@@ -36,9 +36,7 @@ pub(crate) fn add(space: Arc<Space>) -> Result {
     let mut s = SPACES.lock();
     let at = s.all.partition_point(|o| o.id() < space.id());
     s.all.reserve(1, GFP_KERNEL)?;
-    s.all
-        .insert_within_capacity(at, space)
-        .map_err(|_| ENOMEM)
+    s.all.insert_within_capacity(at, space).map_err(|_| ENOMEM)
 }
 
 /// Takes a space out.

@@ -214,7 +214,9 @@ impl Space {
     /// Bit per registered GPU.
     pub(crate) fn gpu_mask(&self) -> u32 {
         let gpus = self.gpus.lock();
-        (0u32..).zip(gpus.iter()).fold(0, |m, (i, g)| m | (u32::from(g.is_some()) << i))
+        (0u32..)
+            .zip(gpus.iter())
+            .fold(0, |m, (i, g)| m | (u32::from(g.is_some()) << i))
     }
 
     fn take_gpu(&self, index: usize) -> Option<Arc<SpaceGpu>> {
@@ -235,8 +237,7 @@ impl Space {
             return Err(EIO);
         }
         let veid = gpu.clients().reserve()?;
-        let sg = SpaceGpu::new(gpu.clone(), veid)
-            .inspect_err(|_| gpu.clients().unreserve(veid))?;
+        let sg = SpaceGpu::new(gpu.clone(), veid).inspect_err(|_| gpu.clients().unreserve(veid))?;
         {
             let mut gpus = self.gpus.lock();
             let slot = gpus.get_mut(usize::from(gpu.index())).ok_or(EINVAL);
@@ -304,7 +305,13 @@ impl Space {
     ///
     /// # Errors
     /// As there; `moved` counts what was done before.
-    pub(crate) fn migrate(self: &Arc<Self>, va: u64, len: u64, dst: Place, moved: &mut u64) -> Result {
+    pub(crate) fn migrate(
+        self: &Arc<Self>,
+        va: u64,
+        len: u64,
+        dst: Place,
+        moved: &mut u64,
+    ) -> Result {
         service::migrate::range(self, va, len, dst, moved)
     }
 

@@ -59,7 +59,9 @@ pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, advice: u32, place: u
     let end = space.check_range(va, len)?;
     let mut at = va;
     while at < end {
-        let block = space.block_at(at).map_err(|e| if e == EFAULT { ENOMEM } else { e })?;
+        let block = space
+            .block_at(at)
+            .map_err(|e| if e == EFAULT { ENOMEM } else { e })?;
         apply(&block, advice, &pages_between(block.va(), at, end))?;
         at = block.va() + BLOCK_BYTES;
     }

@@ -97,8 +97,12 @@ impl Service {
                 }
             }
             served_any = true;
-            let stats = self.batch(gpu);
+            let per_block = batch::after_block(&config);
+            let stats = self.batch(gpu, per_block);
             run.note_batch(&stats);
+            if per_block {
+                run.note_replay();
+            }
             let plan = batch::after_batch(&stats, &config);
             if plan.flush != FlushMode::None {
                 match ring.flush(gpu) {
@@ -141,7 +145,7 @@ impl Service {
     }
 
     /// Serves the packets in `raw`.
-    fn batch(&mut self, gpu: &Arc<Gpu>) -> BatchStats {
+    fn batch(&mut self, gpu: &Arc<Gpu>, per_block: bool) -> BatchStats {
         let raw_count = self.raw.len();
         self.translate(gpu);
         let unique = batch::sort_and_dedup(&mut self.faults);
@@ -152,10 +156,18 @@ impl Service {
         );
         account::count(Some(gpu), None, Counter::FaultBatches, 1);
         account::count(Some(gpu), None, Counter::Faults, stats.raw.into());
-        account::count(Some(gpu), None, Counter::FaultDuplicates, stats.duplicates.into());
+        account::count(
+            Some(gpu),
+            None,
+            Counter::FaultDuplicates,
+            stats.duplicates.into(),
+        );
         self.work.clear();
         for group in batch::groups(&self.faults) {
-            let Some(client) = u8::try_from(group.space).ok().and_then(|v| gpu.clients().get(v)) else {
+            let Some(client) = u8::try_from(group.space)
+                .ok()
+                .and_then(|v| gpu.clients().get(v))
+            else {
                 continue;
             };
             let mut work = match begin(gpu, &client, group.block_va, group.faults) {
@@ -163,12 +175,17 @@ impl Service {
                 None => continue,
             };
             work.failed = copy_pass(gpu, &work).err();
+            if per_block && work.failed.is_none() {
+                // The replay comes before the next block is looked at, so nothing overlaps; the policy says so.
+                work.failed = map_pass(gpu, &work).err();
+                self.replay(gpu, false);
+            }
             if self.work.push_within_capacity(work).is_err() {
                 break;
             }
         }
         for work in self.work.iter_mut() {
-            if work.failed.is_none() {
+            if work.failed.is_none() && !per_block {
                 work.failed = map_pass(gpu, work).err();
             }
         }
@@ -216,7 +233,10 @@ impl Service {
             if cancelled & client_bit != 0 {
                 continue;
             }
-            let Some(client) = u8::try_from(f.space).ok().and_then(|v| gpu.clients().get(v)) else {
+            let Some(client) = u8::try_from(f.space)
+                .ok()
+                .and_then(|v| gpu.clients().get(v))
+            else {
                 continue;
             };
             let work = self
@@ -355,7 +375,9 @@ fn hw_access(a: Access) -> u32 {
 
 /// Looks a block up and sorts its faults. `None`: there is no such block, every fault of it is fatal.
 fn begin(gpu: &Arc<Gpu>, client: &Client, block_va: u64, faults: &[Fault]) -> Option<Work> {
-    let block = faults.iter().find_map(|f| client.space.block_at(f.va).ok())?;
+    let block = faults
+        .iter()
+        .find_map(|f| client.space.block_at(f.va).ok())?;
     debug_assert!(block.va() == block_va);
     let (mut faulted, mut write) = (PageMask::EMPTY, PageMask::EMPTY);
     for f in faults.iter().filter(|f| !f.is_fatal) {
@@ -423,7 +445,12 @@ fn copy_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
                         p.get_u32(KnobId::PrefetchThreshold),
                     );
                     let extra = more.and_not(&faulted).and_not(&here).count().get();
-                    account::count(Some(gpu), Some(space), Counter::PagesPrefetched, extra.into());
+                    account::count(
+                        Some(gpu),
+                        Some(space),
+                        Counter::PagesPrefetched,
+                        extra.into(),
+                    );
                     more.or(&faulted)
                 };
                 (Place::Gpu(g), !duplicate, want)
@@ -498,12 +525,7 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
 }
 
 /// Pages mapped read-only that a write faulted on, and that nobody else holds any more, become writable.
-fn upgrade(
-    block: &Block,
-    s: &mut crate::memory::block::State,
-    g: u8,
-    write: &PageMask,
-) -> Result {
+fn upgrade(block: &Block, s: &mut crate::memory::block::State, g: u8, write: &PageMask) -> Result {
     let pages = match s.part(g) {
         Some(p) => write.and(&p.read_only).and(&p.valid).and(&s.writable),
         None => return Ok(()),

@@ -253,7 +253,11 @@ pub(crate) fn wait(space: &Arc<Space>, w: &mut uapi::huvm_wait, abort: bool) -> 
     }
     let (index, id) = split_id(w.launch);
     let gpu = crate::device::registry::gpu(index)
-        .or_else(|| space.on_gpu(u8::try_from(index).ok()?).map(|sg| sg.gpu.clone()))
+        .or_else(|| {
+            space
+                .on_gpu(u8::try_from(index).ok()?)
+                .map(|sg| sg.gpu.clone())
+        })
         .ok_or(ENOENT)?;
     let slots = gpu.launches();
     let (slot, _) = slots.find(space.id(), id).ok_or(ENOENT)?;
@@ -262,7 +266,16 @@ pub(crate) fn wait(space: &Arc<Space>, w: &mut uapi::huvm_wait, abort: bool) -> 
     }
     let started = time::now_ns();
     loop {
-        let (_, busy) = slots.find(space.id(), id).ok_or(ENOENT)?;
+        let Some((_, busy)) = slots.find(space.id(), id) else {
+            // Taken away under the wait: the space let go of the GPU, or the GPU of the machine.
+            let there = crate::device::registry::gpu(index).is_some_and(|g| !g.is_lost());
+            w.status = uapi::HUVM_LAUNCH_ABORTED;
+            if !there {
+                w.status = uapi::HUVM_LAUNCH_FAILED;
+                w.error = uapi::HUVM_ERROR_GPU_LOST;
+            }
+            return Ok(());
+        };
         let report = look(&gpu, slot);
         let ended = gpu.is_lost()
             || report.is_none_or(|r| !matches!(r.status, Status::Running | Status::Idle));
@@ -311,7 +324,12 @@ fn look(gpu: &Gpu, slot: usize) -> Option<Report> {
     engine.report(gpu, slot as u32).ok()
 }
 
-fn fill(w: &mut uapi::huvm_wait, gpu: &Gpu, report: Option<Report>, failure: Option<LaunchFailure>) {
+fn fill(
+    w: &mut uapi::huvm_wait,
+    gpu: &Gpu,
+    report: Option<Report>,
+    failure: Option<LaunchFailure>,
+) {
     w.error = uapi::HUVM_ERROR_NONE;
     let Some(r) = report.filter(|_| !gpu.is_lost()) else {
         w.status = uapi::HUVM_LAUNCH_FAILED;

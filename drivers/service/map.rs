@@ -117,7 +117,12 @@ pub(crate) fn map_host(s: &mut State, g: u8, pages: &PageMask, read_only: bool) 
     Ok(())
 }
 
-fn map_part(part: &mut Part, pages: &PageMask, read_only: bool, target: &dyn Fn(u16) -> Loc) -> Result {
+fn map_part(
+    part: &mut Part,
+    pages: &PageMask,
+    read_only: bool,
+    target: &dyn Fn(u16) -> Loc,
+) -> Result {
     let mask = hal_mask(pages);
     let flags = MapFlags {
         prot: if read_only {
@@ -159,7 +164,10 @@ fn map_part(part: &mut Part, pages: &PageMask, read_only: bool, target: &dyn Fn(
                     pages.count_in(region).get()
                 })
                 .sum();
-            c.add(Counter::Map4k, u64::from(pages.count().get().saturating_sub(in_big)));
+            c.add(
+                Counter::Map4k,
+                u64::from(pages.count().get().saturating_sub(in_big)),
+            );
         }
     }
     Ok(())

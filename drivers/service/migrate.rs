@@ -151,7 +151,13 @@ fn report(block: &Block, s: &State, m: &Move, need: &PageMask) {
 }
 
 /// Gives the block a chunk on GPU `g`, or renews the one it has.
-fn take_chunk(block: &Arc<Block>, s: &mut State, g: u8, needed: bool, room: &mut Room) -> Result<(), Stop> {
+fn take_chunk(
+    block: &Arc<Block>,
+    s: &mut State,
+    g: u8,
+    needed: bool,
+    room: &mut Room,
+) -> Result<(), Stop> {
     let part = s.part_mut(g).ok_or(EIO)?;
     let pool = part.sg.gpu.chunks();
     if let Some(id) = part.chunk {
@@ -252,16 +258,19 @@ impl<'a> Batch<'a> {
         }
         let runs = &self.runs;
         let len = self.len;
-        let fence = self.gpu.channels().submit(self.engine, &self.after, |push| {
-            for (i, run) in runs.iter().take(len).flatten().enumerate() {
-                let flags = CopyFlags { pipelined: i != 0 };
-                match run.src {
-                    Some(src) => push.copy(src, run.dst, run.bytes, flags)?,
-                    None => push.fill(run.dst, Fill::U64(0), run.bytes, flags)?,
+        let fence = self
+            .gpu
+            .channels()
+            .submit(self.engine, &self.after, |push| {
+                for (i, run) in runs.iter().take(len).flatten().enumerate() {
+                    let flags = CopyFlags { pipelined: i != 0 };
+                    match run.src {
+                        Some(src) => push.copy(src, run.dst, run.bytes, flags)?,
+                        None => push.fill(run.dst, Fill::U64(0), run.bytes, flags)?,
+                    }
                 }
-            }
-            Ok(())
-        })?;
+                Ok(())
+            })?;
         self.len = 0;
         channel::add(done, fence);
         Ok(())
@@ -278,7 +287,12 @@ fn in_chunk(chunk: huvm_policy::types::ChunkId, page: PageIndex) -> VidAddr {
 }
 
 /// Submits copies of `need` from GPUs to the host, and zeroes there what is nowhere. The host memory is there.
-pub(crate) fn submit_to_host(block: &Block, s: &mut State, need: &PageMask, done: &mut Tracker) -> Result {
+pub(crate) fn submit_to_host(
+    block: &Block,
+    s: &mut State,
+    need: &PageMask,
+    done: &mut Tracker,
+) -> Result {
     let mut left = *need;
     let State { parts, host, .. } = s;
     for part in parts.iter() {
@@ -542,7 +556,9 @@ pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, dst: Place, moved: &m
     };
     let mut at = va;
     while at < end {
-        let block = space.block_at(at).map_err(|e| if e == EFAULT { ENOMEM } else { e })?;
+        let block = space
+            .block_at(at)
+            .map_err(|e| if e == EFAULT { ENOMEM } else { e })?;
         let m = Move {
             pages: crate::memory::pages_between(block.va(), at, end),
             dst,

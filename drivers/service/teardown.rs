@@ -8,7 +8,6 @@ use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageMask, BLOCK_BYTES};
 use huvm_policy::chunk::ChunkState;
-use kernel::prelude::*;
 use kernel::sync::Arc;
 
 /// Forgets pages of a block: no mapping, no copy stays. `true` if that was all of it: the block is dead then and its

@@ -99,7 +99,11 @@ pub struct Counters {
 impl Counters {
     /// The value of a counter; 0 if the driver lacks it.
     pub fn get(&self, counter: u32) -> u64 {
-        usize::try_from(counter).ok().and_then(|i| self.values.get(i)).copied().unwrap_or(0)
+        usize::try_from(counter)
+            .ok()
+            .and_then(|i| self.values.get(i))
+            .copied()
+            .unwrap_or(0)
     }
 }
 
@@ -123,15 +127,21 @@ impl Device {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_at(path: &str) -> Result<Device> {
-        let file = File::options().read(true).write(true).open(path).map_err(|e| match e.raw_os_error() {
-            Some(libc::ENOENT | libc::ENXIO) => Error::NotLoaded,
-            Some(libc::EACCES | libc::EPERM) => Error::NotPermitted,
-            other => Error::Os {
-                what: format!("opening {path}"),
-                errno: other.unwrap_or(libc::EIO),
-            },
-        })?;
-        let device = Device { file: Arc::new(file) };
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(|e| match e.raw_os_error() {
+                Some(libc::ENOENT | libc::ENXIO) => Error::NotLoaded,
+                Some(libc::EACCES | libc::EPERM) => Error::NotPermitted,
+                other => Error::Os {
+                    what: format!("opening {path}"),
+                    errno: other.unwrap_or(libc::EIO),
+                },
+            })?;
+        let device = Device {
+            file: Arc::new(file),
+        };
         let v = device.version()?;
         if v.abi_major != uapi::HUVM_ABI_MAJOR {
             return Err(Error::Abi {
@@ -169,7 +179,10 @@ impl Device {
     /// # Errors
     /// `ENODEV`.
     pub fn gpu_info(&self, gpu: u32) -> Result<uapi::huvm_gpu_info> {
-        let arg = uapi::huvm_gpu_info { gpu, ..Default::default() };
+        let arg = uapi::huvm_gpu_info {
+            gpu,
+            ..Default::default()
+        };
         self.ask(arg, &format!("asking for GPU {gpu}"))
     }
 
@@ -203,7 +216,11 @@ impl Device {
         let n = self.gpu_info(gpu)?.link_count;
         (0..n)
             .map(|index| {
-                let arg = uapi::huvm_link_info { gpu, index, ..Default::default() };
+                let arg = uapi::huvm_link_info {
+                    gpu,
+                    index,
+                    ..Default::default()
+                };
                 self.ask(arg, &format!("asking for link {index} of GPU {gpu}"))
             })
             .collect()
@@ -214,7 +231,10 @@ impl Device {
     /// # Errors
     /// `ENODEV`.
     pub fn mem_info(&self, gpu: u32) -> Result<uapi::huvm_mem_info> {
-        let arg = uapi::huvm_mem_info { gpu, ..Default::default() };
+        let arg = uapi::huvm_mem_info {
+            gpu,
+            ..Default::default()
+        };
         self.ask(arg, &format!("asking for the memory of GPU {gpu}"))
     }
 
@@ -223,7 +243,10 @@ impl Device {
     /// # Errors
     /// `ENODEV`, `EEXIST`, `EIO`, `ENOSPC`.
     pub fn register(&self, gpu: u32) -> Result<()> {
-        let arg = uapi::huvm_gpu_register { gpu, ..Default::default() };
+        let arg = uapi::huvm_gpu_register {
+            gpu,
+            ..Default::default()
+        };
         self.ask(arg, &format!("registering GPU {gpu}")).map(|_| ())
     }
 
@@ -232,9 +255,19 @@ impl Device {
     /// # Errors
     /// `ENOENT`, `ENOMEM`.
     pub fn unregister(&self, gpu: u32) -> Result<()> {
-        let mut arg = uapi::huvm_gpu_register { gpu, ..Default::default() };
+        let mut arg = uapi::huvm_gpu_register {
+            gpu,
+            ..Default::default()
+        };
         // SAFETY: no address in the struct.
-        unsafe { sys::call_nr(&self.file, 0x11, &mut arg, &format!("unregistering GPU {gpu}")) }
+        unsafe {
+            sys::call_nr(
+                &self.file,
+                0x11,
+                &mut arg,
+                &format!("unregistering GPU {gpu}"),
+            )
+        }
     }
 
     /// Reads the counters of a scope.
@@ -254,7 +287,10 @@ impl Device {
         // SAFETY: `values` names a buffer of `nr` counters that lives through the call.
         unsafe { sys::call(&self.file, &mut arg, "reading counters") }?;
         values.truncate(arg.nr as usize);
-        Ok(Counters { values, time_ns: arg.time_ns })
+        Ok(Counters {
+            values,
+            time_ns: arg.time_ns,
+        })
     }
 
     /// All knobs.
@@ -265,14 +301,24 @@ impl Device {
         let n = self.version()?.nr_knobs;
         (0..n)
             .map(|index| {
-                let k = self.ask(uapi::huvm_knob { index, ..Default::default() }, "listing knobs")?;
+                let k = self.ask(
+                    uapi::huvm_knob {
+                        index,
+                        ..Default::default()
+                    },
+                    "listing knobs",
+                )?;
                 let choices = sys::text(&k.value_names);
                 Ok(Knob {
                     index,
                     name: sys::text(&k.name),
                     unit: sys::text(&k.unit),
                     doc: sys::text(&k.doc),
-                    choices: choices.split(',').filter(|c| !c.is_empty()).map(str::to_owned).collect(),
+                    choices: choices
+                        .split(',')
+                        .filter(|c| !c.is_empty())
+                        .map(str::to_owned)
+                        .collect(),
                     min: k.min,
                     max: k.max,
                     default: k.def,
@@ -287,7 +333,12 @@ impl Device {
     /// `ENOENT`, `ENODEV`.
     pub fn policy(&self, scope: Scope, knob: u32) -> Result<(u64, u32)> {
         let (scope, gpu) = scope.raw();
-        let arg = uapi::huvm_policy { scope, gpu, knob, ..Default::default() };
+        let arg = uapi::huvm_policy {
+            scope,
+            gpu,
+            knob,
+            ..Default::default()
+        };
         let p = self.ask(arg, "reading a knob")?;
         Ok((p.value, p.origin))
     }
@@ -298,7 +349,13 @@ impl Device {
     /// `ENOENT`, `ERANGE`, `EPERM`.
     pub fn set_policy(&self, scope: Scope, knob: u32, value: u64) -> Result<()> {
         let (scope, gpu) = scope.raw();
-        let mut arg = uapi::huvm_policy { scope, gpu, knob, value, ..Default::default() };
+        let mut arg = uapi::huvm_policy {
+            scope,
+            gpu,
+            knob,
+            value,
+            ..Default::default()
+        };
         // SAFETY: no address in the struct.
         unsafe { sys::call_nr(&self.file, 0x22, &mut arg, "setting a knob") }
     }
@@ -310,7 +367,11 @@ impl Device {
     pub fn presets(&self) -> Result<Vec<(String, String)>> {
         let mut all = Vec::new();
         for index in 0.. {
-            let arg = uapi::huvm_preset { flags: uapi::HUVM_PRESET_LIST, index, ..Default::default() };
+            let arg = uapi::huvm_preset {
+                flags: uapi::HUVM_PRESET_LIST,
+                index,
+                ..Default::default()
+            };
             match self.ask(arg, "listing presets") {
                 Ok(p) => all.push((sys::text(&p.name), sys::text(&p.doc))),
                 Err(e) if e.errno() == Some(libc::ENOENT) => break,
@@ -326,7 +387,14 @@ impl Device {
     /// `ENODEV`.
     pub fn preset(&self, scope: Scope) -> Result<String> {
         let (scope, gpu) = scope.raw();
-        let p = self.ask(uapi::huvm_preset { scope, gpu, ..Default::default() }, "asking for the preset")?;
+        let p = self.ask(
+            uapi::huvm_preset {
+                scope,
+                gpu,
+                ..Default::default()
+            },
+            "asking for the preset",
+        )?;
         Ok(sys::text(&p.name))
     }
 
@@ -336,12 +404,25 @@ impl Device {
     /// `ENOENT`, `EPERM`.
     pub fn set_preset(&self, scope: Scope, name: &str) -> Result<()> {
         let (scope, gpu) = scope.raw();
-        let mut arg = uapi::huvm_preset { scope, gpu, ..Default::default() };
+        let mut arg = uapi::huvm_preset {
+            scope,
+            gpu,
+            ..Default::default()
+        };
         if !sys::put_text(&mut arg.name, name) {
-            return Err(Error::Argument(format!("'{name}' is too long for a preset's name")));
+            return Err(Error::Argument(format!(
+                "'{name}' is too long for a preset's name"
+            )));
         }
         // SAFETY: no address in the struct.
-        unsafe { sys::call_nr(&self.file, 0x24, &mut arg, &format!("choosing the preset '{name}'")) }
+        unsafe {
+            sys::call_nr(
+                &self.file,
+                0x24,
+                &mut arg,
+                &format!("choosing the preset '{name}'"),
+            )
+        }
     }
 
     /// All clients: open files of all processes.
@@ -352,7 +433,13 @@ impl Device {
         let mut all = Vec::new();
         let mut client = 0;
         loop {
-            match self.ask(uapi::huvm_client_info { client, ..Default::default() }, "listing clients") {
+            match self.ask(
+                uapi::huvm_client_info {
+                    client,
+                    ..Default::default()
+                },
+                "listing clients",
+            ) {
                 Ok(c) => {
                     client = c.client + 1;
                     all.push(c);
@@ -393,7 +480,15 @@ impl Device {
     /// `EPERM` for `all` without CAP_SYS_ADMIN.
     pub fn listen(&self, mask: u32, all: bool) -> Result<()> {
         let flags = if all { uapi::HUVM_EVENTS_ALL } else { 0 };
-        self.ask(uapi::huvm_events { flags, mask, ..Default::default() }, "listening to events").map(|_| ())
+        self.ask(
+            uapi::huvm_events {
+                flags,
+                mask,
+                ..Default::default()
+            },
+            "listening to events",
+        )
+        .map(|_| ())
     }
 
     /// Waits for events and returns up to `max` of them.

@@ -34,9 +34,12 @@ impl Device {
     /// # Errors
     /// [`Error::Argument`], [`Error::Os`].
     pub fn alloc(&self, bytes: u64) -> Result<Managed> {
-        let len = usize::try_from(bytes).map_err(|_| Error::Argument(format!("{bytes} bytes are too many")))?;
+        let len = usize::try_from(bytes)
+            .map_err(|_| Error::Argument(format!("{bytes} bytes are too many")))?;
         if len == 0 || len % 4096 != 0 {
-            return Err(Error::Argument(format!("{bytes} bytes are not a multiple of 4 KiB")));
+            return Err(Error::Argument(format!(
+                "{bytes} bytes are not a multiple of 4 KiB"
+            )));
         }
         // SAFETY: a fresh mapping at an address that the kernel chooses.
         let p = unsafe {
@@ -57,7 +60,9 @@ impl Device {
             }),
             None => Err(Error::Os {
                 what: format!("mapping {bytes} bytes"),
-                errno: std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM),
+                errno: std::io::Error::last_os_error()
+                    .raw_os_error()
+                    .unwrap_or(libc::ENOMEM),
             }),
         }
     }

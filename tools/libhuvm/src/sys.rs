@@ -43,7 +43,12 @@ const fn number(nr: u32, size: usize) -> libc::c_ulong {
 /// # Safety
 /// Fields of `arg` that are addresses must be 0 or name memory of this process that the call may read and write as its
 /// documentation says.
-pub(crate) unsafe fn call_nr<T: Argument>(file: &File, nr: u32, arg: &mut T, what: &str) -> Result<()> {
+pub(crate) unsafe fn call_nr<T: Argument>(
+    file: &File,
+    nr: u32,
+    arg: &mut T,
+    what: &str,
+) -> Result<()> {
     let size = std::mem::size_of::<T>();
     let ptr = std::ptr::from_mut(arg);
     loop {
@@ -54,7 +59,9 @@ pub(crate) unsafe fn call_nr<T: Argument>(file: &File, nr: u32, arg: &mut T, wha
         if r >= 0 {
             return Ok(());
         }
-        let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+        let errno = std::io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EIO);
         if errno != libc::EINTR {
             return Err(Error::Os {
                 what: what.to_owned(),
@@ -75,7 +82,11 @@ pub(crate) unsafe fn call<T: Argument>(file: &File, arg: &mut T, what: &str) -> 
 
 /// The text in a fixed field.
 pub(crate) fn text(field: &[libc::c_char]) -> String {
-    let bytes: Vec<u8> = field.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+    let bytes: Vec<u8> = field
+        .iter()
+        .take_while(|c| **c != 0)
+        .map(|c| *c as u8)
+        .collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -97,7 +108,9 @@ pub(crate) fn read_events(file: &File, max: usize) -> Result<Vec<uapi::huvm_even
     // SAFETY: the buffer has `bytes` bytes, and any bytes are a valid event (integers).
     let n = unsafe { libc::read(file.as_raw_fd(), events.as_mut_ptr().cast(), bytes) };
     if n < 0 {
-        let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+        let errno = std::io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EIO);
         return match errno {
             libc::EAGAIN | libc::EINTR => Ok(Vec::new()),
             _ => Err(Error::Os {

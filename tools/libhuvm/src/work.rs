@@ -34,7 +34,9 @@ impl Program {
     pub fn over(op: u32, bytes: u64, blocks: u32) -> Result<(Program, uapi::huvm_instr)> {
         let row = PIECE * u64::from(blocks);
         if blocks == 0 || bytes == 0 || bytes % row != 0 {
-            return Err(Error::Argument(format!("{bytes} bytes are not a multiple of {blocks} pieces of 64 KiB")));
+            return Err(Error::Argument(format!(
+                "{bytes} bytes are not a multiple of {blocks} pieces of 64 KiB"
+            )));
         }
         let instr = uapi::huvm_instr {
             op,
@@ -54,7 +56,12 @@ impl Program {
         Ok((program, instr))
     }
 
-    fn one(op: u32, on: &Managed, blocks: u32, set: impl FnOnce(&mut uapi::huvm_instr)) -> Result<Program> {
+    fn one(
+        op: u32,
+        on: &Managed,
+        blocks: u32,
+        set: impl FnOnce(&mut uapi::huvm_instr),
+    ) -> Result<Program> {
         let (mut program, mut instr) = Self::over(op, on.bytes(), blocks)?;
         set(&mut instr);
         program.instrs.push(instr);
@@ -91,7 +98,13 @@ impl Program {
     ///
     /// # Errors
     /// As [`Self::add`].
-    pub fn triad(z: &Managed, x: &Managed, y: &Managed, scalar: u64, blocks: u32) -> Result<Program> {
+    pub fn triad(
+        z: &Managed,
+        x: &Managed,
+        y: &Managed,
+        scalar: u64,
+        blocks: u32,
+    ) -> Result<Program> {
         same_size(&[z, x, y])?;
         Self::one(uapi::HUVM_OP_TRIAD, z, blocks, |i| {
             i.dst = z.va();

@@ -37,12 +37,12 @@ impl Failure {
             Failure::Huvm(Error::Argument(_)) | Failure::Usage(_) => 2,
             Failure::NotFound(..) => 6,
             Failure::Huvm(e) => match e.errno() {
-                Some(1 | 13) => 4,   // EPERM, EACCES
-                Some(2 | 19) => 6,   // ENOENT, ENODEV
-                Some(5) => 15,       // EIO
-                Some(34) => 2,       // ERANGE
-                Some(25 | 95) => 3,  // ENOTTY, EOPNOTSUPP
-                Some(110) => 7,      // ETIMEDOUT
+                Some(1 | 13) => 4,  // EPERM, EACCES
+                Some(2 | 19) => 6,  // ENOENT, ENODEV
+                Some(5) => 15,      // EIO
+                Some(34) => 2,      // ERANGE
+                Some(25 | 95) => 3, // ENOTTY, EOPNOTSUPP
+                Some(110) => 7,     // ETIMEDOUT
                 _ => 1,
             },
             Failure::Wrong(_) | Failure::File(_) => 1,
@@ -79,7 +79,9 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Failure::Huvm(e) => e.fmt(f),
-            Failure::Usage(t) | Failure::NotFound(t, _) | Failure::Wrong(t) | Failure::File(t) => f.write_str(t),
+            Failure::Usage(t) | Failure::NotFound(t, _) | Failure::Wrong(t) | Failure::File(t) => {
+                f.write_str(t)
+            }
         }
     }
 }

@@ -39,14 +39,28 @@ impl Table {
     pub(crate) fn render(&self, header: bool) -> String {
         let columns = self.head.len();
         let width = |c: usize| {
-            let cells = self.rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count());
-            cells.chain(self.head.get(c).map(|h| h.len())).max().unwrap_or(0)
+            let cells = self
+                .rows
+                .iter()
+                .filter_map(|r| r.get(c))
+                .map(|s| s.chars().count());
+            cells
+                .chain(self.head.get(c).map(|h| h.len()))
+                .max()
+                .unwrap_or(0)
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         let numeric: Vec<bool> = (0..columns)
             .map(|c| {
-                let mut cells = self.rows.iter().filter_map(|r| r.get(c)).filter(|s| *s != "-").peekable();
-                cells.peek().is_some() && cells.all(|s| s.starts_with(|ch: char| ch.is_ascii_digit()) && !s.contains(':'))
+                let mut cells = self
+                    .rows
+                    .iter()
+                    .filter_map(|r| r.get(c))
+                    .filter(|s| *s != "-")
+                    .peekable();
+                cells.peek().is_some()
+                    && cells
+                        .all(|s| s.starts_with(|ch: char| ch.is_ascii_digit()) && !s.contains(':'))
             })
             .collect();
         let line = |cells: &[String]| {
@@ -69,7 +83,13 @@ impl Table {
         };
         let mut all = String::new();
         if header {
-            all.push_str(&line(&self.head.iter().map(|h| (*h).to_owned()).collect::<Vec<_>>()));
+            all.push_str(&line(
+                &self
+                    .head
+                    .iter()
+                    .map(|h| (*h).to_owned())
+                    .collect::<Vec<_>>(),
+            ));
         }
         for r in &self.rows {
             all.push_str(&line(r));
@@ -98,7 +118,12 @@ impl Out {
     }
 
     /// Prints `model`: as JSON under `schema`, or as what `table` makes.
-    pub(crate) fn show<T: Serialize>(&self, schema: &str, model: &T, table: impl FnOnce() -> String) {
+    pub(crate) fn show<T: Serialize>(
+        &self,
+        schema: &str,
+        model: &T,
+        table: impl FnOnce() -> String,
+    ) {
         let text = if self.json {
             self.document(schema, serde_json::to_value(model).unwrap_or(Value::Null))
         } else {
@@ -109,7 +134,12 @@ impl Out {
     }
 
     /// As [`Self::show`] with a [`Table`].
-    pub(crate) fn table<T: Serialize>(&self, schema: &str, model: &T, table: impl FnOnce() -> Table) {
+    pub(crate) fn table<T: Serialize>(
+        &self,
+        schema: &str,
+        model: &T,
+        table: impl FnOnce() -> Table,
+    ) {
         self.show(schema, model, || table().render(self.header));
     }
 
@@ -165,7 +195,10 @@ mod tests {
         t.row(vec!["a".into(), "5".into()]);
         t.row(vec!["long".into(), "1234".into()]);
         t.row(vec!["b".into(), "-".into()]);
-        assert_eq!(t.render(true), "NAME     N\na        5\nlong  1234\nb        -\n");
+        assert_eq!(
+            t.render(true),
+            "NAME     N\na        5\nlong  1234\nb        -\n"
+        );
         assert_eq!(t.render(false).lines().count(), 3);
     }
 }

@@ -31,7 +31,9 @@ fn scaled(n: u64, step: f64, units: &[&str]) -> String {
 /// A size as people write it: 4096, 64K, 16M, 2G (powers of 1024).
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
-    let cut = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let cut = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (digits, unit) = text.split_at(cut);
     let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
         "" => 0,
@@ -42,7 +44,8 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         other => return Err(format!("'{other}' is no unit; use K, M, G or T")),
     };
     let n: u64 = digits.parse().map_err(|_| format!("'{text}' is no size"))?;
-    n.checked_mul(1 << shift).ok_or_else(|| format!("'{text}' is too large"))
+    n.checked_mul(1 << shift)
+        .ok_or_else(|| format!("'{text}' is too large"))
 }
 
 #[cfg(test)]

@@ -33,7 +33,9 @@ pub(crate) fn all(device: &Device) -> Result<Vec<Client>> {
             client: c.client,
             pid: c.pid,
             name: Device::client_name(c),
-            gpus: (0..uapi::HUVM_MAX_GPUS).filter(|i| c.gpu_mask & (1 << i) != 0).collect(),
+            gpus: (0..uapi::HUVM_MAX_GPUS)
+                .filter(|i| c.gpu_mask & (1 << i) != 0)
+                .collect(),
             managed_bytes: c.managed_bytes,
             host_bytes: c.host_bytes,
             gpu_bytes: c.gpu_bytes.to_vec(),
@@ -46,13 +48,27 @@ pub(crate) fn all(device: &Device) -> Result<Vec<Client>> {
 
 /// A table of clients.
 pub(crate) fn table(out: &Out, clients: &[Client]) -> Table {
-    let mut t = Table::new(&["PID", "NAME", "GPUS", "MANAGED", "ON-GPU", "ON-HOST", "FAULTS", "EVICTIONS", "LAUNCHES"]);
+    let mut t = Table::new(&[
+        "PID",
+        "NAME",
+        "GPUS",
+        "MANAGED",
+        "ON-GPU",
+        "ON-HOST",
+        "FAULTS",
+        "EVICTIONS",
+        "LAUNCHES",
+    ]);
     for c in clients {
         let gpus: Vec<String> = c.gpus.iter().map(u32::to_string).collect();
         t.row(vec![
             c.pid.to_string(),
             c.name.clone(),
-            if gpus.is_empty() { "-".into() } else { gpus.join(",") },
+            if gpus.is_empty() {
+                "-".into()
+            } else {
+                gpus.join(",")
+            },
             out.bytes(c.managed_bytes),
             out.bytes(c.gpu_bytes.iter().sum()),
             out.bytes(c.host_bytes),
@@ -144,7 +160,16 @@ pub(super) fn range(out: &Out, verb: &RangeVerb) -> Result<()> {
         }
     }
     out.table("range.show", &blocks, || {
-        let mut t = Table::new(&["BLOCK", "PAGES", "HOST", "GPUS", "CPU-MAPPED", "HOST-KIB", "LAST-CAUSE", "PREFERRED"]);
+        let mut t = Table::new(&[
+            "BLOCK",
+            "PAGES",
+            "HOST",
+            "GPUS",
+            "CPU-MAPPED",
+            "HOST-KIB",
+            "LAST-CAUSE",
+            "PREFERRED",
+        ]);
         for b in &blocks {
             let gpus: Vec<String> = b
                 .gpu_pages
@@ -157,7 +182,11 @@ pub(super) fn range(out: &Out, verb: &RangeVerb) -> Result<()> {
                 b.va.clone(),
                 b.managed_pages.to_string(),
                 b.host_pages.to_string(),
-                if gpus.is_empty() { "-".into() } else { gpus.join(" ") },
+                if gpus.is_empty() {
+                    "-".into()
+                } else {
+                    gpus.join(" ")
+                },
                 if b.cpu_mapped { "yes" } else { "no" }.into(),
                 b.host_piece_kib.to_string(),
                 b.last_cause.into(),

@@ -40,7 +40,8 @@ pub(super) fn run(out: &Out, d: &Demo) -> Result<()> {
     out.table("demo", &rows, || table(out, &rows));
     if let Some(path) = &d.output {
         let text = serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n";
-        std::fs::write(path, text).map_err(|e| Failure::File(format!("{}: {e}", path.display())))?;
+        std::fs::write(path, text)
+            .map_err(|e| Failure::File(format!("{}: {e}", path.display())))?;
     }
     judge(&rows)
 }

@@ -24,7 +24,13 @@ fn check(name: &str, ok: bool, found: impl Into<String>, remedy: &'static str) -
 }
 
 fn first_line(path: &str) -> Option<String> {
-    Some(std::fs::read_to_string(path).ok()?.lines().next()?.to_owned())
+    Some(
+        std::fs::read_to_string(path)
+            .ok()?
+            .lines()
+            .next()?
+            .to_owned(),
+    )
 }
 
 /// PCI functions that are the emulated GPU.
@@ -43,24 +49,60 @@ fn devices() -> usize {
 pub(super) fn run(out: &Out) -> Result<()> {
     let mut checks = Vec::new();
     let release = first_line("/proc/sys/kernel/osrelease").unwrap_or_default();
-    checks.push(check("kernel", release.starts_with("7.3"), release.clone(), "boot the 7.3 kernel that the module was built for"));
+    checks.push(check(
+        "kernel",
+        release.starts_with("7.3"),
+        release.clone(),
+        "boot the 7.3 kernel that the module was built for",
+    ));
     let n = devices();
-    checks.push(check("devices", n != 0, format!("{n} GPUs on the PCI bus"), "start QEMU with -device huvm-gpu (make run does)"));
+    checks.push(check(
+        "devices",
+        n != 0,
+        format!("{n} GPUs on the PCI bus"),
+        "start QEMU with -device huvm-gpu (make run does)",
+    ));
     let modules = std::fs::read_to_string("/proc/modules").unwrap_or_default();
     let loaded = modules.lines().any(|l| l.starts_with("huvm "));
-    checks.push(check("module", loaded, if loaded { "loaded" } else { "not loaded" }, "insmod huvm.ko"));
-    let thp = first_line("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_else(|| "not in this kernel".into());
-    checks.push(check("2 MiB pages", thp.contains('['), thp, "build the kernel with CONFIG_TRANSPARENT_HUGEPAGE"));
+    checks.push(check(
+        "module",
+        loaded,
+        if loaded { "loaded" } else { "not loaded" },
+        "insmod huvm.ko",
+    ));
+    let thp = first_line("/sys/kernel/mm/transparent_hugepage/enabled")
+        .unwrap_or_else(|| "not in this kernel".into());
+    checks.push(check(
+        "2 MiB pages",
+        thp.contains('['),
+        thp,
+        "build the kernel with CONFIG_TRANSPARENT_HUGEPAGE",
+    ));
     match Device::open() {
         Ok(d) => {
-            checks.push(check("/dev/huvm", true, format!("driver {}", d.driver_version()?), ""));
+            checks.push(check(
+                "/dev/huvm",
+                true,
+                format!("driver {}", d.driver_version()?),
+                "",
+            ));
             for g in d.gpus()? {
                 let ok = g.state == libhuvm::uapi::HUVM_GPU_OK;
                 let name = format!("gpu {}", g.gpu);
-                checks.push(check(&name, ok, Device::pci_name(&g), "the GPU was lost: see dmesg, then remove and rescan it"));
+                checks.push(check(
+                    &name,
+                    ok,
+                    Device::pci_name(&g),
+                    "the GPU was lost: see dmesg, then remove and rescan it",
+                ));
             }
         }
-        Err(e) => checks.push(check("/dev/huvm", false, e.to_string(), "load the module; check the node's permissions")),
+        Err(e) => checks.push(check(
+            "/dev/huvm",
+            false,
+            e.to_string(),
+            "load the module; check the node's permissions",
+        )),
     }
     out.table("doctor", &checks, || {
         let mut t = Table::new(&["CHECK", "RESULT", "FOUND", "WHAT TO DO"]);

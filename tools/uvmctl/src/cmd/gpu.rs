@@ -42,8 +42,18 @@ impl Gpu {
         Gpu {
             index: g.gpu,
             pci: Device::pci_name(g),
-            uuid: format!("GPU-{a:08x}-{:04x}-{:04x}-{:04x}-{:04x}{d:08x}", b >> 16, b & 0xffff, c >> 16, c & 0xffff),
-            state: if g.state == uapi::HUVM_GPU_OK { "ok" } else { "lost" },
+            uuid: format!(
+                "GPU-{a:08x}-{:04x}-{:04x}-{:04x}-{:04x}{d:08x}",
+                b >> 16,
+                b & 0xffff,
+                c >> 16,
+                c & 0xffff
+            ),
+            state: if g.state == uapi::HUVM_GPU_OK {
+                "ok"
+            } else {
+                "lost"
+            },
             chip_id: format!("{:#x}", g.chip_id),
             vram_bytes: g.vram_bytes,
             chunks: g.chunk_count,
@@ -71,7 +81,9 @@ pub(crate) fn all(device: &Device) -> Result<Vec<Gpu>> {
 pub(super) fn list(out: &Out) -> Result<()> {
     let gpus = all(&Device::open()?)?;
     out.table("gpu.list", &gpus, || {
-        let mut t = Table::new(&["GPU", "PCI", "STATE", "CHIP", "VRAM", "ENGINES", "LINKS", "CLIENTS"]);
+        let mut t = Table::new(&[
+            "GPU", "PCI", "STATE", "CHIP", "VRAM", "ENGINES", "LINKS", "CLIENTS",
+        ]);
         for g in &gpus {
             t.row(vec![
                 g.index.to_string(),
@@ -91,10 +103,18 @@ pub(super) fn list(out: &Out) -> Result<()> {
 
 /// The GPU that an index, a PCI address or a UUID names.
 fn find(gpus: Vec<Gpu>, id: &str) -> Result<Gpu> {
-    let known: Vec<String> = gpus.iter().map(|g| format!("{} ({})", g.index, g.pci)).collect();
+    let known: Vec<String> = gpus
+        .iter()
+        .map(|g| format!("{} ({})", g.index, g.pci))
+        .collect();
     gpus.into_iter()
         .find(|g| g.index.to_string() == id || g.pci == id || g.uuid == id)
-        .ok_or_else(|| Failure::NotFound(format!("there is no GPU '{id}'"), format!("there are: {}", known.join(", "))))
+        .ok_or_else(|| {
+            Failure::NotFound(
+                format!("there is no GPU '{id}'"),
+                format!("there are: {}", known.join(", ")),
+            )
+        })
 }
 
 pub(super) fn show(out: &Out, id: &str) -> Result<()> {
@@ -146,7 +166,11 @@ pub(super) fn topo(out: &Out) -> Result<()> {
             links.push(Link {
                 gpu: g.gpu,
                 peer: l.peer,
-                r#type: if l.type_ == uapi::HUVM_LINK_NVLINK { "nvlink" } else { "pcie" },
+                r#type: if l.type_ == uapi::HUVM_LINK_NVLINK {
+                    "nvlink"
+                } else {
+                    "pcie"
+                },
                 mbps: l.mbps,
                 latency_ns: l.latency_ns,
                 up: l.up != 0,

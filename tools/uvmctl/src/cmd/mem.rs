@@ -41,7 +41,16 @@ pub(crate) fn all(device: &Device) -> Result<Vec<Mem>> {
 pub(super) fn show(out: &Out) -> Result<()> {
     let mem = all(&Device::open()?)?;
     out.table("mem.show", &mem, || {
-        let mut t = Table::new(&["GPU", "FREE", "USED", "EVICTING", "LENT", "REMOVABLE", "PINNED", "UNUSABLE"]);
+        let mut t = Table::new(&[
+            "GPU",
+            "FREE",
+            "USED",
+            "EVICTING",
+            "LENT",
+            "REMOVABLE",
+            "PINNED",
+            "UNUSABLE",
+        ]);
         for m in &mem {
             t.row(
                 [

@@ -36,11 +36,15 @@ pub(crate) fn run(args: &Cli, out: &Out) -> Result<()> {
         Some(Command::Demo(d)) => demo::run(out, d),
         Some(Command::Doctor) => doctor::run(out),
         Some(Command::Completion { shell }) => {
-            clap_complete::generate(*shell, &mut Cli::command(), "uvmctl", &mut std::io::stdout());
+            clap_complete::generate(
+                *shell,
+                &mut Cli::command(),
+                "uvmctl",
+                &mut std::io::stdout(),
+            );
             Ok(())
         }
-        Some(Command::Man { dir }) => {
-            clap_mangen::generate_to(Cli::command(), dir).map_err(|e| Failure::File(format!("{}: {e}", dir.display())))
-        }
+        Some(Command::Man { dir }) => clap_mangen::generate_to(Cli::command(), dir)
+            .map_err(|e| Failure::File(format!("{}: {e}", dir.display()))),
     }
 }

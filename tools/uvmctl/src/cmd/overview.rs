@@ -36,7 +36,9 @@ pub(super) fn show(out: &Out) -> Result<()> {
     };
     out.show("status", &o, || {
         let mut text = format!("huvm {}   policy {}\n\n", o.driver_version, o.preset);
-        let mut t = Table::new(&["GPU", "PCI", "STATE", "MEMORY", "USED", "LENT", "FREE", "CLIENTS"]);
+        let mut t = Table::new(&[
+            "GPU", "PCI", "STATE", "MEMORY", "USED", "LENT", "FREE", "CLIENTS",
+        ]);
         for (g, m) in o.gpus.iter().zip(&o.memory) {
             let mib = |chunks: u64| out.bytes(chunks << 21);
             t.row(vec![

@@ -61,13 +61,21 @@ pub(super) fn run(out: &Out, verb: &PolicyVerb) -> Result<()> {
     match verb {
         PolicyVerb::List => list(out, &device),
         PolicyVerb::Show(s) => show(out, &device, scope(s)),
-        PolicyVerb::Set { scope: s, preset, values } => set(out, &device, scope(s), preset.as_deref(), values),
+        PolicyVerb::Set {
+            scope: s,
+            preset,
+            values,
+        } => set(out, &device, scope(s), preset.as_deref(), values),
     }
 }
 
 fn list(out: &Out, device: &Device) -> Result<()> {
     let l = List {
-        presets: device.presets()?.into_iter().map(|(name, doc)| Preset { name, doc }).collect(),
+        presets: device
+            .presets()?
+            .into_iter()
+            .map(|(name, doc)| Preset { name, doc })
+            .collect(),
         knobs: device
             .knobs()?
             .into_iter()
@@ -94,7 +102,10 @@ fn list(out: &Out, device: &Device) -> Result<()> {
             } else {
                 k.choices.join("|")
             };
-            let default = usize::try_from(k.default - k.min).ok().and_then(|i| k.choices.get(i)).cloned();
+            let default = usize::try_from(k.default - k.min)
+                .ok()
+                .and_then(|i| k.choices.get(i))
+                .cloned();
             t.row(vec![
                 k.name.clone(),
                 k.unit.clone().unwrap_or_else(|| "-".into()),
@@ -143,7 +154,10 @@ fn assignment<'a>(knobs: &'a [Knob], text: &str) -> Result<(&'a Knob, u64)> {
         .split_once('=')
         .ok_or_else(|| Failure::Usage(format!("'{text}' is not KNOB=VALUE")))?;
     let knob = knobs.iter().find(|k| k.name == name).ok_or_else(|| {
-        Failure::NotFound(format!("there is no knob '{name}'"), "'uvmctl policy list' shows them".into())
+        Failure::NotFound(
+            format!("there is no knob '{name}'"),
+            "'uvmctl policy list' shows them".into(),
+        )
     })?;
     let choices = if knob.choices.is_empty() {
         format!("{} to {}", knob.min, knob.max)
@@ -157,17 +171,31 @@ fn assignment<'a>(knobs: &'a [Knob], text: &str) -> Result<(&'a Knob, u64)> {
     Ok((knob, value))
 }
 
-fn set(out: &Out, device: &Device, scope: Scope, preset: Option<&str>, values: &[String]) -> Result<()> {
+fn set(
+    out: &Out,
+    device: &Device,
+    scope: Scope,
+    preset: Option<&str>,
+    values: &[String],
+) -> Result<()> {
     let knobs = device.knobs()?;
     // All is read before anything is changed.
-    let wanted = values.iter().map(|v| assignment(&knobs, v)).collect::<Result<Vec<_>>>()?;
+    let wanted = values
+        .iter()
+        .map(|v| assignment(&knobs, v))
+        .collect::<Result<Vec<_>>>()?;
     let mut changes = Vec::new();
     if let Some(name) = preset {
         let from = device.preset(scope)?;
-        device.set_preset(scope, name).map_err(|e| match e.errno() {
-            Some(2) => Failure::NotFound(format!("there is no preset '{name}'"), "'uvmctl policy list' shows them".into()),
-            _ => e.into(),
-        })?;
+        device
+            .set_preset(scope, name)
+            .map_err(|e| match e.errno() {
+                Some(2) => Failure::NotFound(
+                    format!("there is no preset '{name}'"),
+                    "'uvmctl policy list' shows them".into(),
+                ),
+                _ => e.into(),
+            })?;
         changes.push(Change {
             name: "preset".into(),
             from,
@@ -184,7 +212,10 @@ fn set(out: &Out, device: &Device, scope: Scope, preset: Option<&str>, values: &
         });
     }
     out.show("policy.set", &changes, || {
-        changes.iter().map(|c| format!("{}: {} -> {}\n", c.name, c.from, c.to)).collect()
+        changes
+            .iter()
+            .map(|c| format!("{}: {} -> {}\n", c.name, c.from, c.to))
+            .collect()
     });
     Ok(())
 }

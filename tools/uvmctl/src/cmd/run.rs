@@ -11,7 +11,17 @@ use libhuvm::Device;
 /// A table of results.
 pub(super) fn table(out: &Out, rows: &[Row]) -> Table {
     let mut t = Table::new(&[
-        "WORKLOAD", "PRESET", "RATIO", "SIZE", "TIME", "FAULTS", "TO-GPU", "TO-HOST", "EVICTIONS", "LINK-EFF", "MISMATCHES",
+        "WORKLOAD",
+        "PRESET",
+        "RATIO",
+        "SIZE",
+        "TIME",
+        "FAULTS",
+        "TO-GPU",
+        "TO-HOST",
+        "EVICTIONS",
+        "LINK-EFF",
+        "MISMATCHES",
     ]);
     for r in rows {
         t.row(vec![
@@ -24,7 +34,8 @@ pub(super) fn table(out: &Out, rows: &[Row]) -> Table {
             out.bytes(r.h2d_bytes),
             out.bytes(r.d2h_bytes),
             r.evictions.to_string(),
-            r.link_efficiency.map_or("-".into(), |e| format!("{:.1} %", e * 100.0)),
+            r.link_efficiency
+                .map_or("-".into(), |e| format!("{:.1} %", e * 100.0)),
             r.mismatches.map_or("-".into(), |m| m.to_string()),
         ]);
     }
@@ -43,7 +54,10 @@ pub(super) fn run(out: &Out, r: &Run) -> Result<()> {
     let device = Device::open()?;
     let memory = workload::memory_of(&device, r.gpu)?;
     if !(r.ratio > 0.0 && r.ratio <= 64.0) {
-        return Err(Failure::Usage(format!("a ratio of {} is out of range: above 0, at most 64", r.ratio)));
+        return Err(Failure::Usage(format!(
+            "a ratio of {} is out of range: above 0, at most 64",
+            r.ratio
+        )));
     }
     let bytes = r.size.unwrap_or((memory as f64 * r.ratio) as u64);
     drop(device);

@@ -43,7 +43,9 @@ pub(super) fn run(out: &Out, s: &Stat) -> Result<()> {
     let name = s.gpu.map_or("global".into(), |g| format!("gpu{g}"));
     let pause = match s.r#loop {
         Some(p) if !(0.01..=86400.0).contains(&p) => {
-            return Err(Failure::Usage(format!("{p} s is no interval: 0.01 to 86400")))
+            return Err(Failure::Usage(format!(
+                "{p} s is no interval: 0.01 to 86400"
+            )))
         }
         other => other.map(Duration::from_secs_f64),
     };
@@ -56,7 +58,11 @@ pub(super) fn run(out: &Out, s: &Stat) -> Result<()> {
             let mut t = Table::new(&["COUNTER", title]);
             for n in NAMES {
                 if let Some(v) = shown.counters.get(n).filter(|v| s.all || **v != 0) {
-                    let text = if n.starts_with("bytes") || n.ends_with("bytes") { out.bytes(*v) } else { v.to_string() };
+                    let text = if n.starts_with("bytes") || n.ends_with("bytes") {
+                        out.bytes(*v)
+                    } else {
+                        v.to_string()
+                    };
                     t.row(vec![(*n).into(), text]);
                 }
             }

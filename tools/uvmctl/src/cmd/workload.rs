@@ -128,17 +128,23 @@ pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Row> {
     let device = Device::open()?;
     let info = device.gpu_info(spec.gpu)?;
     if let Some(p) = &spec.preset {
-        device.set_preset(Scope::Space, p).map_err(|e| match e.errno() {
-            Some(2) => Failure::NotFound(format!("there is no preset '{p}'"), "'uvmctl policy list' shows them".into()),
-            _ => e.into(),
-        })?;
+        device
+            .set_preset(Scope::Space, p)
+            .map_err(|e| match e.errno() {
+                Some(2) => Failure::NotFound(
+                    format!("there is no preset '{p}'"),
+                    "'uvmctl policy list' shows them".into(),
+                ),
+                _ => e.into(),
+            })?;
     }
     device.register(spec.gpu)?;
     let count = arrays_of(spec.workload);
     let row = PIECE * u64::from(spec.blocks);
     let unit = row.max(CHUNK).next_multiple_of(row);
     let each = (spec.bytes / count).max(1).next_multiple_of(unit);
-    let bar = ProgressBar::new(u64::from(spec.warmup + spec.iterations) + count + u64::from(spec.verify));
+    let bar =
+        ProgressBar::new(u64::from(spec.warmup + spec.iterations) + count + u64::from(spec.verify));
     if !out.talks() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
@@ -175,9 +181,13 @@ pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Row> {
     let added = |c: u32| after.get(c).wrapping_sub(before.get(c));
     let passes = spec.warmup + spec.iterations;
     let phantom = info.device_flags & 2 != 0;
-    let mismatches = (spec.verify && !phantom).then(|| count_wrong(spec.workload, &arrays, passes.into()));
+    let mismatches =
+        (spec.verify && !phantom).then(|| count_wrong(spec.workload, &arrays, passes.into()));
     bar.finish_and_clear();
-    let (h2d, d2h) = (added(uapi::HUVM_CNT_BYTES_H2D), added(uapi::HUVM_CNT_BYTES_D2H));
+    let (h2d, d2h) = (
+        added(uapi::HUVM_CNT_BYTES_H2D),
+        added(uapi::HUVM_CNT_BYTES_D2H),
+    );
     Ok(Row {
         workload: name(spec.workload).into(),
         preset: device.preset(Scope::Space)?,
@@ -200,7 +210,13 @@ pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Row> {
 /// `None` when nothing moved or nothing is known.
 fn efficiency(h2d: u64, h2d_mbps: u32, d2h: u64, d2h_mbps: u32, time_ns: u64) -> Option<f64> {
     // 10^6 bytes a second are 10^-3 bytes a nanosecond.
-    let need = |bytes: u64, mbps: u32| if mbps == 0 { 0.0 } else { bytes as f64 * 1000.0 / f64::from(mbps) };
+    let need = |bytes: u64, mbps: u32| {
+        if mbps == 0 {
+            0.0
+        } else {
+            bytes as f64 * 1000.0 / f64::from(mbps)
+        }
+    };
     let busier = need(h2d, h2d_mbps).max(need(d2h, d2h_mbps));
     (busier > 0.0 && time_ns != 0).then(|| (busier / time_ns as f64 * 1e4).round() / 1e4)
 }
@@ -212,8 +228,14 @@ mod tests {
     #[test]
     fn the_busier_direction_counts() {
         // 12.3 MB at 12300 MB/s are 1 ms.
-        assert_eq!(efficiency(12_300_000, 12300, 1000, 12300, 2_000_000), Some(0.5));
-        assert_eq!(efficiency(0, 12300, 24_600_000, 12300, 2_000_000), Some(1.0));
+        assert_eq!(
+            efficiency(12_300_000, 12300, 1000, 12300, 2_000_000),
+            Some(0.5)
+        );
+        assert_eq!(
+            efficiency(0, 12300, 24_600_000, 12300, 2_000_000),
+            Some(1.0)
+        );
         assert_eq!(efficiency(0, 12300, 0, 12300, 5), None);
         assert_eq!(efficiency(5, 0, 5, 0, 5), None);
     }
