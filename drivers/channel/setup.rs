@@ -78,10 +78,6 @@ impl Space {
             DmaBuf::new(dma, Block::<DmaBuf>::BIG_BYTES)?,
         )
         .map_err(errno)?;
-        // The pages may have been tables before, of a space that the GPU still remembers: of this module loaded earlier.
-        let mut patience = Patience::new(STEP_NS);
-        invalidate::invalidate_pdb(&**bars, tree.root(), &mut || patience.again())
-            .map_err(errno)?;
         let space = Space {
             bars: bars.clone(),
             tree,

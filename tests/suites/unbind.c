@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <setjmp.h>
+#include <sys/klog.h>
 
 #define DRIVER "/sys/bus/pci/drivers/huvm/"
 #define LEN (16 * MIB)
@@ -265,6 +266,90 @@ static void copy_engine_hangs(void)
 	close(fd);
 }
 
+static void failslab(const char *knob, const char *value)
+{
+	static const char *const kinds[] = { "failslab", "fail_page_alloc" };
+	char path[128];
+
+	for (unsigned int k = 0; k < 2; k++) {
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/%s", kinds[k], knob);
+		write_file(path, value);
+	}
+}
+
+/*
+ * The kernel warns by itself when /proc/irq/n could not be made and is removed all the same. Any other warning fails the
+ * test; these are taken out of the log, which the runner judges.
+ */
+static void forget_warnings(const char *from)
+{
+	char *log = malloc(4 << 20), *at;
+	int len = klogctl(3, log, (4 << 20) - 1);
+
+	CHECK(len >= 0);
+	log[len] = 0;
+	for (at = log; (at = strstr(at, "WARNING: ")); at++)
+		if (strncmp(at + 9, from, strlen(from)))
+			FAIL("%.120s", at);
+	CHECK(!strstr(log, "BUG: "));
+	CHECK_OK(klogctl(5, NULL, 0));
+	free(log);
+}
+
+/* Each allocation of a probe fails once: nothing is left behind, and the next probe works. */
+static void probe_fails_anywhere(void)
+{
+	int fd = huvm_open(), nth = open("/proc/thread-self/fail-nth", O_RDWR);
+	unsigned int failed = 0, survived = 0;
+	double t = now();
+	char name[32], text[16];
+
+	if (nth < 0)
+		SKIP("no fault injection in this kernel");
+	pci_name(fd, 0, name);
+	close(fd);
+	failslab("ignore-gfp-wait", "N");
+	failslab("min-order", "0");
+	failslab("verbose", "0");
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	for (unsigned int n = 1;; n += 1 + n / 40) {
+		int bound, left;
+
+		snprintf(text, sizeof(text), "%u", n);
+		CHECK_OK(pwrite(nth, text, strlen(text), 0));
+		bound = write_file(DRIVER "bind", name) == 0;
+		memset(text, 0, sizeof(text));
+		CHECK_OK(pread(nth, text, sizeof(text) - 1, 0));
+		left = atoi(text);
+		CHECK_OK(pwrite(nth, "0", 1, 0));
+		if (bound && left) {
+			printf("# probe has fewer than %u allocations; %u failures refused it, %u did not matter\n", n,
+			       failed, survived);
+			break;
+		}
+		if (!bound) {
+			failed++;
+			continue;
+		}
+		survived++;
+		CHECK_OK(write_file(DRIVER "unbind", name));
+		if (now() - t > 100) {
+			printf("# stopped at allocation %u; %u failures refused it, %u did not matter\n", n, failed,
+			       survived);
+			CHECK_OK(write_file(DRIVER "bind", name));
+			break;
+		}
+	}
+	CHECK(failed > 20);
+	forget_warnings("fs/proc/generic.c");
+	fd = huvm_open();
+	CHECK_OK(gpu_register(fd, 0));
+	uint64_t *p = managed(fd, LEN);
+	gpu_fill(fd, 0, p, LEN, BLOCKS, 3, 1);
+	cpu_check(p, LEN, 3, 1);
+	close(fd);
+}
+
 /* Last: a device that is gone stays so until it is reset. */
 static void gone(void)
 {
@@ -306,6 +391,7 @@ static void gone(void)
 static const struct ktap_test tests[] = {
 	{ "unbind_while_running", unbind_while_running, 120 }, { "unbind_under_load", unbind_under_load, 120 },
 	{ "copy_engine_faults", copy_engine_faults }, { "lost_interrupts", lost_interrupts },
+	{ "probe_fails_anywhere", probe_fails_anywhere, 150 },
 	{ "copy_engine_hangs", copy_engine_hangs, 120 }, { "gone", gone, 120 },
 };
 KTAP_MAIN(tests)
