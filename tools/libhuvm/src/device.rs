@@ -491,6 +491,14 @@ impl Device {
         .map(|_| ())
     }
 
+    /// Whether events are there, or come within `timeout_ms`.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn has_events(&self, timeout_ms: u32) -> Result<bool> {
+        sys::readable(&self.file, timeout_ms)
+    }
+
     /// Waits for events and returns up to `max` of them.
     ///
     /// # Errors

@@ -101,6 +101,30 @@ pub(crate) fn put_text(field: &mut [libc::c_char], text: &str) -> bool {
     true
 }
 
+/// Waits until `file` has something to read; `false` when `timeout_ms` passed without.
+pub(crate) fn readable(file: &File, timeout_ms: u32) -> Result<bool> {
+    let mut fd = libc::pollfd {
+        fd: file.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let timeout = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
+    // SAFETY: one valid pollfd, as the count says.
+    let n = unsafe { libc::poll(&mut fd, 1, timeout) };
+    if n < 0 {
+        let errno = std::io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EIO);
+        if errno != libc::EINTR {
+            return Err(Error::Os {
+                what: "waiting for events".into(),
+                errno,
+            });
+        }
+    }
+    Ok(n > 0)
+}
+
 /// Reads whole records of the event stream.
 pub(crate) fn read_events(file: &File, max: usize) -> Result<Vec<uapi::huvm_event>> {
     let mut events = vec![uapi::huvm_event::default(); max];

@@ -114,6 +114,68 @@ impl Program {
         })
     }
 
+    /// `z[i] = x[i] + 2·x[i+1] + x[i+2]`: a one-dimensional stencil of three points.
+    ///
+    /// # Errors
+    /// As [`Self::over`]; [`Error::Argument`] unless `x` has two elements more than `z`, or further.
+    pub fn stencil(z: &Managed, x: &Managed, blocks: u32) -> Result<Program> {
+        if x.bytes() < z.bytes().saturating_add(16) {
+            return Err(Error::Argument(
+                "a stencil reads two elements beyond the end of its result".into(),
+            ));
+        }
+        let mut program = Self::one(uapi::HUVM_OP_ADD, z, blocks, |i| {
+            i.dst = z.va();
+            i.a = x.va();
+            i.b = x.va() + 16;
+        })?;
+        let (_, mut middle) = Self::over(uapi::HUVM_OP_TRIAD, z.bytes(), blocks)?;
+        middle.dst = z.va();
+        middle.a = z.va();
+        middle.b = x.va() + 8;
+        middle.imm0 = 2;
+        program.instrs.push(middle);
+        Ok(program)
+    }
+
+    /// Touches the pages that `records` names, in its order, by one block: a record is the address of a page in `on`, and
+    /// bit 0 set for a write (which adds 1 to the page's first word).
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there are no records, more than `list` holds, or one of them is outside `on`.
+    pub fn trace(on: &Managed, list: &mut Managed, records: &[u64]) -> Result<Program> {
+        let end = on.va() + on.bytes();
+        if records.is_empty()
+            || records
+                .iter()
+                .any(|r| !(on.va()..end).contains(&(r & !0xfff)))
+        {
+            return Err(Error::Argument(
+                "the records of a trace must lie in its range".into(),
+            ));
+        }
+        let words = list.as_mut_slice();
+        if words.len() < records.len() {
+            return Err(Error::Argument("the list is too small".into()));
+        }
+        for (word, record) in words.iter_mut().zip(records) {
+            *word = *record;
+        }
+        Ok(Program {
+            blocks: 1,
+            iterations: 1,
+            elem_bytes: 8,
+            max_resident: 0,
+            instrs: vec![uapi::huvm_instr {
+                op: uapi::HUVM_OP_TRACE,
+                count: records.len() as u64,
+                steps: 1,
+                a: list.va(),
+                ..Default::default()
+            }],
+        })
+    }
+
     /// `z[i] = x[idx[i]]`.
     ///
     /// # Errors

@@ -50,6 +50,11 @@ pub(crate) enum Command {
     Stat(Stat),
     /// Faults, migrations, evictions as they happen, one line (or JSON object) each
     Events(Events),
+    /// Live view; plain blocks when the output is no terminal
+    Top(Top),
+    /// Record events, summarise them, run their page accesses again
+    #[command(subcommand)]
+    Trace(TraceVerb),
     /// Run a workload on a GPU
     Run(Run),
     /// Working sets of 0.8, 1.5 and 3 times the GPU's memory, every byte verified
@@ -157,6 +162,51 @@ pub(crate) struct Events {
     pub(crate) count: u64,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct Top {
+    /// Seconds between two pictures
+    #[arg(short, long = "loop", value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) period: f64,
+    /// Pictures
+    #[arg(short, long, default_value_t = u64::MAX)]
+    pub(crate) count: u64,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum TraceVerb {
+    /// Write the events of all clients to a file, one JSON object a line
+    Record {
+        /// The file
+        #[arg(short, long)]
+        output: PathBuf,
+        /// End after so many events
+        #[arg(short, long, default_value_t = u64::MAX)]
+        count: u64,
+        /// End after so many seconds
+        #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=86400))]
+        seconds: Option<u32>,
+        /// Record while this command runs
+        #[arg(last = true)]
+        command: Vec<String>,
+    },
+    /// What a recording has: events by type and cause, bytes, the busiest blocks
+    Report {
+        /// A recording
+        file: PathBuf,
+    },
+    /// Touch the pages of a recording's faults again, in its order, on a GPU
+    Replay {
+        /// A recording
+        file: PathBuf,
+        /// GPU index
+        #[arg(short, long, default_value_t = 0)]
+        gpu: u32,
+        /// Policy preset of this run
+        #[arg(short, long)]
+        preset: Option<String>,
+    },
+}
+
 /// What `run` can run.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
@@ -166,8 +216,12 @@ pub(crate) enum Workload {
     VectorAdd,
     /// z = x + 3·y
     Triad,
+    /// z[i] = x[i] + 2·x[i+1] + x[i+2]
+    Stencil,
     /// z[i] = x[p(i)], p a permutation
     Gather,
+    /// z[i] = x[r(i)], r pseudo-random: some elements often, some never
+    Random,
 }
 
 #[derive(Args, Debug)]

@@ -6,22 +6,48 @@ use crate::cli::Events;
 use crate::exit::Result;
 use crate::out::Out;
 use libhuvm::{uapi, Device};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-#[derive(Serialize)]
-struct Event {
-    seq: u64,
-    time_ns: u64,
-    r#type: &'static str,
-    cause: &'static str,
-    pid: u32,
-    place: String,
-    va: String,
-    length_bytes: u64,
-    arg0: u64,
-    arg1: u64,
-    dropped: u32,
+/// An event, as `events` and `trace` write it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Event {
+    pub(super) seq: u64,
+    pub(super) time_ns: u64,
+    pub(super) r#type: String,
+    pub(super) cause: String,
+    pub(super) pid: u32,
+    pub(super) place: String,
+    pub(super) va: String,
+    pub(super) length_bytes: u64,
+    pub(super) arg0: u64,
+    pub(super) arg1: u64,
+    pub(super) dropped: u32,
 }
+
+impl Event {
+    /// From the driver's record.
+    pub(super) fn new(raw: &uapi::huvm_event) -> Self {
+        Event {
+            seq: raw.seq,
+            time_ns: raw.time_ns,
+            r#type: kind(raw.type_).into(),
+            cause: cause(raw.cause.into()).into(),
+            pid: raw.pid,
+            place: match raw.gpu {
+                uapi::HUVM_PLACE_HOST => "host".into(),
+                g => format!("gpu{g}"),
+            },
+            va: format!("{:#x}", raw.va),
+            length_bytes: raw.length,
+            arg0: raw.arg0,
+            arg1: raw.arg1,
+            dropped: raw.dropped,
+        }
+    }
+}
+
+/// Mask of all types of event.
+pub(super) const ALL: u32 = (1 << (uapi::HUVM_EVENT_LAUNCH_END + 1)) - 2;
 
 fn kind(t: u16) -> &'static str {
     match u32::from(t) {
@@ -39,27 +65,11 @@ fn kind(t: u16) -> &'static str {
 
 pub(super) fn run(out: &Out, e: &Events) -> Result<()> {
     let device = Device::open()?;
-    let all = (1u32 << (uapi::HUVM_EVENT_LAUNCH_END + 1)) - 2;
-    device.listen(all, true)?;
+    device.listen(ALL, true)?;
     let mut left = e.count;
     while left != 0 {
         for raw in device.events(256)? {
-            let event = Event {
-                seq: raw.seq,
-                time_ns: raw.time_ns,
-                r#type: kind(raw.type_),
-                cause: cause(raw.cause.into()),
-                pid: raw.pid,
-                place: match raw.gpu {
-                    uapi::HUVM_PLACE_HOST => "host".into(),
-                    g => format!("gpu{g}"),
-                },
-                va: format!("{:#x}", raw.va),
-                length_bytes: raw.length,
-                arg0: raw.arg0,
-                arg1: raw.arg1,
-                dropped: raw.dropped,
-            };
+            let event = Event::new(&raw);
             out.show("event", &event, || {
                 format!(
                     "{:>12.6}  {:<10} {:<5} pid {:<6} {} {} {}\n",

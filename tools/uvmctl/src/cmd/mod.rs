@@ -12,6 +12,8 @@ mod overview;
 mod policy;
 mod run;
 mod stat;
+mod top;
+mod trace;
 mod workload;
 
 use crate::cli::{Cli, Command, GpuVerb};
@@ -32,6 +34,8 @@ pub(crate) fn run(args: &Cli, out: &Out) -> Result<()> {
         Some(Command::Policy(v)) => policy::run(out, v),
         Some(Command::Stat(s)) => stat::run(out, s),
         Some(Command::Events(e)) => events::run(out, e),
+        Some(Command::Top(t)) => top::run(out, t),
+        Some(Command::Trace(v)) => trace::run(out, v),
         Some(Command::Run(r)) => run::run(out, r),
         Some(Command::Demo(d)) => demo::run(out, d),
         Some(Command::Doctor) => doctor::run(out),

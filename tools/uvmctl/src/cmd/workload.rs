@@ -52,13 +52,16 @@ pub(crate) fn name(w: Workload) -> &'static str {
         Workload::Scan => "scan",
         Workload::VectorAdd => "vector-add",
         Workload::Triad => "triad",
+        Workload::Stencil => "stencil",
         Workload::Gather => "gather",
+        Workload::Random => "random",
     }
 }
 
 fn arrays_of(w: Workload) -> u64 {
     match w {
         Workload::Scan => 1,
+        Workload::Stencil => 2,
         _ => 3,
     }
 }
@@ -85,12 +88,29 @@ fn permuted(i: u64, n: u64) -> u64 {
     }
 }
 
+/// Where element `i` of a random gather comes from: the finaliser of SplitMix64 (Steele et al. 2014) over `i`.
+fn scattered(i: u64, n: u64) -> u64 {
+    let mut z = i.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ (z >> 31)) % n.max(1)
+}
+
+/// The index array's element `i`, for the workloads that have one.
+fn index_of(w: Workload, i: u64, n: u64) -> u64 {
+    match w {
+        Workload::Random => scattered(i, n),
+        _ => permuted(i, n),
+    }
+}
+
 fn program(w: Workload, arrays: &[Managed], blocks: u32) -> Result<Program> {
     let p = match (w, arrays) {
         (Workload::Scan, [x]) => Program::scale(x, 1, 1, blocks),
         (Workload::VectorAdd, [x, y, z]) => Program::add(z, x, y, blocks),
         (Workload::Triad, [x, y, z]) => Program::triad(z, x, y, 3, blocks),
-        (Workload::Gather, [x, idx, z]) => Program::gather(z, x, idx, blocks),
+        (Workload::Stencil, [x, z]) => Program::stencil(z, x, blocks),
+        (Workload::Gather | Workload::Random, [x, idx, z]) => Program::gather(z, x, idx, blocks),
         _ => return Err(Failure::Usage("wrong number of arrays".into())),
     };
     Ok(p?)
@@ -119,8 +139,23 @@ fn count_wrong(w: Workload, arrays: &[Managed], passes: u64) -> u64 {
         }
         Workload::VectorAdd => wrong(&|i| series(a, i).wrapping_add(series(b, i))),
         Workload::Triad => wrong(&|i| series(a, i).wrapping_add(series(b, i).wrapping_mul(3))),
-        Workload::Gather => wrong(&|i| series(a, permuted(i, n))),
+        // 1 + 2 + 1 times the element in the middle, for a series is straight.
+        Workload::Stencil => wrong(&|i| series(a, i.wrapping_add(1)).wrapping_mul(4)),
+        Workload::Gather | Workload::Random => wrong(&|i| series(a, index_of(w, i, n))),
     }
+}
+
+/// Sets this space's preset.
+pub(crate) fn choose(device: &Device, preset: &str) -> Result<()> {
+    device
+        .set_preset(Scope::Space, preset)
+        .map_err(|e| match e.errno() {
+            Some(2) => Failure::NotFound(
+                format!("there is no preset '{preset}'"),
+                "'uvmctl policy list' shows them".into(),
+            ),
+            _ => e.into(),
+        })
 }
 
 /// Runs it.
@@ -128,15 +163,7 @@ pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Row> {
     let device = Device::open()?;
     let info = device.gpu_info(spec.gpu)?;
     if let Some(p) = &spec.preset {
-        device
-            .set_preset(Scope::Space, p)
-            .map_err(|e| match e.errno() {
-                Some(2) => Failure::NotFound(
-                    format!("there is no preset '{p}'"),
-                    "'uvmctl policy list' shows them".into(),
-                ),
-                _ => e.into(),
-            })?;
+        choose(&device, p)?;
     }
     device.register(spec.gpu)?;
     let count = arrays_of(spec.workload);
@@ -150,11 +177,17 @@ pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Row> {
     }
     let mut arrays = Vec::new();
     for (k, of) in (0..count).zip(SERIES) {
-        let mut m = device.alloc(each)?;
+        // A stencil reads two elements beyond its result.
+        let margin = if spec.workload == Workload::Stencil && k == 0 {
+            4096
+        } else {
+            0
+        };
+        let mut m = device.alloc(each + margin)?;
         let n = each / 8;
-        if spec.workload == Workload::Gather && k == 1 {
+        if matches!(spec.workload, Workload::Gather | Workload::Random) && k == 1 {
             for (i, w) in (0..).zip(m.as_mut_slice()) {
-                *w = permuted(i, n);
+                *w = index_of(spec.workload, i, n);
             }
         } else {
             let mut v = of.0;
@@ -238,6 +271,15 @@ mod tests {
         );
         assert_eq!(efficiency(0, 12300, 0, 12300, 5), None);
         assert_eq!(efficiency(5, 0, 5, 0, 5), None);
+    }
+
+    #[test]
+    fn random_indices_stay_inside_and_spread() {
+        let n = 1000u64;
+        let seen: std::collections::BTreeSet<u64> = (0..n).map(|i| scattered(i, n)).collect();
+        assert!(seen.iter().all(|i| *i < n));
+        // Of n draws from n, about 63 % are distinct.
+        assert!((550..720).contains(&seen.len()), "{}", seen.len());
     }
 
     #[test]

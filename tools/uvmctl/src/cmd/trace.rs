@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `trace record|report|replay`: events in a file, one JSON object a line.
+
+use super::events::{Event, ALL};
+use super::workload;
+use crate::cli::TraceVerb;
+use crate::exit::{Failure, Result};
+use crate::out::{Out, Table};
+use crate::units;
+use libhuvm::{uapi, Device, Program, Scope};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Block, bytes.
+const BLOCK: u64 = 2 << 20;
+/// Lines of a report's last table.
+const BUSIEST: usize = 10;
+
+pub(super) fn run(out: &Out, verb: &TraceVerb) -> Result<()> {
+    match verb {
+        TraceVerb::Record {
+            output,
+            count,
+            seconds,
+            command,
+        } => record(out, output, *count, *seconds, command),
+        TraceVerb::Report { file } => {
+            let report = summarise(&load(file)?);
+            out.show("trace.report", &report, || paint(out, &report));
+            Ok(())
+        }
+        TraceVerb::Replay { file, gpu, preset } => {
+            replay(out, &load(file)?, *gpu, preset.as_deref())
+        }
+    }
+}
+
+fn file_failed(path: &Path, e: impl std::fmt::Display) -> Failure {
+    Failure::File(format!("{}: {e}", path.display()))
+}
+
+#[derive(Serialize)]
+struct Recorded {
+    events: u64,
+    dropped: u64,
+    file: String,
+}
+
+fn record(
+    out: &Out,
+    path: &Path,
+    count: u64,
+    seconds: Option<u32>,
+    command: &[String],
+) -> Result<()> {
+    let device = Device::open()?;
+    let mut file = BufWriter::new(File::create(path).map_err(|e| file_failed(path, e))?);
+    device.listen(ALL, true)?;
+    let mut child = match command {
+        [] => None,
+        [program, args @ ..] => Some(
+            Command::new(program)
+                .args(args)
+                .spawn()
+                .map_err(|e| Failure::File(format!("cannot run {program}: {e}")))?,
+        ),
+    };
+    let end = seconds.map(|s| Instant::now() + Duration::from_secs(s.into()));
+    let mut done = Recorded {
+        events: 0,
+        dropped: 0,
+        file: path.display().to_string(),
+    };
+    let mut next_seq = None;
+    while done.events < count && end.is_none_or(|e| Instant::now() < e) {
+        // Asked before the look for events, so that those of the command's last moment are still taken.
+        let gone = match &mut child {
+            Some(c) => c.try_wait().map_err(|e| file_failed(path, e))?.is_some(),
+            None => false,
+        };
+        if !device.has_events(100)? {
+            if gone {
+                break;
+            }
+            continue;
+        }
+        for raw in device.events(256)? {
+            done.dropped += next_seq.map_or(0, |n| raw.seq.saturating_sub(n));
+            next_seq = raw.seq.checked_add(1);
+            let line = serde_json::to_string(&Event::new(&raw)).unwrap_or_default();
+            writeln!(file, "{line}").map_err(|e| file_failed(path, e))?;
+            done.events += 1;
+            if done.events == count {
+                break;
+            }
+        }
+    }
+    file.flush().map_err(|e| file_failed(path, e))?;
+    if let Some(mut c) = child {
+        let status = c.wait().map_err(|e| file_failed(path, e))?;
+        if !status.success() {
+            eprintln!("uvmctl: the recorded command ended with {status}");
+        }
+    }
+    out.show("trace.record", &done, || {
+        format!(
+            "{} events written to {}, {} lost\n",
+            done.events, done.file, done.dropped
+        )
+    });
+    Ok(())
+}
+
+fn load(path: &Path) -> Result<Vec<Event>> {
+    let file = BufReader::new(File::open(path).map_err(|e| file_failed(path, e))?);
+    let mut events = Vec::new();
+    for (n, line) in (1..).zip(file.lines()) {
+        let line = line.map_err(|e| file_failed(path, e))?;
+        let event = serde_json::from_str(&line)
+            .map_err(|e| Failure::File(format!("{}:{n}: {e}", path.display())))?;
+        events.push(event);
+    }
+    Ok(events)
+}
+
+/// Address of an event, 0 if the file has none that can be read.
+fn va(e: &Event) -> u64 {
+    u64::from_str_radix(e.va.trim_start_matches("0x"), 16).unwrap_or(0)
+}
+
+#[derive(Serialize, Debug, PartialEq, Eq)]
+struct Line {
+    r#type: String,
+    cause: String,
+    events: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize, Debug, PartialEq, Eq)]
+struct Busy {
+    pid: u32,
+    block: String,
+    faults: u64,
+}
+
+#[derive(Serialize, Debug)]
+struct Report {
+    events: u64,
+    lost: u64,
+    span_ns: u64,
+    lines: Vec<Line>,
+    busiest: Vec<Busy>,
+}
+
+fn summarise(events: &[Event]) -> Report {
+    let mut lines: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
+    let mut blocks: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+    for e in events {
+        let line = lines.entry((&e.r#type, &e.cause)).or_default();
+        line.0 += 1;
+        line.1 = line.1.saturating_add(e.length_bytes);
+        if e.r#type == "fault" {
+            *blocks.entry((e.pid, va(e) & !(BLOCK - 1))).or_default() += 1;
+        }
+    }
+    let mut busiest: Vec<_> = blocks.into_iter().collect();
+    // Stable: blocks with as many faults stay in order of address.
+    busiest.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    let lost = events
+        .iter()
+        .zip(events.iter().skip(1))
+        .map(|(a, b)| b.seq.saturating_sub(a.seq).saturating_sub(1))
+        .fold(0u64, u64::saturating_add);
+    let times = || events.iter().map(|e| e.time_ns);
+    Report {
+        events: events.len() as u64,
+        lost,
+        span_ns: times()
+            .max()
+            .unwrap_or(0)
+            .saturating_sub(times().min().unwrap_or(0)),
+        lines: lines
+            .into_iter()
+            .map(|((kind, cause), (events, bytes))| Line {
+                r#type: kind.into(),
+                cause: cause.into(),
+                events,
+                bytes,
+            })
+            .collect(),
+        busiest: busiest
+            .into_iter()
+            .take(BUSIEST)
+            .map(|((pid, block), faults)| Busy {
+                pid,
+                block: format!("{block:#x}"),
+                faults,
+            })
+            .collect(),
+    }
+}
+
+fn paint(out: &Out, r: &Report) -> String {
+    let mut text = format!(
+        "{} events over {}, {} lost\n\n",
+        r.events,
+        units::time(r.span_ns),
+        r.lost
+    );
+    let mut t = Table::new(&["TYPE", "CAUSE", "EVENTS", "SIZE"]);
+    for l in &r.lines {
+        t.row(vec![
+            l.r#type.clone(),
+            l.cause.clone(),
+            l.events.to_string(),
+            out.bytes(l.bytes),
+        ]);
+    }
+    text.push_str(&t.render(true));
+    if !r.busiest.is_empty() {
+        let mut t = Table::new(&["PID", "BLOCK", "FAULTS"]);
+        for b in &r.busiest {
+            t.row(vec![
+                b.pid.to_string(),
+                b.block.clone(),
+                b.faults.to_string(),
+            ]);
+        }
+        text.push('\n');
+        text.push_str(&t.render(true));
+    }
+    text
+}
+
+/// The page accesses behind a recording's faults, with its blocks packed together in order of process and address: offset
+/// of the page, and whether it was written. The second value is the number of blocks.
+fn accesses(events: &[Event]) -> (Vec<(u64, bool)>, u64) {
+    let faults = || events.iter().filter(|e| e.r#type == "fault");
+    let mut blocks: BTreeMap<(u32, u64), u64> =
+        faults().map(|e| ((e.pid, va(e) / BLOCK), 0)).collect();
+    for (n, slot) in (0..).zip(blocks.values_mut()) {
+        *slot = n;
+    }
+    let list = faults()
+        .filter_map(|e| {
+            let block = blocks.get(&(e.pid, va(e) / BLOCK))?;
+            let page = (va(e) % BLOCK) & !0xfff;
+            // Access types 1 and up but 3 (a prefetch) write: write, atomics.
+            Some((block * BLOCK + page, !matches!(e.arg0, 0 | 3)))
+        })
+        .collect();
+    (list, blocks.len() as u64)
+}
+
+#[derive(Serialize)]
+struct Replayed {
+    accesses: u64,
+    bytes: u64,
+    preset: String,
+    time_ns: u64,
+    faults: u64,
+    h2d_bytes: u64,
+    d2h_bytes: u64,
+    evictions: u64,
+}
+
+fn replay(out: &Out, events: &[Event], gpu: u32, preset: Option<&str>) -> Result<()> {
+    let (list, blocks) = accesses(events);
+    if list.is_empty() {
+        return Err(Failure::Usage("the recording has no GPU faults".into()));
+    }
+    let device = Device::open()?;
+    if let Some(p) = preset {
+        workload::choose(&device, p)?;
+    }
+    device.register(gpu)?;
+    let range = device.alloc(blocks * BLOCK)?;
+    let mut records = device.alloc((list.len() as u64 * 8).next_multiple_of(4096))?;
+    let raw: Vec<u64> = list
+        .iter()
+        .map(|(offset, write)| (range.va() + offset) | u64::from(*write))
+        .collect();
+    let program = Program::trace(&range, &mut records, &raw)?;
+    let before = device.counters(Scope::Gpu(gpu))?;
+    let report = device.launch(gpu, &program)?.wait_done()?;
+    let after = device.counters(Scope::Gpu(gpu))?;
+    let added = |c: u32| after.get(c).wrapping_sub(before.get(c));
+    let r = Replayed {
+        accesses: raw.len() as u64,
+        bytes: range.bytes(),
+        preset: device.preset(Scope::Space)?,
+        time_ns: report.time_ns(),
+        faults: added(uapi::HUVM_CNT_FAULTS),
+        h2d_bytes: added(uapi::HUVM_CNT_BYTES_H2D),
+        d2h_bytes: added(uapi::HUVM_CNT_BYTES_D2H),
+        evictions: added(uapi::HUVM_CNT_EVICTIONS),
+    };
+    out.table("trace.replay", &r, || {
+        let mut t = Table::new(&[
+            "ACCESSES",
+            "SIZE",
+            "PRESET",
+            "TIME",
+            "FAULTS",
+            "TO-GPU",
+            "TO-HOST",
+            "EVICTIONS",
+        ]);
+        t.row(vec![
+            r.accesses.to_string(),
+            out.bytes(r.bytes),
+            r.preset.clone(),
+            units::time(r.time_ns),
+            r.faults.to_string(),
+            out.bytes(r.h2d_bytes),
+            out.bytes(r.d2h_bytes),
+            r.evictions.to_string(),
+        ]);
+        t
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(seq: u64, kind: &str, pid: u32, va: u64, access: u64) -> Event {
+        let line = format!(
+            r#"{{"seq":{seq},"time_ns":{},"type":"{kind}","cause":"gpu-fault","pid":{pid},"place":"gpu0",
+            "va":"{va:#x}","length_bytes":4096,"arg0":{access},"arg1":1,"dropped":0}}"#,
+            seq * 10
+        );
+        serde_json::from_str(&line).unwrap()
+    }
+
+    fn sample() -> Vec<Event> {
+        vec![
+            event(5, "fault", 1, 0x7f00_0040_1000, 1),
+            event(6, "fault", 1, 0x7f00_0000_3000, 0),
+            event(9, "migrate", 1, 0x7f00_0000_0000, 0),
+            event(10, "fault", 2, 0x7f00_0000_3000, 3),
+            event(11, "fault", 1, 0x7f00_0040_2000, 2),
+        ]
+    }
+
+    #[test]
+    fn a_report_counts_and_sees_gaps() {
+        let r = summarise(&sample());
+        assert_eq!((r.events, r.lost, r.span_ns), (5, 2, 60));
+        assert_eq!(r.lines.len(), 2);
+        assert_eq!((r.lines[0].events, r.lines[0].bytes), (4, 16384));
+        assert_eq!(r.busiest[0].block, "0x7f0000400000");
+        assert_eq!(r.busiest[0].faults, 2);
+        assert_eq!(summarise(&[]).events, 0);
+    }
+
+    #[test]
+    fn blocks_are_packed_and_order_is_kept() {
+        let (list, blocks) = accesses(&sample());
+        assert_eq!(blocks, 3);
+        assert_eq!(
+            list,
+            [
+                (BLOCK + 0x1000, true),
+                (0x3000, false),
+                (2 * BLOCK + 0x3000, false),
+                (BLOCK + 0x2000, true)
+            ]
+        );
+    }
+}
