@@ -8,7 +8,7 @@ i=0
 while [ $i -lt 100 ]; do
 	insmod /lib/huvm.ko test=1 || break
 	if [ $((i % 10)) = 0 ]; then
-		uvmctl run scan --ratio 0.2 --iterations 1 --warmup 0 --verify --blocks 16 -j >/dev/null || break
+		uvmctl run scan --ratio 0.2 --iterations 1 --warmup 0 --verify --blocks 16 -j >/dev/null 2>&1 || break
 	fi
 	rmmod huvm || break
 	i=$((i + 1))

@@ -26,7 +26,7 @@ else
 	if [ $rc != 0 ] && [ ! -e /sys/bus/pci/devices/$dev ]; then echo "ok 1 removed_under_load"
 	else echo "# exit code $rc"; echo "not ok 1 removed_under_load"; failed=1; fi
 fi
-if [ $gpu = 0 ] || uvmctl run scan --gpu 0 --ratio 0.5 --iterations 1 --verify --blocks 16 >/dev/null; then
+if [ $gpu = 0 ] || uvmctl run scan --gpu 0 --ratio 0.5 --iterations 1 --verify --blocks 16 >/dev/null 2>&1; then
 	echo "ok 2 others_go_on"
 else
 	echo "not ok 2 others_go_on"
@@ -34,7 +34,7 @@ else
 fi
 echo 1 >/sys/bus/pci/rescan
 sleep 1
-if [ -e /sys/bus/pci/drivers/huvm/$dev ] && uvmctl run scan --gpu $gpu --ratio 0.5 --iterations 1 --verify --blocks 16 >/dev/null; then
+if [ -e /sys/bus/pci/drivers/huvm/$dev ] && uvmctl run scan --gpu $gpu --ratio 0.5 --iterations 1 --verify --blocks 16 >/dev/null 2>&1; then
 	echo "ok 3 comes_back"
 else
 	echo "not ok 3 comes_back"
