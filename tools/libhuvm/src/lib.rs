@@ -7,6 +7,7 @@
 //! | [`managed`] | [`Managed`]: memory that GPUs and CPU share |
 //! | [`work`] | [`Program`]: what a GPU shall do; launch, wait, abort |
 //! | [`error`] | [`Error`]: what failed, why, what to do |
+//! | `capi` | the C interface (`include/libhuvm.h`), with the feature `capi` |
 //! | [`uapi`] | the generated structs and constants of `uapi/huvm.h` |
 //!
 //! ```no_run
@@ -24,6 +25,8 @@
 //! # }
 //! ```
 
+#[cfg(feature = "capi")]
+pub mod capi;
 pub mod device;
 pub mod error;
 pub mod managed;

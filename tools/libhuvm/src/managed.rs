@@ -69,6 +69,16 @@ impl Device {
 }
 
 impl Managed {
+    /// Gives the mapping away: the caller unmaps it. The kernel keeps the file open for it.
+    #[cfg(feature = "capi")]
+    pub(crate) fn into_raw(self) -> *mut u64 {
+        let mut this = std::mem::ManuallyDrop::new(self);
+        let ptr = this.ptr.as_ptr();
+        // SAFETY: `this` is not dropped and not used again, so its reference to the file is given up once.
+        unsafe { std::ptr::drop_in_place(&raw mut this.file) };
+        ptr
+    }
+
     /// First address.
     pub fn va(&self) -> u64 {
         self.ptr.as_ptr() as u64
