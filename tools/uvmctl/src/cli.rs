@@ -165,7 +165,12 @@ pub(crate) struct Events {
 #[derive(Args, Debug)]
 pub(crate) struct Top {
     /// Seconds between two pictures
-    #[arg(short, long = "loop", value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(
+        short = 'l',
+        long = "loop",
+        value_name = "SECONDS",
+        default_value_t = 1.0
+    )]
     pub(crate) period: f64,
     /// Pictures
     #[arg(short, long, default_value_t = u64::MAX)]
