@@ -46,10 +46,12 @@ pub(crate) fn is_test() -> bool {
     module_parameters::test.value() != 0
 }
 
-/// What the module registers. Dropped in this order: no new files, then no GPUs (files keep the module, so none is open by
+/// What the module registers. Dropped in this order: no views, no new files, then no GPUs (files keep the module, so none is open by
 /// then), then what is kept beyond GPUs.
 #[pin_data]
 struct Huvm {
+    #[pin]
+    _views: abi::debugfs::Views,
     #[pin]
     device: MiscDevice<memory::space::Space>,
     #[pin]
@@ -72,6 +74,7 @@ impl InPlaceModule for Huvm {
             _kept: Kept,
             driver <- Registration::new(<LocalModule as ModuleMetadata>::NAME, module),
             device <- MiscDevice::register(c"huvm"),
+            _views <- abi::debugfs::Views::new(),
         })
     }
 }

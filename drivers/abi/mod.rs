@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The doors: file operations, ioctls, page faults. They check, call, and copy out; nothing else.
+//! The doors: file operations, ioctls, page faults, debugfs. They check, call, and copy out; nothing else.
 
 pub(crate) mod chrdev;
+pub(crate) mod debugfs;
 mod ioctl;
 mod memory;
 mod observe;

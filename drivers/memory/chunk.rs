@@ -196,6 +196,25 @@ impl ChunkPool {
         }
     }
 
+    /// Up to `max` used chunks in eviction order, next victim first: (chunk, block address, process).
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn next_victims(&self, out: &mut KVec<(u32, u64, u32)>, max: usize) -> Result {
+        out.reserve(max, GFP_KERNEL)?;
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        let table = ChunkTable::new(&mut inner.entries, &mut inner.lists);
+        for id in table.iter(ChunkState::Used).take(max) {
+            let owner = inner.owners.get(id.as_usize()).and_then(|o| o.as_ref());
+            let (va, pid) = owner.map_or((0, 0), |b| (b.va(), b.space().pid()));
+            if out.push_within_capacity((id.0, va, pid)).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// For tests: takes a free chunk out of use for good.
     pub(crate) fn retire(&self, chunk: FreeChunk) {
         let mut inner = self.inner.lock();
