@@ -146,3 +146,108 @@ pub(crate) fn read_events(file: &File, max: usize) -> Result<Vec<uapi::huvm_even
     events.truncate(n as usize / std::mem::size_of::<uapi::huvm_event>());
     Ok(events)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::size_of;
+
+    /// What a C compiler makes of the header's HUVM_IOC_* on x86-64.
+    #[test]
+    fn numbers_are_those_of_the_c_header() {
+        let table: &[(u32, usize, libc::c_ulong)] = &[
+            (
+                <uapi::huvm_version as Argument>::NR,
+                size_of::<uapi::huvm_version>(),
+                0xc050c800,
+            ),
+            (
+                <uapi::huvm_gpu_info as Argument>::NR,
+                size_of::<uapi::huvm_gpu_info>(),
+                0xc070c801,
+            ),
+            (
+                <uapi::huvm_link_info as Argument>::NR,
+                size_of::<uapi::huvm_link_info>(),
+                0xc028c802,
+            ),
+            (
+                <uapi::huvm_mem_info as Argument>::NR,
+                size_of::<uapi::huvm_mem_info>(),
+                0xc048c803,
+            ),
+            (
+                <uapi::huvm_gpu_register as Argument>::NR,
+                size_of::<uapi::huvm_gpu_register>(),
+                0xc010c810,
+            ),
+            (
+                <uapi::huvm_migrate as Argument>::NR,
+                size_of::<uapi::huvm_migrate>(),
+                0xc028c812,
+            ),
+            (
+                <uapi::huvm_advise as Argument>::NR,
+                size_of::<uapi::huvm_advise>(),
+                0xc020c813,
+            ),
+            (
+                <uapi::huvm_launch as Argument>::NR,
+                size_of::<uapi::huvm_launch>(),
+                0xc030c814,
+            ),
+            (
+                <uapi::huvm_wait as Argument>::NR,
+                size_of::<uapi::huvm_wait>(),
+                0xc068c815,
+            ),
+            (
+                <uapi::huvm_knob as Argument>::NR,
+                size_of::<uapi::huvm_knob>(),
+                0xc168c820,
+            ),
+            (
+                <uapi::huvm_policy as Argument>::NR,
+                size_of::<uapi::huvm_policy>(),
+                0xc020c821,
+            ),
+            (
+                <uapi::huvm_preset as Argument>::NR,
+                size_of::<uapi::huvm_preset>(),
+                0xc0b8c823,
+            ),
+            (
+                <uapi::huvm_counters as Argument>::NR,
+                size_of::<uapi::huvm_counters>(),
+                0xc028c830,
+            ),
+            (
+                <uapi::huvm_events as Argument>::NR,
+                size_of::<uapi::huvm_events>(),
+                0xc010c831,
+            ),
+            (
+                <uapi::huvm_client_info as Argument>::NR,
+                size_of::<uapi::huvm_client_info>(),
+                0xc0e0c832,
+            ),
+            (
+                <uapi::huvm_range_info as Argument>::NR,
+                size_of::<uapi::huvm_range_info>(),
+                0xc028c833,
+            ),
+        ];
+        for (nr, size, want) in table {
+            assert_eq!(number(*nr, *size), *want, "call {nr:#x}");
+        }
+    }
+
+    #[test]
+    fn fixed_fields_hold_texts_that_fit() {
+        let mut field = [0 as libc::c_char; 8];
+        assert!(put_text(&mut field, "seven77"));
+        assert_eq!(text(&field), "seven77");
+        assert!(!put_text(&mut field, "eight888"));
+        assert_eq!(text(&[b'x' as libc::c_char; 3]), "xxx");
+    }
+}

@@ -318,3 +318,30 @@ impl Drop for Launch<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_the_range_once() {
+        let (p, i) = Program::over(uapi::HUVM_OP_SCALE, 6 * PIECE, 3).unwrap();
+        assert_eq!((p.blocks, p.elem_bytes), (3, 8));
+        let mut seen: Vec<u64> = (0..3)
+            .flat_map(|k| (0..i.steps).map(move |s| k * i.block_stride + s * i.step_stride))
+            .collect();
+        seen.sort_unstable();
+        assert!(seen.iter().copied().eq((0..6).map(|n| n * PIECE)));
+        assert_eq!(i.count * 8, PIECE);
+    }
+
+    #[test]
+    fn uneven_sizes_are_refused() {
+        for (bytes, blocks) in [(0, 1), (PIECE, 0), (PIECE + 8, 1), (3 * PIECE, 2)] {
+            assert!(matches!(
+                Program::over(uapi::HUVM_OP_ADD, bytes, blocks),
+                Err(Error::Argument(_))
+            ));
+        }
+    }
+}
