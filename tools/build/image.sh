@@ -36,7 +36,9 @@ build() {
 	cp "$ROOT"/tests/suites/*.sh "$root/suites/" 2>/dev/null || true
 	cp "$ROOT/tests/guest/init" "$root/init"
 	chmod +x "$root/init" "$root"/suites/*
-	(cd "$root" && find . | LC_ALL=C sort | cpio -o -H newc --quiet -R 0:0 | gzip -1) >"$out.part"
+	# The same contents give the same bytes: in virtual time a different image is a different run.
+	find "$root" -exec touch -h -d @0 {} +
+	(cd "$root" && find . | LC_ALL=C sort | cpio -o -H newc --quiet --reproducible -R 0:0 | gzip -1n) >"$out.part"
 	mv "$out.part" "$out"
 }
 locked "image-$(here)" build
