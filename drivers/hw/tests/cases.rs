@@ -163,6 +163,11 @@ fn page_table_entries() {
     };
     assert_eq!(beyond.pack(), None);
     assert_eq!(Leaf { addr: 0x800, ..vid }.pack(), None);
+    let no_peer = Leaf {
+        target: Target::Peer(8),
+        ..vid
+    };
+    assert_eq!(no_peer.pack(), None);
 
     assert_eq!(v.take64("pte", "sparse"), pte::SPARSE);
     assert_eq!(Pte::unpack(pte::SPARSE, Level::Big), Pte::Sparse);
