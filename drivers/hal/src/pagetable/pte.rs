@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Entries as this driver uses them: over the formats of huvm_hw, the few combinations that managed memory needs.
+//! Entries as this driver uses them: the few combinations of the documented format that managed memory needs.
 //!
 //! Values are kept raw, since tables hold raw values and are compared and shifted that way.
 
