@@ -57,8 +57,7 @@ struct Table {
 pub(crate) struct Slots {
     #[pin]
     table: SpinLock<Table>,
-    /// Descriptors, made on first use. Held while a slot is started or stopped, so that nobody stops a slot that is
-    /// still being started, or one that has a new owner meanwhile.
+    /// Descriptors, made on first use. Held while a slot is started.
     #[pin]
     buffers: Mutex<KVec<Option<DmaBuf>>>,
     #[pin]
@@ -94,16 +93,9 @@ impl Slots {
         Some((at, id))
     }
 
-    /// Frees the slot if it still holds this launch, and says whether it did: its number may name another launch, of
-    /// another space, by now.
-    fn free(&self, slot: usize, space: u64, id: u64) -> bool {
-        let mut t = self.table.lock();
-        match t.busy.get_mut(slot) {
-            Some(s) if s.is_some_and(|b| b.space == space && b.id == id) => {
-                *s = None;
-                true
-            }
-            _ => false,
+    fn free(&self, slot: usize) {
+        if let Some(s) = self.table.lock().busy.get_mut(slot) {
+            *s = None;
         }
     }
 
@@ -115,12 +107,11 @@ impl Slots {
         })
     }
 
-    fn first_of(&self, space: u64) -> Option<(usize, u64)> {
+    fn first_of(&self, space: u64) -> Option<usize> {
         let t = self.table.lock();
         t.busy
             .iter()
-            .enumerate()
-            .find_map(|(i, b)| b.filter(|b| b.space == space).map(|b| (i, b.id)))
+            .position(|b| b.is_some_and(|b| b.space == space))
     }
 }
 
@@ -137,14 +128,12 @@ impl SpaceLaunches {
     pub(crate) fn abort_gpu(&self, space: &Space, gpu: &Arc<Gpu>) {
         let slots = gpu.launches();
         for _ in 0..SLOTS {
-            let _steady = slots.buffers.lock();
-            let Some((slot, id)) = slots.first_of(space.id()) else {
+            let Some(slot) = slots.first_of(space.id()) else {
                 break;
             };
             stop_slot(gpu, slot);
-            slots.free(slot, space.id(), id);
+            slots.free(slot);
         }
-        slots.wake_all();
     }
 }
 
@@ -174,44 +163,40 @@ pub(crate) fn launch(
     instrs: &[Instr],
 ) -> Result<u64> {
     gpu.check()?;
+    let inst = space.instance(gpu.index()).ok_or(ENOENT)?;
     let engine = engine(gpu)?;
     let slots = gpu.launches();
-    let mut buffers = slots.buffers.lock();
-    // Looked up under the lock: who lets go of the GPU first takes the instance away, then aborts under this lock. So it
-    // either finds this launch, or this launch finds no instance.
-    let inst = space.instance(gpu.index()).ok_or(ENOENT)?;
     // CAST: at most 64.
     let usable = (engine.slots as usize).min(SLOTS);
     let (slot, id) = slots.reserve(space.id(), usable).ok_or(EBUSY)?;
-    let started = start(
-        gpu,
-        &mut buffers,
-        &engine,
-        slot,
-        header,
-        instrs,
-        (inst.addr, inst.veid),
-    );
+    let started = start(gpu, &engine, slot, header, instrs, inst.addr, inst.veid);
     if let Err(e) = started {
-        slots.free(slot, space.id(), id);
+        slots.free(slot);
         return Err(e);
     }
     if let Some(Some(b)) = slots.table.lock().busy.get_mut(slot) {
         b.started = true;
     }
     account::count(Some(gpu), Some(space), Counter::Launches, 1);
+    // The space may have let go of the GPU meanwhile; then nobody else ends this launch.
+    if space.is_closed() || space.instance(gpu.index()).is_none() {
+        stop_slot(gpu, slot);
+        slots.free(slot);
+        return Err(ENOENT);
+    }
     Ok(public_id(gpu.index(), id))
 }
 
 fn start(
     gpu: &Gpu,
-    buffers: &mut KVec<Option<DmaBuf>>,
     engine: &Engine,
     slot: usize,
     header: &Header,
     instrs: &[Instr],
-    (inst, veid): (u64, u8),
+    inst: u64,
+    veid: u8,
 ) -> Result {
+    let mut buffers = gpu.launches().buffers.lock();
     while buffers.len() < SLOTS {
         buffers.push(None, GFP_KERNEL)?;
     }
@@ -275,16 +260,13 @@ pub(crate) fn wait(space: &Arc<Space>, w: &mut uapi::huvm_wait, abort: bool) -> 
         })
         .ok_or(ENOENT)?;
     let slots = gpu.launches();
-    slots.find(space.id(), id).ok_or(ENOENT)?;
+    let (slot, _) = slots.find(space.id(), id).ok_or(ENOENT)?;
     if abort {
-        let _steady = slots.buffers.lock();
-        if let Some((slot, _)) = slots.find(space.id(), id) {
-            stop_slot(&gpu, slot);
-        }
+        stop_slot(&gpu, slot);
     }
     let started = time::now_ns();
     loop {
-        let Some((slot, busy)) = slots.find(space.id(), id) else {
+        let Some((_, busy)) = slots.find(space.id(), id) else {
             // Taken away under the wait: the space let go of the GPU, or the GPU of the machine.
             let there = crate::device::registry::gpu(index).is_some_and(|g| !g.is_lost());
             w.status = uapi::HUVM_LAUNCH_ABORTED;
@@ -298,10 +280,7 @@ pub(crate) fn wait(space: &Arc<Space>, w: &mut uapi::huvm_wait, abort: bool) -> 
         let ended = gpu.is_lost()
             || report.is_none_or(|r| !matches!(r.status, Status::Running | Status::Idle));
         if ended {
-            if !slots.free(slot, space.id(), id) {
-                // Another waiter was quicker; the report may be of the slot's next launch.
-                continue;
-            }
+            slots.free(slot);
             fill(w, &gpu, report, busy.failure);
             events::emit(
                 Some(space),
