@@ -356,6 +356,9 @@ fn to_gpu(
     done: &mut Tracker,
 ) -> Result {
     let after = room.take_tracker();
+    // The copy out of the chunk belongs to the operation from here on, also when no copy into it gets submitted: else the
+    // chunk would be free, and written, before its old pages are home.
+    *done = after;
     let State {
         parts,
         host,
