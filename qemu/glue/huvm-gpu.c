@@ -21,6 +21,7 @@
 #include "qemu/timer.h"
 #include "qemu/units.h"
 #include "qemu/host-utils.h"
+#include "system/cpu-timers.h"
 #include "qapi/error.h"
 #include "hw/pci/msix.h"
 #include "hw/pci/pci_device.h"
@@ -137,15 +138,38 @@ static void huvm_gpu_guest_error(void *opaque, const char *text, size_t len)
     qemu_log_mask(LOG_GUEST_ERROR, "huvm-gpu %d: %.*s\n", s->gpu, (int)len, text);
 }
 
+/*
+ * Without -icount the model may have more to do than there is time for, and its timer is due all
+ * the time. The timer runs under the big lock, which is not fair: whoever lets go of it and takes
+ * it again at once, as the main loop does then, keeps processors that wait for it out for minutes.
+ * So the main loop sleeps between two calls, half as long as the call took.
+ */
+#define HUVM_REST_MIN_NS 20000
+
+static int64_t huvm_gpu_timer_began = -1;   /* host time, ns; -1: not in the timer */
+
 static void huvm_gpu_set_timer(void *opaque, uint64_t deadline_ns)
 {
     HuvmGpu *s = opaque;
 
     if (deadline_ns > INT64_MAX) {
         timer_del(s->timer);
-    } else {
-        timer_mod_ns(s->timer, deadline_ns);
+        return;
     }
+    if (!icount_enabled()) {
+        int64_t now = qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL);
+        int64_t rest = HUVM_REST_MIN_NS;
+
+        if (huvm_gpu_timer_began >= 0) {
+            rest = MAX(rest, (get_clock() - huvm_gpu_timer_began) / 2);
+        } else if (timer_pending(s->timer)) {
+            /* An access: what is armed already is not put off, else a guest that polls stops time. */
+            deadline_ns = MIN(deadline_ns, timer_expire_time_ns(s->timer));
+            rest = 0;
+        }
+        deadline_ns = MAX(deadline_ns, now + rest);
+    }
+    timer_mod_ns(s->timer, deadline_ns);
 }
 
 static const HuvmHostOps huvm_gpu_host_ops = {
@@ -160,7 +184,9 @@ static const HuvmHostOps huvm_gpu_host_ops = {
 
 static void huvm_gpu_timer(void *opaque)
 {
+    huvm_gpu_timer_began = get_clock();
     huvm_model_timer();
+    huvm_gpu_timer_began = -1;
 }
 
 static uint64_t huvm_gpu_read(void *opaque, hwaddr addr, unsigned size)

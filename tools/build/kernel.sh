@@ -61,13 +61,15 @@ fetch_source() {
 	mv "$CACHE/linux.part/tree" "$CACHE/linux-${v//[~+:]/_}"
 }
 
+# With --print the one line on stdout is the folder; what is said on the way there is for people.
+[ "$print" != --print ] || exec 3>&1 1>&2
 source_tree
 fragments=("$ROOT/tests/config/base.config" "$ROOT/tests/config/$conf.config")
 key=$( (cat "${fragments[@]}" && echo "$version" && toolchain_id) | short_hash)
 out=$CACHE/kernel-$version-$conf-$key
 if [ "$print" = --print ]; then
-	[ -f "$out/.huvm-done" ] || "$0" "$conf" >&2
-	echo "$out"
+	[ -f "$out/.huvm-done" ] || "$0" "$conf"
+	echo "$out" >&3
 	exit 0
 fi
 [ ! -f "$out/.huvm-done" ] || exit 0

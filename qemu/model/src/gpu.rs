@@ -32,6 +32,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) epoch: u64,
     /// Operations take time.
     pub(crate) timing: bool,
+    /// Bytes moved so far, which the caller bounds.
+    pub(crate) moved: &'a mut u64,
 }
 
 impl Cx<'_> {
@@ -72,11 +74,16 @@ impl Cx<'_> {
         }
     }
 
+    fn moves(&mut self, len: u64) {
+        *self.moved = self.moved.saturating_add(len);
+    }
+
     /// Reads memory.
     pub(crate) fn read(&mut self, from: Place, buf: &mut [u8]) -> Result<(), DmaError> {
         if !self.inside(from, buf.len() as u64) {
             return Err(DmaError);
         }
+        self.moves(buf.len() as u64);
         self.host.read(from, buf)
     }
 
@@ -85,6 +92,7 @@ impl Cx<'_> {
         if !self.inside(to, buf.len() as u64) {
             return Err(DmaError);
         }
+        self.moves(buf.len() as u64);
         self.host.write(to, buf)
     }
 
@@ -93,6 +101,7 @@ impl Cx<'_> {
         if !self.inside(src, len) || !self.inside(dst, len) {
             return Err(DmaError);
         }
+        self.moves(len);
         self.host.copy(src, dst, len)
     }
 
@@ -101,6 +110,7 @@ impl Cx<'_> {
         if !self.inside(dst, len) {
             return Err(DmaError);
         }
+        self.moves(len);
         self.host.fill(dst, pattern, len)
     }
 

@@ -2,9 +2,16 @@
 //! The machine: all GPUs, what links them, and the one queue of events.
 //!
 //! The entry points are those of a PCI device: an access to a BAR, the timer, a reset. Each does a
-//! bounded amount of work: an access runs at most [`ACCESS_EVENTS`] due events, the timer at most
-//! [`TIMER_EVENTS`]. Work that is left keeps its place in the queue, and
-//! [`Machine::next_deadline`] then lies in the past, so that the caller comes back at once.
+//! bounded amount of work: an access runs at most [`ACCESS`] of due events, the timer at most
+//! [`TIMER`]. Work that is left keeps its place in the queue, and [`Machine::next_deadline`] then
+//! lies in the past, so that the caller comes back soon.
+//!
+//! **The model may be slower than the clock.** A launch that streams through local memory takes
+//! hundreds of times longer to emulate than to happen. Its events would fall behind the clock for
+//! good, and everything asked for later, being later in the queue, would wait for ever longer: a
+//! doorbell rung one second into such a launch would be seen minutes after. So an event never
+//! happens more than [`LAG_NS`] before the present: what is late takes place late, and what
+//! follows from it follows from then.
 
 use huvm_hw::ext;
 
@@ -14,10 +21,28 @@ use crate::gpu::{Cx, Gpu};
 use crate::host::Host;
 use crate::queue::Queue;
 
-/// Events that one access may run.
-pub const ACCESS_EVENTS: usize = 64;
-/// Events that one call of the timer may run.
-pub const TIMER_EVENTS: usize = 512;
+/// How much one call may do: it ends when either is used up.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Events.
+    pub events: usize,
+    /// Bytes moved by them; the last event may go past it.
+    pub bytes: u64,
+}
+
+/// What one access may run: it holds up a processor of the guest.
+pub const ACCESS: Budget = Budget {
+    events: 64,
+    bytes: 256 << 10,
+};
+/// What one call of the timer may run: it holds up all of them that make an access.
+pub const TIMER: Budget = Budget {
+    events: 512,
+    bytes: 4 << 20,
+};
+/// How far behind the clock an event may happen, ns. On a machine that keeps up (under `-icount`
+/// the clock waits for the model) no event is that late.
+pub const LAG_NS: u64 = 20_000;
 
 /// All GPUs of a machine.
 pub struct Machine {
@@ -25,6 +50,8 @@ pub struct Machine {
     fabric: Fabric,
     queue: Queue,
     epochs: u64,
+    /// Bytes moved by the call that runs.
+    moved: u64,
 }
 
 impl Machine {
@@ -40,6 +67,7 @@ impl Machine {
             fabric: Fabric::new(profile),
             queue: Queue::default(),
             epochs: 0,
+            moved: 0,
         })
     }
 
@@ -135,7 +163,7 @@ impl Machine {
         host: &mut dyn Host,
     ) -> u64 {
         let now = host.now_ns();
-        self.run_due(now, ACCESS_EVENTS, host);
+        self.run_due(now, ACCESS, host);
         self.with(gpu, now, host, |g, cx| g.bar_read(bar, offset, size, cx))
             .unwrap_or_else(|| ones(size))
     }
@@ -152,17 +180,17 @@ impl Machine {
     ) {
         let now = host.now_ns();
         // What was due before the access happens before it, what it makes due at once, after.
-        self.run_due(now, ACCESS_EVENTS, host);
+        self.run_due(now, ACCESS, host);
         self.with(gpu, now, host, |g, cx| {
             g.bar_write(bar, offset, value, size, cx);
         });
-        self.run_due(now, ACCESS_EVENTS, host);
+        self.run_due(now, ACCESS, host);
     }
 
     /// Runs what is due.
     pub fn timer(&mut self, host: &mut dyn Host) {
         let now = host.now_ns();
-        self.run_due(now, TIMER_EVENTS, host);
+        self.run_due(now, TIMER, host);
     }
 
     /// When [`Machine::timer`] wants to be called next, ns; may lie in the past.
@@ -170,11 +198,16 @@ impl Machine {
         self.queue.next_ns()
     }
 
-    fn run_due(&mut self, now: u64, budget: usize, host: &mut dyn Host) {
-        for _ in 0..budget {
+    fn run_due(&mut self, now: u64, budget: Budget, host: &mut dyn Host) {
+        self.moved = 0;
+        for _ in 0..budget.events {
+            if self.moved >= budget.bytes {
+                return;
+            }
             let Some((at, gpu, epoch, event)) = self.queue.pop_due(now) else {
                 return;
             };
+            let at = at.max(now.saturating_sub(LAG_NS));
             self.with(gpu, at, host, |g, cx| {
                 if g.epoch == epoch && !g.gone {
                     g.event(event, cx);
@@ -199,6 +232,7 @@ impl Machine {
             gpu,
             epoch: g.epoch,
             timing: g.config.timing,
+            moved: &mut self.moved,
         };
         Some(f(g, &mut cx))
     }

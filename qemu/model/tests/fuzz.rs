@@ -53,7 +53,7 @@ impl Host for Meter {
 }
 
 /// Most work that one call may do: each event moves at most 2 MiB in and out (64 bytes a unit).
-const LIMIT: u64 = (huvm_model::machine::TIMER_EVENTS as u64) * 4 * (2 << 20) / 64;
+const LIMIT: u64 = (huvm_model::machine::TIMER.events as u64) * 4 * (2 << 20) / 64;
 
 /// Registers worth hitting: those that mean something, and their neighbours.
 fn register() -> impl Strategy<Value = u32> {

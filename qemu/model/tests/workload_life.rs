@@ -318,3 +318,82 @@ fn phantom_check_counts_nothing() {
     assert_eq!(r.get_vram64(0, 0x200_0000), 0);
     assert_eq!(r.slot(0, 0, w::BYTES_LO), 2 * 4096);
 }
+
+/// A launch that takes longer to emulate than to happen must not make later work wait until the model has caught up.
+#[test]
+fn a_clock_that_runs_ahead_does_not_starve_later_work() {
+    let mut r = rig();
+    let whole = Ins {
+        op: 2,
+        count: (2 << 20) / 8,
+        es: 8,
+        ..Ins::default()
+    };
+    // About a second of reading local memory.
+    r.launch(
+        0,
+        0,
+        4,
+        8,
+        &[Ins {
+            a: A,
+            steps: 100_000,
+            ..whole
+        }],
+    );
+    // The clock of a machine that emulates this: far ahead whenever the model looks.
+    for _ in 0..10 {
+        r.h.now += 10_000_000;
+        r.m.timer(&mut r.h);
+    }
+    assert_eq!(r.slot(0, 0, w::STATUS), w::STATUS_RUNNING);
+    r.launch(
+        0,
+        1,
+        1,
+        8,
+        &[Ins {
+            a: B,
+            steps: 1,
+            ..whole
+        }],
+    );
+    let mut calls = 0;
+    while r.slot(0, 1, w::STATUS) == w::STATUS_RUNNING {
+        calls += 1;
+        assert!(
+            calls < 200,
+            "a launch of 2.3 us waits behind one of a second"
+        );
+        r.h.now += 100_000;
+        r.m.timer(&mut r.h);
+    }
+    assert_eq!(r.slot(0, 1, w::STATUS), w::STATUS_DONE);
+}
+
+/// One call does a bounded amount of work, however much is due.
+#[test]
+fn a_call_moves_a_bounded_number_of_bytes() {
+    let mut r = rig();
+    r.launch(
+        0,
+        0,
+        8,
+        8,
+        &[Ins {
+            op: 1,
+            dst: A,
+            count: (2 << 20) / 8,
+            es: 8,
+            steps: 1_000,
+            ..Ins::default()
+        }],
+    );
+    r.h.now += SEC;
+    let before = r.stat(0, Counter::WorkBytesLocal);
+    r.h.now += SEC;
+    // One access, and the piece under way at its end.
+    let after = r.stat(0, Counter::WorkBytesLocal);
+    let most = 2 * (huvm_model::machine::ACCESS.bytes + (64 << 10));
+    assert!(after > before && after - before <= most, "{before} {after}");
+}
