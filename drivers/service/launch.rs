@@ -57,7 +57,8 @@ struct Table {
 pub(crate) struct Slots {
     #[pin]
     table: SpinLock<Table>,
-    /// Descriptors, made on first use. Held while a slot is started.
+    /// Descriptors, made on first use. Held while a slot is started or stopped, so that nobody stops a slot that is
+    /// still being started, or one that has a new owner meanwhile.
     #[pin]
     buffers: Mutex<KVec<Option<DmaBuf>>>,
     #[pin]
@@ -93,9 +94,16 @@ impl Slots {
         Some((at, id))
     }
 
-    fn free(&self, slot: usize) {
-        if let Some(s) = self.table.lock().busy.get_mut(slot) {
-            *s = None;
+    /// Frees the slot if it still holds this launch, and says whether it did: its number may name another launch, of
+    /// another space, by now.
+    fn free(&self, slot: usize, space: u64, id: u64) -> bool {
+        let mut t = self.table.lock();
+        match t.busy.get_mut(slot) {
+            Some(s) if s.is_some_and(|b| b.space == space && b.id == id) => {
+                *s = None;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -107,11 +115,12 @@ impl Slots {
         })
     }
 
-    fn first_of(&self, space: u64) -> Option<usize> {
+    fn first_of(&self, space: u64) -> Option<(usize, u64)> {
         let t = self.table.lock();
         t.busy
             .iter()
-            .position(|b| b.is_some_and(|b| b.space == space))
+            .enumerate()
+            .find_map(|(i, b)| b.filter(|b| b.space == space).map(|b| (i, b.id)))
     }
 }
 
@@ -128,12 +137,14 @@ impl SpaceLaunches {
     pub(crate) fn abort_gpu(&self, space: &Space, gpu: &Arc<Gpu>) {
         let slots = gpu.launches();
         for _ in 0..SLOTS {
-            let Some(slot) = slots.first_of(space.id()) else {
+            let _steady = slots.buffers.lock();
+            let Some((slot, id)) = slots.first_of(space.id()) else {
                 break;
             };
             stop_slot(gpu, slot);
-            slots.free(slot);
+            slots.free(slot, space.id(), id);
         }
+        slots.wake_all();
     }
 }
 
@@ -163,40 +174,44 @@ pub(crate) fn launch(
     instrs: &[Instr],
 ) -> Result<u64> {
     gpu.check()?;
-    let inst = space.instance(gpu.index()).ok_or(ENOENT)?;
     let engine = engine(gpu)?;
     let slots = gpu.launches();
+    let mut buffers = slots.buffers.lock();
+    // Looked up under the lock: who lets go of the GPU first takes the instance away, then aborts under this lock. So it
+    // either finds this launch, or this launch finds no instance.
+    let inst = space.instance(gpu.index()).ok_or(ENOENT)?;
     // CAST: at most 64.
     let usable = (engine.slots as usize).min(SLOTS);
     let (slot, id) = slots.reserve(space.id(), usable).ok_or(EBUSY)?;
-    let started = start(gpu, &engine, slot, header, instrs, inst.addr, inst.veid);
+    let started = start(
+        gpu,
+        &mut buffers,
+        &engine,
+        slot,
+        header,
+        instrs,
+        (inst.addr, inst.veid),
+    );
     if let Err(e) = started {
-        slots.free(slot);
+        slots.free(slot, space.id(), id);
         return Err(e);
     }
     if let Some(Some(b)) = slots.table.lock().busy.get_mut(slot) {
         b.started = true;
     }
     account::count(Some(gpu), Some(space), Counter::Launches, 1);
-    // The space may have let go of the GPU meanwhile; then nobody else ends this launch.
-    if space.is_closed() || space.instance(gpu.index()).is_none() {
-        stop_slot(gpu, slot);
-        slots.free(slot);
-        return Err(ENOENT);
-    }
     Ok(public_id(gpu.index(), id))
 }
 
 fn start(
     gpu: &Gpu,
+    buffers: &mut KVec<Option<DmaBuf>>,
     engine: &Engine,
     slot: usize,
     header: &Header,
     instrs: &[Instr],
-    inst: u64,
-    veid: u8,
+    (inst, veid): (u64, u8),
 ) -> Result {
-    let mut buffers = gpu.launches().buffers.lock();
     while buffers.len() < SLOTS {
         buffers.push(None, GFP_KERNEL)?;
     }
@@ -260,13 +275,16 @@ pub(crate) fn wait(space: &Arc<Space>, w: &mut uapi::huvm_wait, abort: bool) -> 
         })
         .ok_or(ENOENT)?;
     let slots = gpu.launches();
-    let (slot, _) = slots.find(space.id(), id).ok_or(ENOENT)?;
+    slots.find(space.id(), id).ok_or(ENOENT)?;
     if abort {
-        stop_slot(&gpu, slot);
+        let _steady = slots.buffers.lock();
+        if let Some((slot, _)) = slots.find(space.id(), id) {
+            stop_slot(&gpu, slot);
+        }
     }
     let started = time::now_ns();
     loop {
-        let Some((_, busy)) = slots.find(space.id(), id) else {
+        let Some((slot, busy)) = slots.find(space.id(), id) else {
             // Taken away under the wait: the space let go of the GPU, or the GPU of the machine.
             let there = crate::device::registry::gpu(index).is_some_and(|g| !g.is_lost());
             w.status = uapi::HUVM_LAUNCH_ABORTED;
@@ -280,7 +298,10 @@ pub(crate) fn wait(space: &Arc<Space>, w: &mut uapi::huvm_wait, abort: bool) -> 
         let ended = gpu.is_lost()
             || report.is_none_or(|r| !matches!(r.status, Status::Running | Status::Idle));
         if ended {
-            slots.free(slot);
+            if !slots.free(slot, space.id(), id) {
+                // Another waiter was quicker; the report may be of the slot's next launch.
+                continue;
+            }
             fill(w, &gpu, report, busy.failure);
             events::emit(
                 Some(space),
