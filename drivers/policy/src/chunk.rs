@@ -17,10 +17,34 @@
 //!      |                           hand_over (victim to requester)             |
 //!      +-----------------------------------------------------------------------+
 //!                                  finish_evict
+//!
+//!             lend          begin_write_back           end_write_back(copied)
+//!     Pinned ------> LentOnly ------------> LentOnly* -----------------------> LentRemovable
+//!        |              ^                   |  |   |                            ^  ^
+//!        |              +-------------------+  |   | begin_evict                |  |
+//!        |       end_write_back(not copied)    |   v                            |  |
+//!        |                                free |  Evicting* --> Evicting        |  |
+//!        |                                     |   |     end_write_back         |  |
+//!        |                                     v   v finish_evict               |  |
+//!        |           Free <------------------ Pinned*                           |  |
+//!        |                 end_write_back                         set_removable |  |
+//!        |                                          LentOnly <------------------+  |
+//!        +-------------------------------------------------------------------------+
+//!                                    lend_prefetched
 //! ```
 //!
+//! begin_evict and free also take a chunk from either lent state: the borrower fetches it, the owner wants it back, or
+//! the borrower is gone.
+//!
+//! **The star** is a copy to the host in flight (write-back). It is not a state but a mark beside it: whatever becomes
+//! of the chunk meanwhile, its memory is no one else's until [`end_write_back`](ChunkTable::end_write_back). A chunk
+//! claimed by [`begin_evict`](ChunkTable::begin_evict) waits for that before it is handed over, and then knows whether
+//! a copy is still owed ([`evict_need`](ChunkTable::evict_need)); one that nobody wants is free by itself afterwards.
+//! [`lend`] has the order in which lent chunks are written back and reclaimed.
+//!
 //! **What is in flight is on no list** (Pinned, Evicting), so nobody else can pick it. Whoever put a chunk there must
-//! bring it back; [`token`] has the two states as values that say so at compile time.
+//! bring it back; [`token`] has these states as values that say so at compile time. Chunks with a copy in flight that
+//! nobody has claimed are on two lists of their own, LentOnly* and Pinned*, for those who wait.
 //!
 //! **Order.** [`ChunkState::Used`] is a list with the chunk migrated to longest ago at its head
 //! (`nvidia-uvm.md` 4.5). Before it, victims come from the chunks with no resident page and then from those with
@@ -33,14 +57,16 @@
 //! Rejected: an intrusive list of kernel objects, which cannot be tested on the host; a tree by time, which costs a
 //! logarithm for an order that a list already has.
 
+pub mod lend;
 mod list;
 pub mod token;
 
 use crate::evict::{SplitMix64, VictimOrder};
 use crate::types::ChunkId;
 
+pub use lend::{EvictNeed, Reclaim, WriteBackEnd};
 pub use list::ChunkIter;
-pub use token::{EvictingChunk, FreeChunk};
+pub use token::{EvictingChunk, FreeChunk, WritingChunk};
 
 /// What a chunk is in use for. The discriminants are the order of [`ChunkLists`]' tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -61,7 +87,8 @@ pub enum ChunkState {
     Discarded = 5,
     /// Being emptied by whoever called [`ChunkTable::begin_evict`].
     Evicting = 6,
-    /// Lent to another GPU and holds the only copy of its pages: must be moved before the owner can have it.
+    /// Lent to another GPU and holds the only copy of its pages: must be moved before the owner can have it. Under
+    /// write-back it stays in this state until the copy is complete.
     LentOnly = 7,
     /// Lent to another GPU, and the host has a copy as good: the owner can have it at once.
     LentRemovable = 8,
@@ -181,6 +208,16 @@ pub enum ChunkError {
         /// The chunk at which it was noticed.
         id: ChunkId,
     },
+    /// A copy out of the chunk is in flight, and the operation would give its memory away or forget the copy.
+    CopyInFlight {
+        /// The chunk asked for.
+        id: ChunkId,
+    },
+    /// No copy out of the chunk is in flight.
+    NoCopy {
+        /// The chunk asked for.
+        id: ChunkId,
+    },
 }
 
 /// One chunk's place in the table. 12 bytes.
@@ -191,6 +228,8 @@ pub struct ChunkEntry {
     state: ChunkState,
     /// The state before [`ChunkState::Evicting`], for [`ChunkTable::abort_evict`]. Otherwise meaningless.
     before_evict: ChunkState,
+    /// A copy to the host is in flight: the star of the diagram.
+    copying: bool,
 }
 
 impl ChunkEntry {
@@ -201,12 +240,18 @@ impl ChunkEntry {
             next: list::NONE,
             state: ChunkState::Unusable,
             before_evict: ChunkState::Unusable,
+            copying: false,
         }
     }
 
     /// The chunk's state.
     pub const fn state(&self) -> ChunkState {
         self.state
+    }
+
+    /// True while a copy to the host is in flight.
+    pub const fn is_copying(&self) -> bool {
+        self.copying
     }
 }
 
@@ -219,16 +264,22 @@ impl Default for ChunkEntry {
 /// Ends of the lists, and how many chunks are in each state, of one GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkLists {
-    ends: [list::Ends; STATES],
+    ends: [list::Ends; list::LISTS],
     counts: [u32; STATES],
+    /// Chunks on the list LentOnly*.
+    writing: u32,
+    /// Chunks on the list Pinned*.
+    draining: u32,
 }
 
 impl ChunkLists {
     /// Lists of a table whose entries are all [`ChunkEntry::new`].
     pub const fn new() -> Self {
         Self {
-            ends: [list::Ends::EMPTY; STATES],
+            ends: [list::Ends::EMPTY; list::LISTS],
             counts: [0; STATES],
+            writing: 0,
+            draining: 0,
         }
     }
 
@@ -236,6 +287,16 @@ impl ChunkLists {
     /// those that never were anything else.
     pub fn count(&self, state: ChunkState) -> u32 {
         self.counts.get(state.index()).copied().unwrap_or(0)
+    }
+
+    /// Lent chunks under write-back that nobody has claimed. They count as [`ChunkState::LentOnly`] too.
+    pub const fn writing_back(&self) -> u32 {
+        self.writing
+    }
+
+    /// Chunks that will be free when the copy out of them ends. They count as [`ChunkState::Pinned`] too.
+    pub const fn draining(&self) -> u32 {
+        self.draining
     }
 }
 
@@ -294,9 +355,10 @@ impl<'a> ChunkTable<'a> {
     }
 
     /// The chunks of a listed state in list order, the next victim (or the next to be allocated) first. No chunks for a
-    /// state whose chunks are on no list. For views and tests: takes time in proportion to the list.
+    /// state whose chunks are on no list. Those under write-back are not among them
+    /// ([`iter_writing_back`](Self::iter_writing_back)). For views and tests: takes time in proportion to the list.
     pub fn iter(&self, state: ChunkState) -> ChunkIter<'_> {
-        ChunkIter::new(self, state)
+        ChunkIter::new(self, list::Place::of(state).list())
     }
 
     /// Unusable → Free, at the end of the free list.
@@ -381,68 +443,79 @@ impl<'a> ChunkTable<'a> {
     }
 
     /// Used, Unused, Discarded or lent → Evicting: off all lists, so that nobody else picks it. Ends with
-    /// [`finish_evict`](Self::finish_evict), [`hand_over`](Self::hand_over) or [`abort_evict`](Self::abort_evict).
+    /// [`finish_evict`](Self::finish_evict), [`hand_over`](Self::hand_over) or [`abort_evict`](Self::abort_evict). A copy
+    /// in flight goes on.
     pub fn begin_evict(&mut self, id: ChunkId) -> Result<(), ChunkError> {
-        let have = self.check(id, CAN_EVICT)?;
-        self.shift(id, ChunkState::Evicting)?;
+        let have = self.check_state(id, CAN_EVICT)?;
+        let copying = self.is_copying(id);
+        self.shift_to(id, list::Place::new(ChunkState::Evicting, copying))?;
         if let Some(e) = self.entry_mut(id) {
             e.before_evict = have;
         }
         Ok(())
     }
 
-    /// Evicting → Free: nothing is in the chunk any more and the copies out of it are complete.
+    /// Evicting → Free: nothing is in the chunk any more and the copies out of it that its evicter began are complete.
+    /// If a write-back is still in flight the chunk is Pinned until that ends.
     pub fn finish_evict(&mut self, id: ChunkId) -> Result<(), ChunkError> {
-        self.check(id, StateSet::of(&[ChunkState::Evicting]))?;
-        self.shift(id, ChunkState::Free)
+        self.check_state(id, StateSet::of(&[ChunkState::Evicting]))?;
+        self.let_go(id)
     }
 
     /// Evicting → Pinned: the chunk goes straight to who evicted it, past the free list, so that no third party can take
     /// it in between (`nvidia-uvm.md` 4.3 step 4). The new owner must still order its fill after the copies out of it.
+    /// Refused with [`ChunkError::CopyInFlight`] while a write-back is.
     pub fn hand_over(&mut self, id: ChunkId) -> Result<(), ChunkError> {
         self.check(id, StateSet::of(&[ChunkState::Evicting]))?;
         self.shift(id, ChunkState::Pinned)
     }
 
     /// Evicting → the state before, at the end of its list: what could not be evicted now is not the next victim again.
+    /// If a write-back ended meanwhile, the state is the one that it left.
     pub fn abort_evict(&mut self, id: ChunkId) -> Result<(), ChunkError> {
-        self.check(id, StateSet::of(&[ChunkState::Evicting]))?;
+        self.check_state(id, StateSet::of(&[ChunkState::Evicting]))?;
         let back = self
             .entry(id)
-            .map(|e| e.before_evict)
-            .filter(|s| CAN_EVICT.contains(*s))
+            .map(|e| list::Place::new(e.before_evict, e.copying))
+            .filter(|p| CAN_EVICT.contains(p.state) && (!p.copying || p.list().is_some()))
             .ok_or(ChunkError::Corrupt { id })?;
-        self.shift(id, back)
+        self.shift_to(id, back)
     }
 
-    /// Any state in which the chunk holds something, except Evicting → Free: its contents are gone or not wanted.
+    /// Any state in which the chunk holds something, except Evicting → Free: its contents are gone or not wanted. Under
+    /// write-back it is Pinned until that ends.
     pub fn free(&mut self, id: ChunkId) -> Result<(), ChunkError> {
-        self.check(id, CAN_FREE)?;
-        self.shift(id, ChunkState::Free)
+        if self.check_state(id, CAN_FREE)? == ChunkState::Pinned && self.is_copying(id) {
+            return Err(ChunkError::CopyInFlight { id });
+        }
+        self.let_go(id)
     }
 
-    /// Pinned → LentOnly: a neighbour has filled the chunk, and its pages are nowhere else.
-    pub fn lend(&mut self, id: ChunkId) -> Result<(), ChunkError> {
-        self.check(id, StateSet::of(&[ChunkState::Pinned]))?;
-        self.shift(id, ChunkState::LentOnly)
+    /// To the free list, or to those that will be free when the copy in flight ends.
+    fn let_go(&mut self, id: ChunkId) -> Result<(), ChunkError> {
+        if self.is_copying(id) {
+            self.shift_to(id, list::Place::new(ChunkState::Pinned, true))
+        } else {
+            self.shift(id, ChunkState::Free)
+        }
     }
 
-    /// LentOnly or LentRemovable → LentRemovable (`copied`: the host has a copy of everything in it) or LentOnly (the
-    /// copy is stale), at the end of the list.
-    pub fn set_removable(&mut self, id: ChunkId, copied: bool) -> Result<(), ChunkError> {
-        self.check(id, LENT)?;
-        self.shift(
-            id,
-            if copied {
-                ChunkState::LentRemovable
-            } else {
-                ChunkState::LentOnly
-            },
-        )
+    /// True if a copy to the host is in flight; false if there is no such chunk.
+    pub fn is_copying(&self, id: ChunkId) -> bool {
+        self.entry(id).is_some_and(ChunkEntry::is_copying)
+    }
+
+    /// The chunk's state, if it is one of `want` and no copy out of it is in flight.
+    fn check(&self, id: ChunkId, want: StateSet) -> Result<ChunkState, ChunkError> {
+        let have = self.check_state(id, want)?;
+        if self.is_copying(id) {
+            return Err(ChunkError::CopyInFlight { id });
+        }
+        Ok(have)
     }
 
     /// The chunk's state, if it is one of `want`.
-    fn check(&self, id: ChunkId, want: StateSet) -> Result<ChunkState, ChunkError> {
+    fn check_state(&self, id: ChunkId, want: StateSet) -> Result<ChunkState, ChunkError> {
         let have = self.state(id).ok_or(ChunkError::NoSuchChunk { id })?;
         if want.contains(have) {
             Ok(have)

@@ -8,7 +8,10 @@
     reason = "a test that panics is a test that fails"
 )]
 
-use huvm_policy::chunk::{ChunkEntry, ChunkError, ChunkLists, ChunkState, ChunkTable, ALL_STATES};
+use huvm_policy::chunk::{
+    ChunkEntry, ChunkError, ChunkLists, ChunkState, ChunkTable, EvictNeed, Reclaim, WriteBackEnd,
+    ALL_STATES,
+};
 use huvm_policy::evict::VictimOrder;
 use huvm_policy::types::ChunkId;
 use proptest::prelude::*;
@@ -18,11 +21,17 @@ const CHUNKS: u32 = 12;
 
 use ChunkState::*;
 
+/// Keys of the lists of chunks with a copy in flight: lent, and wanted by nobody.
+const WRITING: u8 = 100;
+const DRAINING: u8 = 101;
+
 /// What the table should be: each list a vector, chunks on no list in a map.
 struct Model {
     lists: BTreeMap<u8, Vec<u32>>,
     state: Vec<ChunkState>,
     before: Vec<ChunkState>,
+    /// A copy out of the chunk is in flight.
+    copying: Vec<bool>,
 }
 
 impl Model {
@@ -33,14 +42,29 @@ impl Model {
             lists,
             state: vec![Free; CHUNKS as usize],
             before: vec![Unusable; CHUNKS as usize],
+            copying: vec![false; CHUNKS as usize],
         }
     }
 
     fn list(&self, s: ChunkState) -> &[u32] {
-        self.lists.get(&(s as u8)).map_or(&[], Vec::as_slice)
+        self.keyed(s as u8)
     }
 
+    fn keyed(&self, key: u8) -> &[u32] {
+        self.lists.get(&key).map_or(&[], Vec::as_slice)
+    }
+
+    fn is_copying(&self, id: u32) -> bool {
+        self.copying.get(id as usize) == Some(&true)
+    }
+
+    /// For operations that a copy in flight forbids.
     fn go(&mut self, id: u32, from: &[ChunkState], to: ChunkState) -> bool {
+        !self.is_copying(id) && self.go_any(id, from, to)
+    }
+
+    /// For operations that leave a copy in flight as it is.
+    fn go_any(&mut self, id: u32, from: &[ChunkState], to: ChunkState) -> bool {
         let Some(&have) = self.state.get(id as usize) else {
             return false;
         };
@@ -50,14 +74,26 @@ impl Model {
         for list in self.lists.values_mut() {
             list.retain(|&c| c != id);
         }
-        if !matches!(to, Unusable | Pinned | Evicting) {
-            self.lists.entry(to as u8).or_default().push(id);
+        let key = match (to, self.copying[id as usize]) {
+            (LentOnly, true) => Some(WRITING),
+            (Pinned, true) => Some(DRAINING),
+            (Unusable | Pinned | Evicting, _) => None,
+            (listed, _) => Some(listed as u8),
+        };
+        if let Some(key) = key {
+            self.lists.entry(key).or_default().push(id);
         }
         if to == Evicting {
             self.before[id as usize] = have;
         }
         self.state[id as usize] = to;
         true
+    }
+
+    /// Free, or free when the copy ends.
+    fn let_go(&mut self, id: u32, from: &[ChunkState]) -> bool {
+        let to = if self.is_copying(id) { Pinned } else { Free };
+        self.go_any(id, from, to)
     }
 }
 
@@ -76,7 +112,12 @@ enum Op {
     Abort(u32),
     Free(u32),
     Lend(u32),
+    Prefetched(u32),
     Removable(u32, bool),
+    BeginCopy(u32),
+    EndCopy(u32, bool),
+    WriteBackNext,
+    ReclaimNext,
     Retire(u32),
     Usable(u32),
 }
@@ -101,8 +142,13 @@ fn op() -> impl Strategy<Value = Op> {
         2 => id().prop_map(Op::HandOver),
         2 => id().prop_map(Op::Abort),
         2 => id().prop_map(Op::Free),
-        2 => id().prop_map(Op::Lend),
+        4 => id().prop_map(Op::Lend),
+        1 => id().prop_map(Op::Prefetched),
         2 => (id(), any::<bool>()).prop_map(|(i, c)| Op::Removable(i, c)),
+        2 => id().prop_map(Op::BeginCopy),
+        4 => (id(), any::<bool>()).prop_map(|(i, c)| Op::EndCopy(i, c)),
+        3 => Just(Op::WriteBackNext),
+        3 => Just(Op::ReclaimNext),
         1 => id().prop_map(Op::Retire),
         1 => id().prop_map(Op::Usable),
     ]
@@ -152,19 +198,53 @@ fn apply(op: &Op, t: &mut ChunkTable<'_>, m: &mut Model) -> Result<(), TestCaseE
         Op::Discarded(i) => (t.mark_discarded(ChunkId(i)), m.go(i, &[Used], Discarded)),
         Op::Begin(i) => (
             t.begin_evict(ChunkId(i)),
-            m.go(i, &[evictable.as_slice(), &lent].concat(), Evicting),
+            m.go_any(i, &[evictable.as_slice(), &lent].concat(), Evicting),
         ),
-        Op::Finish(i) => (t.finish_evict(ChunkId(i)), m.go(i, &[Evicting], Free)),
+        Op::Finish(i) => (t.finish_evict(ChunkId(i)), m.let_go(i, &[Evicting])),
         Op::HandOver(i) => (t.hand_over(ChunkId(i)), m.go(i, &[Evicting], Pinned)),
         Op::Abort(i) => {
             let back = m.before.get(i as usize).copied().unwrap_or(Used);
-            (t.abort_evict(ChunkId(i)), m.go(i, &[Evicting], back))
+            (t.abort_evict(ChunkId(i)), m.go_any(i, &[Evicting], back))
         }
-        Op::Free(i) => (
-            t.free(ChunkId(i)),
-            m.go(i, &[evictable.as_slice(), &lent, &[Pinned]].concat(), Free),
-        ),
+        Op::Free(i) => {
+            let pinned: &[_] = if m.is_copying(i) { &[] } else { &[Pinned] };
+            (
+                t.free(ChunkId(i)),
+                m.let_go(i, &[evictable.as_slice(), &lent, pinned].concat()),
+            )
+        }
         Op::Lend(i) => (t.lend(ChunkId(i)), m.go(i, &[Pinned], LentOnly)),
+        Op::Prefetched(i) => (
+            t.lend_prefetched(ChunkId(i)),
+            m.go(i, &[Pinned], LentRemovable),
+        ),
+        Op::BeginCopy(i) => (t.begin_write_back(ChunkId(i)), begin_copy(m, i)),
+        Op::WriteBackNext => {
+            let next = m.list(LentOnly).first().copied();
+            prop_assert_eq!(t.pick_write_back(), next.map(ChunkId));
+            let Some(i) = next else { return Ok(()) };
+            (t.begin_write_back(ChunkId(i)), begin_copy(m, i))
+        }
+        Op::EndCopy(i, copied) => {
+            let want = end_copy(m, i, copied);
+            let got = t.end_write_back(ChunkId(i), copied);
+            prop_assert_eq!(got.ok(), want);
+            (got.map(|_| ()), want.is_some())
+        }
+        Op::ReclaimNext => {
+            let first = |key: u8| m.keyed(key).first().map(|&c| ChunkId(c));
+            let want = first(LentRemovable as u8)
+                .map(Reclaim::Removable)
+                .or(first(DRAINING).map(Reclaim::Draining))
+                .or(first(WRITING).map(Reclaim::WritingBack))
+                .or(first(LentOnly as u8).map(Reclaim::Only));
+            prop_assert_eq!(t.pick_reclaim(), want);
+            let Some(Reclaim::Removable(id) | Reclaim::WritingBack(id) | Reclaim::Only(id)) = want
+            else {
+                return Ok(());
+            };
+            (t.begin_evict(id), m.go_any(id.0, &lent, Evicting))
+        }
         Op::Removable(i, copied) => (
             t.set_removable(ChunkId(i), copied),
             m.go(i, &lent, if copied { LentRemovable } else { LentOnly }),
@@ -177,8 +257,49 @@ fn apply(op: &Op, t: &mut ChunkTable<'_>, m: &mut Model) -> Result<(), TestCaseE
         prop_assert_eq!(m.state[id.as_usize()], have);
         prop_assert!(!want.contains(have));
     }
+    match got {
+        Err(ChunkError::CopyInFlight { id }) => prop_assert!(m.is_copying(id.0)),
+        Err(ChunkError::NoCopy { id }) => prop_assert!(!m.is_copying(id.0)),
+        _ => (),
+    }
     prop_assert!(!is_corrupt(&got));
     Ok(())
+}
+
+/// A write-back begins.
+fn begin_copy(m: &mut Model, id: u32) -> bool {
+    if m.is_copying(id) || m.state.get(id as usize) != Some(&LentOnly) {
+        return false;
+    }
+    m.copying[id as usize] = true;
+    m.go_any(id, &[LentOnly], LentOnly)
+}
+
+/// A write-back ends; `None` if there was none.
+fn end_copy(m: &mut Model, id: u32, copied: bool) -> Option<WriteBackEnd> {
+    if !m.is_copying(id) {
+        return None;
+    }
+    m.copying[id as usize] = false;
+    let lent = if copied { LentRemovable } else { LentOnly };
+    Some(match m.state[id as usize] {
+        Evicting => {
+            m.before[id as usize] = lent;
+            WriteBackEnd::Claimed
+        }
+        Pinned => {
+            m.go(id, &[Pinned], Free);
+            WriteBackEnd::Freed
+        }
+        _ => {
+            m.go(id, &[LentOnly], lent);
+            if copied {
+                WriteBackEnd::Removable
+            } else {
+                WriteBackEnd::StillOnly
+            }
+        }
+    })
 }
 
 proptest! {
@@ -200,6 +321,22 @@ proptest! {
                 let n = model.state.iter().filter(|&&have| have == s).count();
                 prop_assert_eq!(table.count(s), n as u32);
             }
+            let got: [Vec<u32>; 2] = [table.iter_writing_back(), table.iter_draining()]
+                .map(|list| list.map(|c| c.0).collect());
+            prop_assert_eq!(&got, &[WRITING, DRAINING].map(|key| model.keyed(key).to_vec()));
+            for i in 0..CHUNKS {
+                prop_assert_eq!(table.is_copying(ChunkId(i)), model.is_copying(i));
+                let before = model.before[i as usize];
+                let need = match model.state[i as usize] {
+                    Evicting if model.is_copying(i) => Some(EvictNeed::Wait),
+                    Evicting if matches!(before, Used | LentOnly) => Some(EvictNeed::Copy),
+                    Evicting => Some(EvictNeed::Nothing),
+                    _ => None,
+                };
+                prop_assert_eq!(table.evict_need(ChunkId(i)).ok(), need);
+            }
+            prop_assert_eq!(lists.writing_back() as usize, got[0].len());
+            prop_assert_eq!(lists.draining() as usize, got[1].len());
             // Backward links: what the iterator walks forward must be there backward too. Freeing a chunk checks both
             // neighbours, so try every one of them on a copy.
             for i in 0..CHUNKS {
@@ -244,6 +381,11 @@ proptest! {
                 Op::Begin(i) => t.begin_evict(ChunkId(i)),
                 Op::Abort(i) => t.abort_evict(ChunkId(i)),
                 Op::Finish(i) => t.finish_evict(ChunkId(i)),
+                Op::BeginCopy(i) => t.begin_write_back(ChunkId(i)),
+                Op::EndCopy(i, c) => t.end_write_back(ChunkId(i), c).map(|_| ()),
+                Op::WriteBackNext => t.pick_write_back().map_or(Ok(()), |id| t.begin_write_back(id)),
+                Op::ReclaimNext => { let _ = t.pick_reclaim(); Ok(()) }
+                Op::Prefetched(i) => t.lend_prefetched(ChunkId(i)),
                 Op::Unused(i) | Op::Discarded(i) | Op::HandOver(i) | Op::Free(i) | Op::Lend(i)
                 | Op::Removable(i, _) | Op::Retire(i) | Op::Usable(i) => t.free(ChunkId(i)),
             };
@@ -414,4 +556,124 @@ fn a_retired_chunk_is_never_handed_out() {
 #[test]
 fn an_entry_stays_small() {
     assert_eq!(core::mem::size_of::<ChunkEntry>(), 12);
+}
+
+/// `n` chunks lent, in ascending order.
+fn lent_table(n: usize) -> (Vec<ChunkEntry>, ChunkLists) {
+    let (mut e, mut l) = table_of(n);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    while let Some(c) = t.take_free() {
+        c.lend(&mut t, false).unwrap();
+    }
+    (e, l)
+}
+
+#[test]
+fn lent_chunks_are_written_back_and_reclaimed_first_come_first() {
+    let (mut e, mut l) = lent_table(4);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    assert_eq!(t.pick_reclaim(), Some(Reclaim::Only(ChunkId(0))));
+    let a = t.take_write_back().unwrap();
+    let b = t.take_write_back().unwrap();
+    assert_eq!((a.id(), b.id()), (ChunkId(0), ChunkId(1)));
+    assert_eq!(t.pick_reclaim(), Some(Reclaim::WritingBack(ChunkId(0))));
+    // The second one is faster: it is there first.
+    assert_eq!(b.end(&mut t, true), Ok(WriteBackEnd::Removable));
+    assert_eq!(a.end(&mut t, true), Ok(WriteBackEnd::Removable));
+    assert_eq!(t.pick_reclaim(), Some(Reclaim::Removable(ChunkId(1))));
+    let mine = t.evict_chunk(ChunkId(1)).unwrap();
+    assert_eq!(mine.need(&t), Ok(EvictNeed::Nothing));
+    let mine = mine.hand_over(&mut t).unwrap();
+    assert_eq!(t.pick_reclaim(), Some(Reclaim::Removable(ChunkId(0))));
+    // A copy that fails does not hold up the next one.
+    let c = t.take_write_back().unwrap();
+    assert_eq!(c.id(), ChunkId(2));
+    assert_eq!(c.end(&mut t, false), Ok(WriteBackEnd::StillOnly));
+    assert_eq!(t.pick_write_back(), Some(ChunkId(3)));
+    mine.give_back(&mut t).unwrap();
+}
+
+#[test]
+fn two_reclaimers_wait_for_two_write_backs() {
+    let (mut e, mut l) = lent_table(2);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    let writers = [t.take_write_back().unwrap(), t.take_write_back().unwrap()];
+    let mut claims = Vec::new();
+    while let Some(Reclaim::WritingBack(id)) = t.pick_reclaim() {
+        claims.push(t.evict_chunk(id).unwrap());
+    }
+    assert_eq!(claims.len(), 2);
+    let [good, bad] = writers;
+    assert_eq!(good.end(&mut t, true), Ok(WriteBackEnd::Claimed));
+    let claim = claims.remove(0);
+    assert_eq!(claim.need(&t), Ok(EvictNeed::Nothing));
+    let _mine = claim.hand_over(&mut t).unwrap();
+
+    let claim = claims.remove(0);
+    assert_eq!(claim.need(&t), Ok(EvictNeed::Wait));
+    let (claim, err) = claim.hand_over(&mut t).unwrap_err();
+    assert_eq!(err, ChunkError::CopyInFlight { id: ChunkId(1) });
+    assert_eq!(bad.end(&mut t, false), Ok(WriteBackEnd::Claimed));
+    assert_eq!(claim.need(&t), Ok(EvictNeed::Copy), "the reclaimer copies");
+    let _mine = claim.hand_over(&mut t).unwrap();
+}
+
+#[test]
+fn a_fetch_does_not_wait_for_the_write_back_but_the_next_owner_does() {
+    let (mut e, mut l) = lent_table(1);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    let writer = t.take_write_back().unwrap();
+    let fetch = t.evict_chunk(ChunkId(0)).unwrap();
+    fetch.finish(&mut t).unwrap();
+    assert_eq!(t.alloc(), None, "the copy still reads the chunk");
+    assert_eq!(t.pick_reclaim(), Some(Reclaim::Draining(ChunkId(0))));
+    assert_eq!(
+        t.free(ChunkId(0)),
+        Err(ChunkError::CopyInFlight { id: ChunkId(0) })
+    );
+    assert_eq!(
+        t.activate(ChunkId(0)),
+        Err(ChunkError::CopyInFlight { id: ChunkId(0) })
+    );
+    assert_eq!(writer.end(&mut t, true), Ok(WriteBackEnd::Freed));
+    assert_eq!(t.pick_reclaim(), None);
+    assert_eq!(t.alloc(), Some(ChunkId(0)));
+}
+
+#[test]
+fn a_borrower_that_exits_under_write_back_leaves_the_chunk_to_the_writer() {
+    let (mut e, mut l) = lent_table(1);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    let writer = t.take_write_back().unwrap();
+    t.free(ChunkId(0)).unwrap();
+    assert_eq!((t.count(Free), t.count(LentOnly)), (0, 0));
+    assert_eq!(writer.end(&mut t, false), Ok(WriteBackEnd::Freed));
+    assert_eq!(t.count(Free), 1);
+}
+
+#[test]
+fn a_claim_given_up_puts_the_chunk_where_the_write_back_left_it() {
+    let (mut e, mut l) = lent_table(2);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    let writer = t.take_write_back().unwrap();
+    // Given up while the copy runs: under write-back again.
+    t.evict_chunk(ChunkId(0)).unwrap().abort(&mut t).unwrap();
+    assert_eq!(t.pick_reclaim(), Some(Reclaim::WritingBack(ChunkId(0))));
+    let claim = t.evict_chunk(ChunkId(0)).unwrap();
+    assert_eq!(writer.end(&mut t, true), Ok(WriteBackEnd::Claimed));
+    claim.abort(&mut t).unwrap();
+    assert_eq!(t.state(ChunkId(0)), Some(LentRemovable));
+    assert_eq!(
+        t.end_write_back(ChunkId(0), true),
+        Err(ChunkError::NoCopy { id: ChunkId(0) })
+    );
+}
+
+#[test]
+fn a_prefetched_chunk_is_removable_from_the_start() {
+    let (mut e, mut l) = table_of(1);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    t.take_free().unwrap().lend(&mut t, true).unwrap();
+    assert_eq!(t.pick_write_back(), None);
+    assert_eq!(t.pick_reclaim(), Some(Reclaim::Removable(ChunkId(0))));
 }

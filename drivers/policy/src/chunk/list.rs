@@ -3,11 +3,59 @@
 //!
 //! All writing goes through [`ChunkTable::shift`], which first looks at every entry that it will write.
 
-use super::{ChunkEntry, ChunkError, ChunkState, ChunkTable};
+use super::{ChunkEntry, ChunkError, ChunkState, ChunkTable, STATES};
 use crate::types::ChunkId;
 
 /// No entry: the link past either end of a list.
 pub(super) const NONE: u32 = u32::MAX;
+
+/// Number of lists: one per state, of which some are never used, and two for chunks with a copy in flight.
+pub(super) const LISTS: usize = STATES + 2;
+/// List of the chunks in LentOnly*.
+const WRITING: usize = STATES;
+/// List of the chunks in Pinned*.
+const DRAINING: usize = STATES + 1;
+
+/// Where a chunk is: its state and the mark beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) state: ChunkState,
+    /// A copy to the host is in flight.
+    pub(super) copying: bool,
+}
+
+impl Place {
+    /// The lent chunks under write-back.
+    pub(super) const WRITING: Self = Self::new(ChunkState::LentOnly, true);
+    /// The chunks that nobody wants, but for the copy out of them.
+    pub(super) const DRAINING: Self = Self::new(ChunkState::Pinned, true);
+
+    /// This state with or without the mark.
+    pub(super) const fn new(state: ChunkState, copying: bool) -> Self {
+        Self { state, copying }
+    }
+
+    /// This state without the mark.
+    pub(super) const fn of(state: ChunkState) -> Self {
+        Self::new(state, false)
+    }
+
+    /// The place of a chunk.
+    const fn of_entry(e: &ChunkEntry) -> Self {
+        Self::new(e.state, e.copying)
+    }
+
+    /// The list that chunks of this place are on, if they are on one.
+    pub(super) const fn list(self) -> Option<usize> {
+        match (self.state, self.copying) {
+            (ChunkState::LentOnly, true) => Some(WRITING),
+            (ChunkState::Pinned, true) => Some(DRAINING),
+            (_, true) => None,
+            (state, false) if state.is_listed() => Some(state.index()),
+            (_, false) => None,
+        }
+    }
+}
 
 /// First and last entry of a list, [`NONE`] if it is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,76 +83,84 @@ impl ChunkTable<'_> {
         self.entries.get_mut(id.as_usize())
     }
 
-    /// Ends of a state's list.
-    fn ends(&self, state: ChunkState) -> Ends {
-        self.lists
-            .ends
-            .get(state.index())
-            .copied()
-            .unwrap_or(Ends::EMPTY)
+    /// Ends of a list.
+    fn ends(&self, list: usize) -> Ends {
+        self.lists.ends.get(list).copied().unwrap_or(Ends::EMPTY)
     }
 
     /// The chunk at the head of a state's list; `None` if the list is empty, or the head is not in that state.
     pub(super) fn first(&self, state: ChunkState) -> Option<ChunkId> {
-        let id = ChunkId(self.ends(state).head);
-        (self.state(id) == Some(state)).then_some(id)
+        self.first_of(Place::of(state))
     }
 
-    /// Moves a chunk from its state to `to`, at the tail of `to`'s list if it has one. Everything is checked before
-    /// anything is written.
+    /// The chunk at the head of a place's list; `None` if the list is empty, or the head does not belong there.
+    pub(super) fn first_of(&self, place: Place) -> Option<ChunkId> {
+        let list = place.list()?;
+        let head = self.ends(list).head;
+        self.is_at(head, list, |_| true).then_some(ChunkId(head))
+    }
+
+    /// Moves a chunk from where it is to `to`, without a copy in flight.
     pub(super) fn shift(&mut self, id: ChunkId, to: ChunkState) -> Result<(), ChunkError> {
-        let from = self.state(id).ok_or(ChunkError::NoSuchChunk { id })?;
-        if from.is_listed() {
-            self.check_unlink(id, from)?;
+        self.shift_to(id, Place::of(to))
+    }
+
+    /// Moves a chunk from where it is to `to`, at the tail of `to`'s list if it has one. Everything is checked before
+    /// anything is written.
+    pub(super) fn shift_to(&mut self, id: ChunkId, to: Place) -> Result<(), ChunkError> {
+        let from = self.entry(id).map(Place::of_entry);
+        let from = from.ok_or(ChunkError::NoSuchChunk { id })?;
+        if let Some(list) = from.list() {
+            self.check_unlink(id, list)?;
         }
-        if to.is_listed() {
-            self.check_append(id, to)?;
+        if let Some(list) = to.list() {
+            self.check_append(id, list)?;
         }
-        if from.is_listed() {
-            self.unlink(id, from);
+        if let Some(list) = from.list() {
+            self.unlink(id, list);
         }
-        self.set_state(id, from, to);
-        if to.is_listed() {
-            self.append(id, to);
+        self.set_place(id, from, to);
+        if let Some(list) = to.list() {
+            self.append(id, list);
         }
         Ok(())
     }
 
-    /// Can `id` be taken off the list of `state`? Both neighbours, or the ends in their place, must point to it.
-    fn check_unlink(&self, id: ChunkId, state: ChunkState) -> Result<(), ChunkError> {
-        let ends = self.ends(state);
+    /// Can `id` be taken off `list`? Both neighbours, or the ends in their place, must point to it.
+    fn check_unlink(&self, id: ChunkId, list: usize) -> Result<(), ChunkError> {
+        let ends = self.ends(list);
         let ok = self.entry(id).is_some_and(|e| {
             let before = match e.prev {
                 NONE => ends.head == id.0,
-                prev => self.is_at(prev, state, |p| p.next == id.0),
+                prev => self.is_at(prev, list, |p| p.next == id.0),
             };
             let after = match e.next {
                 NONE => ends.tail == id.0,
-                next => self.is_at(next, state, |n| n.prev == id.0),
+                next => self.is_at(next, list, |n| n.prev == id.0),
             };
             before && after
         });
         ok.then_some(()).ok_or(ChunkError::Corrupt { id })
     }
 
-    /// Can `id` be put at the tail of the list of `state`? The tail must be in that state and have nothing after it.
-    fn check_append(&self, id: ChunkId, state: ChunkState) -> Result<(), ChunkError> {
-        let ends = self.ends(state);
+    /// Can `id` be put at the tail of `list`? The tail must be on that list and have nothing after it.
+    fn check_append(&self, id: ChunkId, list: usize) -> Result<(), ChunkError> {
+        let ends = self.ends(list);
         let ok = match ends.tail {
             NONE => ends.head == NONE,
-            tail => ends.head != NONE && self.is_at(tail, state, |t| t.next == NONE),
+            tail => ends.head != NONE && self.is_at(tail, list, |t| t.next == NONE),
         };
         ok.then_some(()).ok_or(ChunkError::Corrupt { id })
     }
 
-    /// True if entry `index` is there, in `state`, and satisfies `test`.
-    fn is_at(&self, index: u32, state: ChunkState, test: impl Fn(&ChunkEntry) -> bool) -> bool {
+    /// True if entry `index` is there, belongs on `list`, and satisfies `test`.
+    fn is_at(&self, index: u32, list: usize, test: impl Fn(&ChunkEntry) -> bool) -> bool {
         self.entry(ChunkId(index))
-            .is_some_and(|e| e.state == state && test(e))
+            .is_some_and(|e| Place::of_entry(e).list() == Some(list) && test(e))
     }
 
-    /// Takes `id` off the list of `state`; [`check_unlink`](Self::check_unlink) has passed.
-    fn unlink(&mut self, id: ChunkId, state: ChunkState) {
+    /// Takes `id` off `list`; [`check_unlink`](Self::check_unlink) has passed.
+    fn unlink(&mut self, id: ChunkId, list: usize) {
         let Some(e) = self.entry_mut(id) else { return };
         let (prev, next) = (e.prev, e.next);
         (e.prev, e.next) = (NONE, NONE);
@@ -114,7 +170,7 @@ impl ChunkTable<'_> {
         if let Some(n) = self.entry_mut(ChunkId(next)) {
             n.prev = prev;
         }
-        if let Some(ends) = self.lists.ends.get_mut(state.index()) {
+        if let Some(ends) = self.lists.ends.get_mut(list) {
             if prev == NONE {
                 ends.head = next;
             }
@@ -124,9 +180,9 @@ impl ChunkTable<'_> {
         }
     }
 
-    /// Puts `id` at the tail of the list of `state`; [`check_append`](Self::check_append) has passed and `id` is on no list.
-    fn append(&mut self, id: ChunkId, state: ChunkState) {
-        let Some(ends) = self.lists.ends.get_mut(state.index()) else {
+    /// Puts `id` at the tail of `list`; [`check_append`](Self::check_append) has passed and `id` is on no list.
+    fn append(&mut self, id: ChunkId, list: usize) {
+        let Some(ends) = self.lists.ends.get_mut(list) else {
             return;
         };
         let tail = ends.tail;
@@ -142,17 +198,26 @@ impl ChunkTable<'_> {
         }
     }
 
-    /// Notes the new state in the entry and in the counts.
-    fn set_state(&mut self, id: ChunkId, from: ChunkState, to: ChunkState) {
+    /// Notes the new place in the entry and in the counts.
+    fn set_place(&mut self, id: ChunkId, from: Place, to: Place) {
         if let Some(e) = self.entry_mut(id) {
-            e.state = to;
+            (e.state, e.copying) = (to.state, to.copying);
         }
-        // Saturating: entries that were never counted start as Unusable.
-        if let Some(n) = self.lists.counts.get_mut(from.index()) {
-            *n = n.saturating_sub(1);
-        }
-        if let Some(n) = self.lists.counts.get_mut(to.index()) {
-            *n = n.saturating_add(1);
+        for (place, less) in [(from, true), (to, false)] {
+            let extra = match place {
+                Place::WRITING => Some(&mut self.lists.writing),
+                Place::DRAINING => Some(&mut self.lists.draining),
+                _ => None,
+            };
+            let main = self.lists.counts.get_mut(place.state.index());
+            for n in main.into_iter().chain(extra) {
+                // Saturating: entries that were never counted start as Unusable.
+                *n = if less {
+                    n.saturating_sub(1)
+                } else {
+                    n.saturating_add(1)
+                };
+            }
         }
     }
 }
@@ -162,18 +227,18 @@ impl ChunkTable<'_> {
 #[derive(Clone, Debug)]
 pub struct ChunkIter<'t> {
     entries: &'t [ChunkEntry],
-    state: ChunkState,
+    list: Option<usize>,
     next: u32,
     steps_left: u32,
 }
 
 impl<'t> ChunkIter<'t> {
-    /// The list of `state`.
-    pub(super) fn new(table: &'t ChunkTable<'_>, state: ChunkState) -> Self {
+    /// This list, or none.
+    pub(super) fn new(table: &'t ChunkTable<'_>, list: Option<usize>) -> Self {
         Self {
             entries: table.entries,
-            state,
-            next: table.ends(state).head,
+            list,
+            next: list.map_or(NONE, |l| table.ends(l).head),
             steps_left: table.len(),
         }
     }
@@ -186,7 +251,7 @@ impl Iterator for ChunkIter<'_> {
         self.steps_left = self.steps_left.checked_sub(1)?;
         let id = ChunkId(self.next);
         let entry = self.entries.get(id.as_usize())?;
-        if entry.state != self.state {
+        if self.list.is_none() || Place::of_entry(entry).list() != self.list {
             return None;
         }
         self.next = entry.next;

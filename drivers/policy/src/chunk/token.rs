@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The two states in flight as values.
+//! What is in flight, as values.
 //!
 //! A [`FreeChunk`] is a chunk that its holder took and has not put to use yet, an [`EvictingChunk`] one that its holder
-//! is emptying. Each can be used up once, by a method that names what became of the chunk; it cannot be copied, and
+//! is emptying, a [`WritingChunk`] a lent one that its holder copies to the host. Each can be used up once, by a method that names what became of the chunk; it cannot be copied, and
 //! the compiler warns when one is dropped on the floor. On the fault path, which holds chunks in flight across waits
 //! and error returns, this turns "activated twice" and "evicted, then forgotten" into compile-time messages. A method
 //! that fails gives the token back with the error, so the chunk is not lost.
@@ -43,7 +43,7 @@
 //! }
 //! ```
 
-use super::{ChunkError, ChunkTable};
+use super::{ChunkError, ChunkTable, EvictNeed, WriteBackEnd};
 use crate::evict::VictimOrder;
 use crate::types::ChunkId;
 
@@ -64,6 +64,14 @@ pub struct FreeChunk(ChunkId);
 #[must_use = "a chunk dropped here is never free again"]
 pub struct EvictingChunk(ChunkId);
 
+/// A lent chunk that the holder of this value copies to the host. The chunk is not his: it may be claimed or freed
+/// meanwhile, and [`end`](Self::end) tells him.
+///
+/// Must end in [`end`](Self::end); dropped, the chunk's memory is never anybody's again.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a chunk dropped here is never free again"]
+pub struct WritingChunk(ChunkId);
+
 impl ChunkTable<'_> {
     /// [`alloc`](Self::alloc) with a token.
     pub fn take_free(&mut self) -> Option<FreeChunk> {
@@ -74,6 +82,13 @@ impl ChunkTable<'_> {
     pub fn take_victim(&mut self, order: VictimOrder, rng_seed: u64) -> Option<EvictingChunk> {
         let id = self.pick_victim(order, rng_seed)?;
         self.evict_chunk(id).ok()
+    }
+
+    /// [`pick_write_back`](Self::pick_write_back) and [`begin_write_back`](Self::begin_write_back) in one step.
+    pub fn take_write_back(&mut self) -> Option<WritingChunk> {
+        let id = self.pick_write_back()?;
+        self.begin_write_back(id).ok()?;
+        Some(WritingChunk(id))
     }
 
     /// [`begin_evict`](Self::begin_evict) of a chosen chunk, with a token.
@@ -100,6 +115,26 @@ impl FreeChunk {
         }
     }
 
+    /// A neighbour has filled the chunk: Pinned → LentOnly, or LentRemovable if the host has a copy as good (`copied`).
+    ///
+    /// # Errors
+    /// As [`activate`](Self::activate).
+    pub fn lend(
+        self,
+        table: &mut ChunkTable<'_>,
+        copied: bool,
+    ) -> Result<ChunkId, (Self, ChunkError)> {
+        let lent = if copied {
+            table.lend_prefetched(self.0)
+        } else {
+            table.lend(self.0)
+        };
+        match lent {
+            Ok(()) => Ok(self.0),
+            Err(e) => Err((self, e)),
+        }
+    }
+
     /// The chunk was not needed: Pinned → Free.
     ///
     /// # Errors
@@ -120,7 +155,15 @@ impl EvictingChunk {
         self.0
     }
 
-    /// The chunk is empty: Evicting → Free.
+    /// What is to be done before the chunk can be handed over.
+    ///
+    /// # Errors
+    /// The chunk is not in `table`, or somebody moved it by its id.
+    pub fn need(&self, table: &ChunkTable<'_>) -> Result<EvictNeed, ChunkError> {
+        table.evict_need(self.0)
+    }
+
+    /// The chunk is empty: Evicting → Free, at once or when a write-back in flight ends.
     ///
     /// # Errors
     /// The token and the reason: the chunk is not in `table`, or somebody moved it by its id.
@@ -131,7 +174,7 @@ impl EvictingChunk {
     /// The chunk is empty, or will be when its tracker is done, and goes to the holder: Evicting → Pinned.
     ///
     /// # Errors
-    /// As [`finish`](Self::finish).
+    /// As [`finish`](Self::finish), and [`ChunkError::CopyInFlight`] while a write-back is.
     pub fn hand_over(self, table: &mut ChunkTable<'_>) -> Result<FreeChunk, (Self, ChunkError)> {
         match table.hand_over(self.0) {
             Ok(()) => Ok(FreeChunk(self.0)),
@@ -145,5 +188,25 @@ impl EvictingChunk {
     /// As [`finish`](Self::finish).
     pub fn abort(self, table: &mut ChunkTable<'_>) -> Result<(), (Self, ChunkError)> {
         table.abort_evict(self.0).map_err(|e| (self, e))
+    }
+}
+
+impl WritingChunk {
+    /// The chunk.
+    pub const fn id(&self) -> ChunkId {
+        self.0
+    }
+
+    /// The copy is complete and published (`copied`), or has failed or is stale; see
+    /// [`end_write_back`](ChunkTable::end_write_back).
+    ///
+    /// # Errors
+    /// The token and the reason: the chunk is not in `table`, or somebody ended the copy by its id.
+    pub fn end(
+        self,
+        table: &mut ChunkTable<'_>,
+        copied: bool,
+    ) -> Result<WriteBackEnd, (Self, ChunkError)> {
+        table.end_write_back(self.0, copied).map_err(|e| (self, e))
     }
 }
