@@ -10,10 +10,6 @@ pub(crate) const COUNT: usize = uapi::HUVM_CNT_COUNT as usize;
 /// A counter; each stands for `HUVM_CNT_` and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-#[expect(
-    dead_code,
-    reason = "the thrashing detector (huvm_policy::thrash) is not wired into the service yet"
-)]
 pub(crate) enum Counter {
     /// `HUVM_CNT_FAULT_BATCHES`.
     FaultBatches = uapi::HUVM_CNT_FAULT_BATCHES,

@@ -18,6 +18,7 @@ use super::{PageMask, Place};
 use crate::account::counters::Counter;
 use crate::channel::{self, Tracker};
 use crate::kernel::ffi::uapi;
+use huvm_policy::thrash::BlockThrash;
 use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
 use kernel::sync::{new_mutex, Arc, Mutex, MutexGuard};
@@ -92,6 +93,10 @@ pub(crate) struct State {
     pub(crate) parts: KVec<Part>,
     /// Advice.
     pub(crate) advice: Advice,
+    /// Who fights over which pages; made when a fault first moves one.
+    pub(crate) thrash: Option<KBox<BlockThrash>>,
+    /// Who faulted last, and pages it faulted on in a row (`prefetch_min_faults`).
+    pub(crate) faulted_by: Option<(Place, u32)>,
     /// Copy under way.
     pub(crate) inflight: Option<Inflight>,
     /// `HUVM_CAUSE_*` of the last migration.
@@ -137,6 +142,17 @@ impl State {
             Place::Host => self.host_valid,
             Place::Gpu(g) => self.part(g).map_or(PageMask::EMPTY, |p| p.valid),
         }
+    }
+
+    /// Notes that `place` faulted on `pages` more. Returns how many it has faulted on since anybody else did.
+    pub(crate) fn note_faults(&mut self, place: Place, pages: u32) -> u32 {
+        let before = match self.faulted_by {
+            Some((p, n)) if p == place => n,
+            _ => 0,
+        };
+        let n = before.saturating_add(pages);
+        self.faulted_by = Some((place, n));
+        n
     }
 
     /// Pages valid on any GPU.
@@ -228,6 +244,8 @@ impl Block {
             lost: PageMask::EMPTY,
             parts: KVec::new(),
             advice: Advice::default(),
+            thrash: None,
+            faulted_by: None,
             inflight: None,
             last_cause: uapi::HUVM_CAUSE_NONE,
         };

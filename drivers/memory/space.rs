@@ -43,6 +43,9 @@ pub(crate) struct Space {
     /// Launches of this space.
     #[pin]
     pub(crate) launches: SpaceLaunches,
+    /// Detection window of thrashing.
+    #[pin]
+    pub(crate) thrash: service::thrash::Window,
     #[pin]
     gpus: Mutex<[Option<Arc<SpaceGpu>>; MAX_GPUS]>,
     #[pin]
@@ -76,6 +79,7 @@ impl Space {
                 policy <- SpacePolicy::new(),
                 events <- Stream::new(),
                 launches <- SpaceLaunches::new(),
+                thrash <- service::thrash::Window::new(),
                 gpus <- new_mutex!([const { None }; MAX_GPUS], "huvm_space_gpus"),
                 layout <- new_mutex!(Layout::new(), "huvm_layout"),
             }? Error),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Advice about ranges (`struct huvm_advise`).
 
-use super::{map, migrate};
+use super::{map, migrate, thrash};
 use crate::account::{self, counters::Counter};
 use crate::kernel::ffi::uapi;
 use crate::memory::block::Block;
@@ -71,7 +71,10 @@ pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, advice: u32, place: u
 fn apply(block: &Arc<Block>, advice: Advice, pages: &PageMask) -> Result {
     let mut s = block.settled();
     match advice {
-        Advice::Preferred(p) => s.advice.preferred = p,
+        Advice::Preferred(p) => {
+            s.advice.preferred = p;
+            thrash::reset(&mut s, pages);
+        }
         // The host always can map what it holds; there is nothing to keep for it.
         Advice::AccessedBy(Place::Host, _) => {}
         Advice::AccessedBy(Place::Gpu(g), on) => {

@@ -3,18 +3,23 @@
 
 use super::evict::Room;
 use super::migrate::{self, Move, Stop};
-use crate::account::{self, counters::Counter, events};
+use super::thrash;
+use crate::account::{self, counters::Counter, events, policy};
 use crate::kernel::ffi::uapi;
-use crate::kernel::task;
 use crate::kernel::vma::{Inserter, Outcome};
+use crate::kernel::{task, time};
 use crate::memory::block::State;
 use crate::memory::space::Space;
 use crate::memory::{block_base, PageIndex, PageMask, PageRegion, Place, BLOCK_BYTES, PAGE_BYTES};
+use huvm_policy::thrash::ThrashHint;
+use huvm_policy::types::Processor;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
 /// Turns of one fault; each is a copy that somebody else's fault undid.
 const TRIES: u32 = 64;
+/// Longest sleep of a turn whose page is throttled, microseconds: the CPU then looks for signals and asks again.
+const NAP_US: u64 = 2000;
 
 /// Serves a fault on one page.
 pub(crate) fn page(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>) -> Outcome {
@@ -33,6 +38,7 @@ fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge:
         Err(_) => return Outcome::Oom,
     };
     let page = PageIndex::of_va(va);
+    let p = policy::in_force(space, None);
     let mut room = Room::empty();
     for turn in 0..TRIES {
         if turn != 0 && task::fatal_signal_pending() {
@@ -42,8 +48,17 @@ fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge:
         if s.dead || !s.managed.test(page) || s.lost.test(page) {
             return Outcome::Sigbus;
         }
-        if huge && !can_be_huge(&s, va) {
+        if huge && (!can_be_huge(&s, va) || thrash::is_thrashing(&s)) {
             return Outcome::Fallback;
+        }
+        if thrash::is_thrashing(&s) {
+            let said = thrash::hint(space, None, &mut s, page, Processor::Cpu, &p);
+            if let ThrashHint::Throttle { until } = said {
+                drop(s);
+                let left = until.0.saturating_sub(time::now_ns()) / 1000;
+                time::sleep_us(left.clamp(1, NAP_US));
+                continue;
+            }
         }
         let want = if huge {
             PageMask::FULL
@@ -67,8 +82,9 @@ fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge:
             exclusive: !duplicate,
             cause: uapi::HUVM_CAUSE_CPU_FAULT,
         };
+        let moves = want.and_not(&s.host_valid);
         match migrate::start(&block, &mut s, None, &mut room, &m) {
-            Ok(()) => {}
+            Ok(()) => thrash::note(space, &mut s, &moves, Place::Host, &p),
             Err(Stop::Failed(e)) if e == ENOMEM && huge => return Outcome::Fallback,
             Err(Stop::Failed(e)) if e == ENOMEM => return Outcome::Oom,
             Err(Stop::Failed(e)) if e == EAGAIN => {}

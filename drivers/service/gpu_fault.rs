@@ -9,21 +9,23 @@
 use super::evict::{self, Room};
 use super::launch::LaunchFailure;
 use super::migrate::{self, Move, Stop};
-use super::{launch, map};
+use super::placement::{self, Plan};
+use super::{launch, map, thrash};
 use crate::account::{self, counters::Counter, events, policy};
 use crate::device::{faults::FaultState, Gpu};
 use crate::kernel::ffi::uapi;
 use crate::kernel::time;
-use crate::memory::block::Block;
+use crate::memory::block::{Block, State};
 use crate::memory::clients::Client;
 use crate::memory::gpu_space::SpaceGpu;
+use crate::memory::space::Space;
 use crate::memory::{PageMask, PageRegion, Place, PAGE_BYTES};
 use huvm_hal::ga100::fault as hw;
 use huvm_hal::ga100::invalidate::CancelAccess;
 use huvm_policy::batch::{self, BatchStats, Fault, FlushMode, ReplayConfig, ServiceRun};
-use huvm_policy::config::KnobId;
+use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::prefetch::tree_prefetch;
-use huvm_policy::types::Access;
+use huvm_policy::types::{Access, Nanos};
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -38,8 +40,8 @@ struct Work {
     faulted: PageMask,
     /// Of these, pages that want to write.
     write: PageMask,
-    /// Where the block's pages are mapped from.
-    remote: bool,
+    /// What becomes of them.
+    plan: Plan,
     /// Why it could not be served.
     failed: Option<Error>,
 }
@@ -49,7 +51,12 @@ pub(crate) struct Service {
     raw: KVVec<hw::Fault>,
     faults: KVVec<Fault>,
     work: KVVec<Work>,
+    /// Blocks with pages pinned on the host, and when the first pin of each ends, ns.
+    pins: KVVec<(u64, Arc<Block>)>,
 }
+
+/// Blocks with pins that are remembered. A pin that is not lasts until the page is moved for another reason.
+const PINS: usize = 256;
 
 /// Why a fault is cancelled.
 #[derive(Clone, Copy)]
@@ -77,12 +84,14 @@ impl Service {
             raw: KVVec::with_capacity(BATCH_LIMIT, GFP_KERNEL)?,
             faults: KVVec::with_capacity(BATCH_LIMIT, GFP_KERNEL)?,
             work: KVVec::with_capacity(BATCH_LIMIT, GFP_KERNEL)?,
+            pins: KVVec::with_capacity(PINS, GFP_KERNEL)?,
         })
     }
 
     /// One run: serves what is in the ring, a bounded number of batches.
     pub(crate) fn run(&mut self, gpu: &Arc<Gpu>, ring: &mut FaultState) {
         let started = time::now_ns();
+        self.unpin(started);
         let config = ReplayConfig::of(&policy::of_gpu(gpu));
         let mut run = ServiceRun::new();
         let mut served_any = false;
@@ -137,6 +146,34 @@ impl Service {
         }
     }
 
+    /// Ends pins whose time is over: the next access faults, and moves the page.
+    fn unpin(&mut self, now: u64) {
+        self.pins.retain(|(until, block)| {
+            if now < *until {
+                return !block.lock().dead;
+            }
+            let mut s = block.settled();
+            if s.dead {
+                return false;
+            }
+            let Some(t) = s.thrash.as_mut() else {
+                return false;
+            };
+            let over = t.unpin_expired(Nanos(now));
+            let next = t.next_unpin();
+            let remote = s.parts.iter().fold(PageMask::EMPTY, |m, p| m.or(&p.remote));
+            // A GPU that does not answer is lost, and maps nothing.
+            let _lost = map::unmap_gpus(&mut s, &over.and(&remote));
+            match next {
+                Some(Nanos(t)) => {
+                    *until = t;
+                    true
+                }
+                None => false,
+            }
+        });
+    }
+
     fn replay(&self, gpu: &Arc<Gpu>, wait: bool) {
         if let Err(e) = gpu.replay(wait) {
             gpu.complain("replay not acknowledged", e);
@@ -150,7 +187,7 @@ impl Service {
         self.translate(gpu);
         let unique = batch::sort_and_dedup(&mut self.faults);
         self.faults.truncate(unique);
-        let stats = BatchStats::new(
+        let mut stats = BatchStats::new(
             u32::try_from(raw_count).unwrap_or(u32::MAX),
             u32::try_from(unique).unwrap_or(u32::MAX),
         );
@@ -174,7 +211,13 @@ impl Service {
                 Some(w) => w,
                 None => continue,
             };
-            work.failed = copy_pass(gpu, &work).err();
+            work.failed = copy_pass(gpu, &mut work).err();
+            stats.throttled = stats
+                .throttled
+                .saturating_add(work.plan.throttled.count().get());
+            if let Some(until) = work.plan.unpin_ns {
+                remember(&mut self.pins, &work.block, until);
+            }
             if per_block && work.failed.is_none() {
                 // The replay comes before the next block is looked at, so nothing overlaps; the policy says so.
                 work.failed = map_pass(gpu, &work).err();
@@ -276,6 +319,14 @@ impl Service {
         );
         // The blocks must not be kept beyond the batch.
         self.work.clear();
+    }
+}
+
+fn remember(pins: &mut KVVec<(u64, Arc<Block>)>, block: &Arc<Block>, until: u64) {
+    if let Some((t, _)) = pins.iter_mut().find(|(_, b)| Arc::ptr_eq(b, block)) {
+        *t = until.min(*t);
+    } else if pins.len() < PINS {
+        let _has_room = pins.push_within_capacity((until, block.clone()));
     }
 }
 
@@ -400,87 +451,136 @@ fn begin(gpu: &Arc<Gpu>, client: &Client, block_va: u64, faults: &[Fault]) -> Op
     }
     let n = u64::try_from(faults.len()).unwrap_or(0);
     client.space.counters.add(Counter::Faults, n);
-    let advised = {
-        let s = block.lock();
-        s.advice.preferred == Some(Place::Host)
-    };
-    let remote = advised || policy::in_force(&client.space, Some(gpu)).is_on(KnobId::ZeroCopy);
     Some(Work {
         block,
         sg: client.sg.clone(),
         faulted,
         write,
-        remote,
+        plan: Plan::NOTHING,
         failed: None,
     })
 }
 
 /// First pass: starts what brings the faulted pages, and those that prefetch adds, to where they are mapped from.
-fn copy_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
-    let g = gpu.index();
-    let space = w.block.space();
-    let p = policy::in_force(space, Some(gpu));
+fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
+    let here = Place::Gpu(gpu.index());
+    let space = w.block.space().clone();
+    let p = policy::in_force(&space, Some(gpu));
     let mut room = Room::empty();
-    let tries = p.get(KnobId::EvictRetriesMax).saturating_add(2);
+    let tries = p.get(KnobId::EvictRetriesMax).saturating_add(4);
+    let mut planned = false;
+    let mut step = 0;
     for _ in 0..tries {
         {
             let mut s = w.block.settled();
-            let faulted = legal(&s, w);
-            if faulted.is_empty() || s.dead || w.sg.is_stopped() {
+            if s.dead || w.sg.is_stopped() {
                 return Ok(());
             }
-            let (dst, exclusive, want) = if w.remote {
-                (Place::Host, true, faulted)
-            } else {
-                let duplicate = s.advice.read_mostly && !w.write.intersects(&faulted);
-                let want = if p.get(KnobId::PrefetchMode) == 0 {
-                    faulted
-                } else {
-                    let here = s.valid_at(Place::Gpu(g));
-                    let more = tree_prefetch(
-                        &here,
-                        &faulted,
-                        &s.managed.and_not(&s.lost),
-                        PageRegion::BLOCK,
-                        p.get_u32(KnobId::PrefetchThreshold),
-                    );
-                    let extra = more.and_not(&faulted).and_not(&here).count().get();
-                    account::count(
-                        Some(gpu),
-                        Some(space),
-                        Counter::PagesPrefetched,
-                        extra.into(),
-                    );
-                    more.or(&faulted)
-                };
-                (Place::Gpu(g), !duplicate, want)
-            };
-            let stage = match dst {
-                Place::Gpu(g) => migrate::must_stage(&s, g, &want),
-                Place::Host => PageMask::EMPTY,
-            };
-            let m = Move {
-                pages: if stage.is_empty() { want } else { stage },
-                dst: if stage.is_empty() { dst } else { Place::Host },
-                exclusive,
-                cause: uapi::HUVM_CAUSE_GPU_FAULT,
-            };
-            match migrate::start(&w.block, &mut s, Some(&w.sg), &mut room, &m) {
-                Ok(()) if stage.is_empty() => return Ok(()),
-                Ok(()) => continue,
+            if !planned {
+                let faulted = legal(&s, w);
+                if faulted.is_empty() {
+                    return Ok(());
+                }
+                w.plan = placement::plan(&space, gpu, &mut s, &faulted, &w.write, &p);
+                prefetch(gpu, &space, &mut s, &mut w.plan, &p);
+                planned = true;
+            }
+            match advance(w, &mut s, here, &mut step, &mut room, &p) {
+                Ok(true) => return Ok(()),
+                Ok(false) => continue,
                 Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => continue,
                 Err(Stop::Failed(e)) => return Err(e),
                 Err(Stop::NeedChunk) => {}
             }
         }
-        account::count(Some(gpu), Some(space), Counter::Retries, 1);
-        room = evict::make_room(gpu, Some(space), true)?;
+        account::count(Some(gpu), Some(&space), Counter::Retries, 1);
+        room = evict::make_room(gpu, Some(&space), true)?;
     }
     Err(ENOMEM)
 }
 
+/// Adds to a plan what prefetch wants.
+fn prefetch(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy) {
+    let wanted = plan.local.or(&plan.copies);
+    let here = Place::Gpu(gpu.index());
+    let row = s.note_faults(here, wanted.count().get());
+    if wanted.is_empty()
+        || p.get(KnobId::PrefetchMode) == 0
+        || row < p.get_u32(KnobId::PrefetchMinFaults)
+    {
+        return;
+    }
+    let valid = s.valid_at(here);
+    let candidates = s
+        .managed
+        .and_not(&s.lost)
+        .and_not(&plan.remote)
+        .and_not(&thrash::keep_off(s));
+    let more = tree_prefetch(
+        &valid,
+        &wanted,
+        &candidates,
+        PageRegion::BLOCK,
+        p.get_u32(KnobId::PrefetchThreshold),
+    );
+    let extra = more.and_not(&wanted).and_not(&plan.remote);
+    let new = extra.and_not(&valid).count().get();
+    account::count(Some(gpu), Some(space), Counter::PagesPrefetched, new.into());
+    if s.advice.read_mostly {
+        plan.copies |= extra;
+    } else {
+        plan.local |= extra;
+    }
+}
+
+/// Starts the moves of a plan, one after the other, from `step` on. `true`: all are started; `false`: one is in flight that
+/// the next has to wait for.
+fn advance(
+    w: &Work,
+    s: &mut State,
+    here: Place,
+    step: &mut usize,
+    room: &mut Room,
+    p: &Policy,
+) -> core::result::Result<bool, Stop> {
+    let plan = &w.plan;
+    let steps = [
+        (plan.remote, Place::Host, true),
+        (plan.local, here, true),
+        (plan.copies, here, false),
+    ];
+    while let Some((pages, dst, exclusive)) = steps.get(*step).copied() {
+        // What went meanwhile is none of ours.
+        let pages = pages.and(&s.managed).and_not(&s.lost);
+        if pages.is_empty() {
+            *step += 1;
+            continue;
+        }
+        if s.inflight.is_some() {
+            return Ok(false);
+        }
+        let stage = match dst {
+            Place::Gpu(g) => migrate::must_stage(s, g, &pages),
+            Place::Host => PageMask::EMPTY,
+        };
+        let m = Move {
+            pages: if stage.is_empty() { pages } else { stage },
+            dst: if stage.is_empty() { dst } else { Place::Host },
+            exclusive,
+            cause: uapi::HUVM_CAUSE_GPU_FAULT,
+        };
+        let moves = m.pages.and_not(&s.valid_at(m.dst));
+        migrate::start(&w.block, s, Some(&w.sg), room, &m)?;
+        if stage.is_empty() {
+            thrash::note(w.block.space(), s, &moves, dst, p);
+            *step += 1;
+        }
+    }
+    Ok(true)
+}
+
 /// Faulted pages that may be served.
-fn legal(s: &crate::memory::block::State, w: &Work) -> PageMask {
+fn legal(s: &State, w: &Work) -> PageMask {
     let illegal_write = w.write.and_not(&s.writable);
     w.faulted
         .and(&s.managed)
@@ -500,17 +600,19 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     }
     let faulted = legal(&s, w);
     let before = s.part(g).map_or(PageMask::EMPTY, |p| p.mapped);
-    if w.remote {
+    let remote = faulted.and(&w.plan.remote);
+    if !remote.is_empty() {
         w.sg.prepare(w.block.va())?;
         s.ensure_part(w.block.va(), &w.sg)?;
-        let here = faulted.and(&s.host_valid);
+        let here = remote.and(&s.host_valid);
         let writable = here.and(&s.writable);
         for (pages, read_only) in [(here.and_not(&writable), true), (writable, false)] {
             if !pages.is_empty() {
                 map::map_host(&mut s, g, &pages, read_only)?;
             }
         }
-    } else if s.part(g).is_some() {
+    }
+    if s.part(g).is_some() {
         migrate::map_valid(&mut s, g, &PageMask::FULL)?;
         upgrade(&w.block, &mut s, g, &w.write.and(&faulted))?;
     }
@@ -525,7 +627,7 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
 }
 
 /// Pages mapped read-only that a write faulted on, and that nobody else holds any more, become writable.
-fn upgrade(block: &Block, s: &mut crate::memory::block::State, g: u8, write: &PageMask) -> Result {
+fn upgrade(block: &Block, s: &mut State, g: u8, write: &PageMask) -> Result {
     let pages = match s.part(g) {
         Some(p) => write.and(&p.read_only).and(&p.valid).and(&s.writable),
         None => return Ok(()),

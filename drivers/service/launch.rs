@@ -285,8 +285,12 @@ pub(crate) fn wait(space: &Arc<Space>, w: &mut uapi::huvm_wait, abort: bool) -> 
     let started = time::now_ns();
     loop {
         let Some((slot, busy)) = slots.find(space.id(), id) else {
-            // Taken away under the wait: the space let go of the GPU, or the GPU of the machine.
             let there = crate::device::registry::gpu(index).is_some_and(|g| !g.is_lost());
+            if there && space.instance(gpu.index()).is_some() {
+                // Another waiter was quicker and has the result.
+                return Err(ENOENT);
+            }
+            // Taken away under the wait: the space let go of the GPU, or the GPU of the machine.
             w.status = uapi::HUVM_LAUNCH_ABORTED;
             if !there {
                 w.status = uapi::HUVM_LAUNCH_FAILED;

@@ -5,6 +5,7 @@
 //! | --- | --- | --- | --- |
 //! | 1 | `mmap_lock` or VMA lock (kernel's) | CPU faults, mmap, munmap | yes |
 //! | 2 | registries (`memory::registry`, `device::registry`) | looking up, adding; never calls out | yes |
+//! | 2a | a GPU's launch descriptors (`launch::Slots::buffers`) | starting or stopping one launch | yes |
 //! | 3 | `Space::gpus` | looking up; never calls out | yes |
 //! | 4 | `Space::layout` | looking up and making a block, ranges | yes |
 //! | 5 | `Block` | changing one block; **never a wait for DMA on the usual road** ([`Block::settled`]) | yes |

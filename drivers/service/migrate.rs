@@ -568,6 +568,7 @@ pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, dst: Place, moved: &m
             exclusive: true,
             cause: uapi::HUVM_CAUSE_API,
         };
+        super::thrash::reset(&mut block.lock(), &m.pages);
         *moved += finish(&block, sg.as_ref(), &m)?;
         at = block.va() + BLOCK_BYTES;
     }

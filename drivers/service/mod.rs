@@ -13,4 +13,6 @@ pub(crate) mod launch;
 pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod migrate;
+pub(crate) mod placement;
 pub(crate) mod teardown;
+pub(crate) mod thrash;

@@ -373,6 +373,103 @@ static void preferred_host(void)
 	cpu_check(p, BLOCK, 4, 4);
 }
 
+static void accessed_by(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, BLOCK);
+
+	cpu_fill(p, BLOCK, 2, 2);
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_ACCESSED_BY, 0));
+	/* The pages stay where they are, and the GPU maps them there. */
+	gpu_scale(fd, 0, p, BLOCK, BLOCKS, 2, 0);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 0);
+	CHECK_EQ(block_info(fd, p).gpu_mapped[0], 512);
+	cpu_check(p, BLOCK, 4, 4);
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_UNSET_ACCESSED_BY, 0));
+	CHECK_OK(migrate(fd, p, BLOCK, 0));
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 512);
+	gpu_check(fd, 0, p, BLOCK, BLOCKS, 4, 4);
+	/* A page that is nowhere yet is made where it is first touched. */
+	p = managed(fd, BLOCK);
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_ACCESSED_BY, 0));
+	gpu_fill(fd, 0, p, BLOCK, BLOCKS, 1, 1);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 512);
+	cpu_check(p, BLOCK, 1, 1);
+}
+
+static uint64_t stop_fighting;
+
+static void *fights(void *arg)
+{
+	volatile uint64_t *word = arg;
+	uint64_t turns = 0;
+
+	while (!__atomic_load_n(&stop_fighting, __ATOMIC_RELAXED)) {
+		*word += 1;
+		turns++;
+		usleep(100);
+	}
+	return (void *)(uintptr_t)turns;
+}
+
+/* The CPU and the GPU write words of one page in turn, the GPU @n times. Returns how often the CPU did. */
+static uint64_t fight(int fd, uint64_t *p, uint32_t n)
+{
+	struct huvm_instr i[2] = {
+		{ .op = HUVM_OP_SCALE, .count = 1, .steps = 1, .imm0 = 1, .imm1 = 1 },
+		{ .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = 300000 },
+	};
+	ARG(huvm_launch, l, .gpu = 0, .blocks = 1, .iterations = n, .elem_bytes = 8, .nr_instr = 2,
+	    .instrs = (uintptr_t)i);
+	pthread_t t;
+	void *turns;
+
+	i[0].a = i[0].dst = (uintptr_t)p;
+	stop_fighting = 0;
+	CHECK_EQ(pthread_create(&t, NULL, fights, p + 1), 0);
+	CHECK_OK(ioctl(fd, HUVM_IOC_LAUNCH, &l));
+	CHECK_EQ(wait_launch(fd, l.launch).status, HUVM_LAUNCH_DONE);
+	__atomic_store_n(&stop_fighting, 1, __ATOMIC_RELAXED);
+	pthread_join(t, &turns);
+	return (uintptr_t)turns;
+}
+
+static void thrashing(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, BLOCK), cpu, pins, waits;
+
+	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_window_us", 20000);
+	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_pin_threshold_periods", 3);
+	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_pin_windows", 50);
+	cpu = fight(fd, p, 200);
+	pins = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_PINS);
+	waits = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_THROTTLES);
+	printf("# %llu throttled, %llu pinned\n", (unsigned long long)waits, (unsigned long long)pins);
+	CHECK(pins > 0 && waits >= 3);
+	/* Nobody lost an addition. */
+	CHECK_EQ(p[0], 200);
+	CHECK_EQ(p[1], cpu);
+	/* A pin ends by itself: what the GPU then touches moves to it again. */
+	for (int n = 0; n < 100 && block_info(fd, p).gpu_mapped[0]; n++)
+		usleep(50000);
+	CHECK_EQ(block_info(fd, p).gpu_mapped[0], 0);
+	gpu_scale(fd, 0, p, BLOCK, BLOCKS, 1, 0);
+	CHECK(block_info(fd, p).gpu_pages[0] > 0);
+	CHECK_EQ(p[0], 200);
+	close(fd);
+	/* Switched off, nothing of it happens. */
+	fd = open_with_gpu();
+	p = managed(fd, BLOCK);
+	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_window_us", 20000);
+	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_enable", 0);
+	cpu = fight(fd, p, 50);
+	CHECK_EQ(p[0], 50);
+	CHECK_EQ(p[1], cpu);
+	CHECK_EQ(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_PINS), 0);
+	CHECK_EQ(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_THROTTLES), 0);
+}
+
 static void discard(void)
 {
 	int fd = open_with_gpu();
@@ -386,6 +483,95 @@ static void discard(void)
 	gpu_check(fd, 0, p, LEN, BLOCKS, 0, 0);
 }
 
+struct taker {
+	int fd;
+	uint64_t id;
+	int error;
+};
+
+static void *take_result(void *arg)
+{
+	struct taker *t = arg;
+	ARG(huvm_wait, w, .launch = t->id, .timeout_ns = 60ull * 1000000000ull);
+
+	t->error = ioctl(t->fd, HUVM_IOC_WAIT, &w) ? errno : 0;
+	if (!t->error && w.status != HUVM_LAUNCH_DONE)
+		t->error = -1;
+	return NULL;
+}
+
+/* Of two who wait for one launch one gets the result; the other learns that it was taken, not that it was aborted. */
+static void two_waiters(void)
+{
+	int fd = open_with_gpu();
+	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = 30000000 };
+	struct taker t[2] = { { .fd = fd }, { .fd = fd } };
+	pthread_t thread[2];
+
+	CHECK_OK(launch(fd, 0, 1, &i, 1, 8, &t[0].id));
+	t[1].id = t[0].id;
+	for (int n = 0; n < 2; n++)
+		CHECK_EQ(pthread_create(&thread[n], NULL, take_result, &t[n]), 0);
+	for (int n = 0; n < 2; n++)
+		pthread_join(thread[n], NULL);
+	CHECK((t[0].error == 0 && t[1].error == ENOENT) || (t[0].error == ENOENT && t[1].error == 0));
+}
+
+static volatile int over_now;
+
+static void *comes_and_goes(void *arg)
+{
+	int fd = *(int *)arg;
+
+	while (!over_now) {
+		gpu_unregister(fd, 0);
+		gpu_register(fd, 0);
+	}
+	return NULL;
+}
+
+static void *launches_blindly(void *arg)
+{
+	int fd = *(int *)arg;
+	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1000, .imm0 = 1000000 };
+	uint64_t id, n = 0;
+
+	while (!over_now) {
+		ARG(huvm_wait, w, .timeout_ns = 1000000);
+
+		if (launch(fd, 0, 4, &i, 1, 8, &id))
+			continue;
+		n++;
+		w.launch = id;
+		/* Ends with the registration, or is ended here. */
+		if (ioctl(fd, HUVM_IOC_WAIT, &w) && errno == ETIMEDOUT)
+			ioctl(fd, HUVM_IOC_ABORT, &w);
+	}
+	return (void *)(uintptr_t)n;
+}
+
+/* A space that lets go of the GPU while it launches never ends a launch of its neighbour. */
+static void launches_are_their_owners(void)
+{
+	int fd = open_with_gpu(), other = open_with_gpu();
+	uint64_t *p = managed(fd, BLOCK), rounds = 0;
+	pthread_t t[2];
+	void *started;
+	time_t end = time(NULL) + 4;
+
+	over_now = 0;
+	CHECK_EQ(pthread_create(&t[0], NULL, comes_and_goes, &other), 0);
+	CHECK_EQ(pthread_create(&t[1], NULL, launches_blindly, &other), 0);
+	for (; time(NULL) < end; rounds++)
+		gpu_fill(fd, 0, p, BLOCK, 8, rounds, 1);
+	over_now = 1;
+	pthread_join(t[0], NULL);
+	pthread_join(t[1], &started);
+	printf("# %llu launches beside %llu\n", (unsigned long long)rounds, (unsigned long long)(uintptr_t)started);
+	CHECK(started);
+	cpu_check(p, BLOCK, rounds - 1, 1);
+}
+
 static const struct ktap_test tests[] = {
 	{ "first_touch_on_gpu_is_zero", first_touch_on_gpu_is_zero }, { "cpu_to_gpu_to_cpu", cpu_to_gpu_to_cpu },
 	{ "gpu_writes_cpu_reads", gpu_writes_cpu_reads }, { "full_block_is_one_mapping", full_block_is_one_mapping },
@@ -394,6 +580,7 @@ static const struct ktap_test tests[] = {
 	{ "unregister_brings_home", unregister_brings_home }, { "munmap_while_running", munmap_while_running },
 	{ "fatal_outside", fatal_outside }, { "fatal_read_only", fatal_read_only }, { "bad_programs", bad_programs },
 	{ "abort_and_wait", abort_and_wait }, { "read_mostly", read_mostly }, { "preferred_host", preferred_host },
-	{ "discard", discard },
+	{ "accessed_by", accessed_by }, { "thrashing", thrashing, 60 }, { "discard", discard }, { "two_waiters", two_waiters },
+	{ "launches_are_their_owners", launches_are_their_owners },
 };
 KTAP_MAIN(tests)

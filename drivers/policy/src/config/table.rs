@@ -92,54 +92,54 @@ knobs! {
         "nvidia-uvm.md 5.1 step 6"
     }
     PrefetchMinFaults {
-        "prefetch_min_faults", "faults", Number, 1..=20, 1, false,
+        "prefetch_min_faults", "faults", Number, 1..=20, 1, true,
         "Pages of a block faulted towards one processor before it prefetches.",
         "nvidia-uvm.md 2.3 uvm_perf_prefetch_min_faults"
     }
 
     // Thrashing.
     ThrashEnable {
-        "thrash_enable", "", Choice(OFF_ON), 0..=1, 1, false,
+        "thrash_enable", "", Choice(OFF_ON), 0..=1, 1, true,
         "Detect pages that bounce between processors; throttle, then pin them.",
         "nvidia-uvm.md 5.2"
     }
     ThrashThreshold {
-        "thrash_threshold_events", "events", Number, 1..=7, 3, false,
+        "thrash_threshold_events", "events", Number, 1..=7, 3, true,
         "Events, each within the window of the one before, that make a page thrash.",
         "nvidia-uvm.md 2.3 uvm_perf_thrashing_threshold"
     }
     ThrashPinThreshold {
-        "thrash_pin_threshold_periods", "periods", Number, 1..=255, 10, false,
+        "thrash_pin_threshold_periods", "periods", Number, 1..=255, 10, true,
         "Throttling periods of a page before it is pinned.",
         "nvidia-uvm.md 2.3 uvm_perf_thrashing_pin_threshold"
     }
     ThrashWindow {
-        "thrash_window_us", "us", Number, 5..=500000, 500, false,
+        "thrash_window_us", "us", Number, 5..=500000, 500, true,
         "Longest time between two events that count as thrashing.",
         "nvidia-uvm.md 2.3 uvm_perf_thrashing_lapse_usec"
     }
     ThrashWindowMode {
-        "thrash_window_mode", "", Choice(&["fixed", "as-shipped"]), 0..=1, 0, false,
+        "thrash_window_mode", "", Choice(&["fixed", "as-shipped"]), 0..=1, 0, true,
         "The window stays as set, or grows with each short gap up to 500 ms, as the driver since 590 really does.",
         "nvidia-uvm.md 5.2, adaptive window"
     }
     ThrashNap {
-        "thrash_nap_windows", "windows", Number, 1..=100, 1, false,
+        "thrash_nap_windows", "windows", Number, 1..=100, 1, true,
         "Length of a throttling period.",
         "nvidia-uvm.md 2.3 uvm_perf_thrashing_nap"
     }
     ThrashEpoch {
-        "thrash_epoch_windows", "windows", Number, 1..=1000000, 2000, false,
+        "thrash_epoch_windows", "windows", Number, 1..=1000000, 2000, true,
         "Time after which a block's thrashing statistics are reset.",
         "nvidia-uvm.md 2.3 uvm_perf_thrashing_epoch"
     }
     ThrashPin {
-        "thrash_pin_windows", "windows", Number, 0..=1000000, 300, false,
+        "thrash_pin_windows", "windows", Number, 0..=1000000, 300, true,
         "Time that a pinned page stays pinned; 0 is until the block goes or the user moves it.",
         "nvidia-uvm.md 2.3 uvm_perf_thrashing_pin"
     }
     ThrashMaxResets {
-        "thrash_max_resets", "resets", Number, 0..=255, 4, false,
+        "thrash_max_resets", "resets", Number, 0..=255, 4, true,
         "Resets of a block's thrashing statistics, after which it keeps them.",
         "nvidia-uvm.md 2.3 uvm_perf_thrashing_max_resets"
     }

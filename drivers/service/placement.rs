@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Where the faulted pages of a block go: `huvm_policy::residency`, page by page where advice, policy or thrashing has a
+//! say, and at once where none has.
+
+use super::thrash;
+use crate::device::Gpu;
+use crate::memory::block::State;
+use crate::memory::space::Space;
+use crate::memory::{PageIndex, PageMask, Place};
+use huvm_policy::config::{KnobId, Policy};
+use huvm_policy::residency::{self, Decision, PageFault, Protection, ResidencyConfig};
+use huvm_policy::thrash::ThrashHint;
+use huvm_policy::types::{Access, Nanos, Processor, ProcessorMask, MAX_GPUS};
+
+/// What becomes of a GPU's faulted pages. No page is in two of the masks.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan {
+    /// Moved into the GPU's chunk.
+    pub(crate) local: PageMask,
+    /// Copied into it; the others keep their copies.
+    pub(crate) copies: PageMask,
+    /// To live on the host, and be mapped from there.
+    pub(crate) remote: PageMask,
+    /// Left for a later replay.
+    pub(crate) throttled: PageMask,
+    /// When the first pin of a remote page ends, ns.
+    pub(crate) unpin_ns: Option<u64>,
+}
+
+impl Plan {
+    /// Nothing to do.
+    pub(crate) const NOTHING: Plan = Plan {
+        local: PageMask::EMPTY,
+        copies: PageMask::EMPTY,
+        remote: PageMask::EMPTY,
+        throttled: PageMask::EMPTY,
+        unpin_ns: None,
+    };
+}
+
+/// Decides for `faulted` pages of a GPU, of which `write` want to write.
+pub(crate) fn plan(
+    space: &Space,
+    gpu: &Gpu,
+    s: &mut State,
+    faulted: &PageMask,
+    write: &PageMask,
+    p: &Policy,
+) -> Plan {
+    let mut plan = Plan::NOTHING;
+    let me = thrash::processor(Place::Gpu(gpu.index()));
+    let advice = advice(s);
+    let config = ResidencyConfig::of(p);
+    let thrashing = p.is_on(KnobId::ThrashEnable) && thrash::is_thrashing(s);
+    if !thrashing && advice == residency::Advice::default() && !config.zero_copy {
+        plan.local = *faulted;
+        return plan;
+    }
+    for page in faulted.iter() {
+        let mut pinned_at = None;
+        if thrashing {
+            match thrash::hint(space, Some(gpu), s, page, me, p) {
+                ThrashHint::None => {}
+                ThrashHint::Throttle { .. } => {
+                    plan.throttled.set(page);
+                    continue;
+                }
+                ThrashHint::Pin { at, until } => {
+                    pinned_at = Some(at);
+                    if let Some(Nanos(end)) = until {
+                        plan.unpin_ns = Some(plan.unpin_ns.map_or(end, |u| u.min(end)));
+                    }
+                }
+            }
+        }
+        let fault = PageFault {
+            requester: me,
+            access: if write.test(page) {
+                Access::Write
+            } else {
+                Access::Read
+            },
+            // What is not allowed was sorted out before.
+            protection: Protection::ReadWrite,
+            resident: holders(s, page),
+            advice,
+            pinned_at,
+            foreign: false,
+        };
+        match residency::decide(&fault, &thrash::REACH, &config) {
+            Decision::Migrate(Processor::Cpu) | Decision::MapRemote(Processor::Cpu) => {
+                plan.remote.set(page)
+            }
+            Decision::Duplicate => plan.copies.set(page),
+            // Another GPU's memory cannot be mapped, so a page that is to be there comes here.
+            _ => plan.local.set(page),
+        }
+    }
+    plan
+}
+
+fn advice(s: &State) -> residency::Advice {
+    let mut accessed_by = ProcessorMask::EMPTY;
+    if s.advice.accessed_by != 0 {
+        for g in (0..MAX_GPUS).filter(|g| s.advice.accessed_by >> g & 1 != 0) {
+            accessed_by = accessed_by.with(thrash::processor(Place::Gpu(g)));
+        }
+    }
+    residency::Advice {
+        preferred: s.advice.preferred.map(thrash::processor),
+        accessed_by,
+        read_mostly: s.advice.read_mostly,
+    }
+}
+
+fn holders(s: &State, page: PageIndex) -> ProcessorMask {
+    let mut who = ProcessorMask::EMPTY;
+    if s.host_valid.test(page) {
+        who = who.with(Processor::Cpu);
+    }
+    for part in s.parts.iter().filter(|p| p.valid.test(page)) {
+        who = who.with(thrash::processor(Place::Gpu(part.gpu())));
+    }
+    who
+}
