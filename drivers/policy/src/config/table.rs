@@ -193,9 +193,9 @@ knobs! {
         "design.md 4; NVIDIA has none (nvidia-uvm.md 9.2)"
     }
     PreEvictLow {
-        "pre_evict_low_chunks", "chunks", Number, 0..=65536, 16, false,
+        "pre_evict_low_chunks", "chunks", Number, 0..=65536, 50, false,
         "Free chunks below which pre-eviction starts.",
-        "chosen for this project, not measured yet"
+        "HUVM paper, threshold of 50 chunks"
     }
     PreEvictHigh {
         "pre_evict_high_chunks", "chunks", Number, 0..=65536, 64, false,
@@ -235,5 +235,103 @@ knobs! {
         "harvest_lend", "", Choice(OFF_ON), 0..=1, 0, false,
         "Let neighbour GPUs keep pages in this GPU's spare memory.",
         "design.md 1; NVIDIA has none (nvidia-uvm.md 9.2)"
+    }
+
+    // Pre-eviction, continued: numbers are never reused, so rows are added here.
+    PreEvictShare {
+        "pre_evict_share_percent", "%", Number, 1..=100, 5, false,
+        "Share of a small GPU's chunks that the bounds of pre-eviction and the lending reserve stay within.",
+        "chosen for this project, not measured yet"
+    }
+    PreEvictInFlight {
+        "pre_evict_in_flight_chunks", "chunks", Number, 1..=256, 8, false,
+        "Evictions ahead of demand under way at once.",
+        "chosen for this project, not measured yet"
+    }
+
+    // Neighbours, continued.
+    LendLimitPercent {
+        "lend_limit_percent", "%", Number, 0..=100, 100, false,
+        "Share of this GPU's memory lent at most.",
+        "design.md 1: all that is free"
+    }
+    LendLimitSize {
+        "lend_limit_mib", "MiB", Number, 0..=67108864, 0, false,
+        "Memory of this GPU lent at most; 0 is no limit but the share.",
+        "design.md 1: all that is free"
+    }
+    LendReserve {
+        "lend_reserve_chunks", "chunks", Number, 0..=65536, 50, false,
+        "Free chunks that a lending GPU keeps for itself, within the share for small memories.",
+        "the low bound of pre-eviction; not measured yet"
+    }
+    SpareSelect {
+        "spare_select", "", Choice(&["round-robin", "most-spare", "least-busy"]), 0..=2, 0, false,
+        "The neighbour that keeps an evicted chunk: each in turn, the one with most room, or with the idlest link.",
+        "HUVM paper, round robin"
+    }
+    WriteBack {
+        "write_back", "", Choice(OFF_ON), 0..=1, 1, false,
+        "Copy lent chunks to the host in the background, so that their owner can have them at once.",
+        "HUVM paper; acts with harvest_lend only"
+    }
+    WriteBackInFlight {
+        "write_back_in_flight_chunks", "chunks", Number, 1..=64, 2, false,
+        "Lent chunks of one GPU under write-back at once.",
+        "one copied, one ready; not measured yet"
+    }
+    ParallelFetch {
+        "parallel_fetch", "", Choice(OFF_ON), 0..=1, 0, false,
+        "Serve the faults of a batch from both ends: over the own host link and over those of lending GPUs.",
+        "HUVM paper, PLF; NVIDIA has none (nvidia-uvm.md 9.2)"
+    }
+
+    // Large pages on eviction.
+    LargePageEvict {
+        "large_page_evict", "", Choice(OFF_ON), 0..=1, 0, false,
+        "Evict a whole chunk to one 2 MiB piece of host memory from a pool, mapped for DMA once.",
+        "HUVM paper, LP"
+    }
+    LargePagePool {
+        "large_page_pool_mib", "MiB", Number, 0..=65536, 128, false,
+        "Host memory kept ready in 2 MiB pieces for evictions of one GPU, refilled in the background.",
+        "one chunk batch; not measured yet"
+    }
+
+    // Prefetch of blocks.
+    StreamMode {
+        "stream_prefetch", "", Choice(&["off", "next-line", "stride"]), 0..=2, 0, false,
+        "Fetch blocks ahead of a stream of faults: by a fixed step, or by the step found.",
+        "HUVM paper, LPF; NVIDIA has none (nvidia-uvm.md 9.2)"
+    }
+    StreamAmount {
+        "prefetch_amount_mib", "MiB", Number, 2..=32, 32, false,
+        "Memory fetched ahead of the last fault of a stream.",
+        "HUVM paper, 2 to 32 MiB"
+    }
+    StreamStride {
+        "prefetch_stride_mib", "MiB", Number, 2..=1024, 2, false,
+        "Step from block to block of next-line prefetch; rounded down to whole blocks.",
+        "HUVM paper, 2 MiB"
+    }
+    StreamStrideMax {
+        "prefetch_stride_max_mib", "MiB", Number, 2..=1024, 64, false,
+        "Longest step that stride prefetch takes for a stream.",
+        "chosen for this project, not measured yet"
+    }
+    StreamCount {
+        "prefetch_streams", "streams", Number, 1..=8, 8, false,
+        "Streams of a process followed at once.",
+        "chosen for this project, not measured yet"
+    }
+    StreamConfirm {
+        "prefetch_confirm_steps", "steps", Number, 1..=16, 2, false,
+        "Equal steps in a row after which a stream is fetched ahead.",
+        "chosen for this project, not measured yet"
+    }
+    MultiPath {
+        "prefetch_multi_path", "", Choice(OFF_ON), 0..=1, 0, false,
+        "Prefetch over several links: to local memory, and to a lending GPU's spare memory over its host link.",
+        "HUVM paper, MPF"
     }
 }
