@@ -12,6 +12,8 @@
 //! | [`chunk`] | which chunk of GPU memory is in which state, which one is next |
 //! | [`evict`] | the order in which chunks become victims |
 //! | [`batch`] | order and duplicates of a fault batch; when to flush and replay |
+//! | [`pre_evict`] | when to evict ahead of need, and how much |
+//! | [`spare`] | which neighbour keeps an evicted chunk |
 //! | [`prefetch`] | which pages of a block to bring along |
 //! | [`residency`] | where a faulting page should live |
 //! | [`thrash`] | when a page that bounces is throttled or pinned |
@@ -36,8 +38,10 @@ pub mod config;
 pub mod evict;
 mod page_mask;
 mod page_region;
+pub mod pre_evict;
 pub mod prefetch;
 pub mod preset;
 pub mod residency;
+pub mod spare;
 pub mod thrash;
 pub mod types;

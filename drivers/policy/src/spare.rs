@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Which neighbour keeps a chunk: the choice of a GPU with spare memory.
+//!
+//! The memory manager lends one row of facts per GPU, by GPU number, as seen from one borrower, and one [`SpareCursor`]
+//! per borrower or per machine. [`SpareCursor::choose`] names the GPU and says what to take there. It looks at each row
+//! once, sixteen at most.
+//!
+//! A GPU is asked if it lends, is reached over a fast link, and either has a free chunk beyond what it keeps for itself
+//! and has not reached its limit, or, for an eviction only, keeps a lent chunk that the host has a copy of: such a chunk
+//! is dropped and overwritten. Free chunks anywhere go before removable ones. So an eviction finds room that prefetch
+//! filled, and never the other way round; while evictions wait, prefetch gets nothing.
+//!
+//! **The order** among those GPUs is a [`SpareSelect`]. Round robin is the HUVM paper's. Whatever the order, equals are
+//! taken in turn, so that a machine of equal neighbours is filled evenly.
+//!
+//! **The hard case** is stale facts: a row is read without its GPU's lock, and the chunk may be gone when it is asked
+//! for. The caller then clears the row's `free` (or `removable`) and asks again: at most two rounds per GPU.
+//!
+//! Rejected: a list of GPUs ordered by spare memory, to be kept current by every allocation of every GPU; sixteen
+//! comparisons cost less than one list operation under a foreign lock.
+
+use crate::config::{KnobId, Policy};
+use crate::types::{GpuId, BLOCK_BYTES};
+
+/// GPUs that are looked at. Rows beyond are ignored.
+pub const SPARE_GPUS_MAX: usize = 16;
+
+/// A link as a policy sees it: how fast it is and how much waits for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkFacts {
+    /// Bandwidth in MB/s (10^6 bytes); 0 for a link that is down or not there.
+    pub mb_per_s: u32,
+    /// Chunk-sized copies that run on it or wait for it.
+    pub queued: u32,
+}
+
+impl LinkFacts {
+    /// No link.
+    pub const DOWN: Self = Self {
+        mb_per_s: 0,
+        queued: 0,
+    };
+
+    /// True if anything can be sent over it.
+    pub const fn is_up(self) -> bool {
+        self.mb_per_s != 0
+    }
+
+    /// Nanoseconds until one more chunk has crossed the link, if the ones before it are served first; `None` over a link
+    /// that is down.
+    pub const fn chunk_ns(self) -> Option<u64> {
+        // Below 2^21 * 10^3 * 2^32, which is 2^63.
+        let work = (self.queued as u64)
+            .saturating_add(1)
+            .saturating_mul(BLOCK_BYTES * 1_000);
+        work.checked_div(self.mb_per_s as u64)
+    }
+}
+
+/// One GPU as a possible lender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpareFacts {
+    /// The GPU lends (knob `harvest_lend`) and is in working order.
+    pub lends: bool,
+    /// Free chunks.
+    pub free: u32,
+    /// Of those, how many it keeps for itself (knob `lend_reserve_chunks`, made smaller for small memories).
+    pub keep: u32,
+    /// Chunks lent whose contents the host has too: [`ChunkState::LentRemovable`](crate::chunk::ChunkState).
+    pub removable: u32,
+    /// Chunks lent in all, to any borrower.
+    pub lent: u32,
+    /// Chunks it lends at most, see [`lend_limit`].
+    pub limit: u32,
+    /// Link between the borrower and this GPU.
+    pub link: LinkFacts,
+}
+
+impl SpareFacts {
+    /// Free chunks that it would lend now.
+    pub const fn lendable(&self) -> u32 {
+        let beyond = self.free.saturating_sub(self.keep);
+        let room = self.limit.saturating_sub(self.lent);
+        if !self.lends {
+            0
+        } else if beyond < room {
+            beyond
+        } else {
+            room
+        }
+    }
+
+    /// Lent chunks that an eviction may overwrite now. None while more is lent than the limit allows: what is too much
+    /// is to come back.
+    pub const fn replaceable(&self) -> u32 {
+        if self.lends && self.lent <= self.limit {
+            self.removable
+        } else {
+            0
+        }
+    }
+}
+
+/// How the GPU is chosen among those that have room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SpareSelect {
+    /// Each in turn: the HUVM paper's.
+    #[default]
+    RoundRobin = 0,
+    /// The one with the most chunks to take.
+    MostSpare = 1,
+    /// The one whose link would have carried one more chunk first.
+    LeastBusyLink = 2,
+}
+
+impl SpareSelect {
+    /// The selection with this number (the value of the `spare_select` knob).
+    pub const fn from_u64(value: u64) -> Option<Self> {
+        match value {
+            0 => Some(Self::RoundRobin),
+            1 => Some(Self::MostSpare),
+            2 => Some(Self::LeastBusyLink),
+            _ => None,
+        }
+    }
+
+    /// As a policy has it.
+    pub fn of(policy: &Policy) -> Self {
+        Self::from_u64(policy.get(KnobId::SpareSelect)).unwrap_or_default()
+    }
+
+    /// True if `a` is strictly better than `b`; each with the number of chunks to take there.
+    fn prefers(self, a: (&SpareFacts, u32), b: (&SpareFacts, u32)) -> bool {
+        match self {
+            Self::RoundRobin => false,
+            Self::MostSpare => a.1 > b.1,
+            // Both links are up, so both times are there.
+            Self::LeastBusyLink => a.0.link.chunk_ns() < b.0.link.chunk_ns(),
+        }
+    }
+}
+
+/// What spare memory is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpareUse {
+    /// A chunk evicted from the borrower.
+    Evict,
+    /// Pages fetched ahead from the host.
+    Prefetch {
+        /// Evictions wait for spare memory: the prefetch gets none.
+        evictions_wait: bool,
+    },
+}
+
+/// One request for spare memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpareRequest {
+    /// The GPU that wants it, which is never chosen.
+    pub borrower: GpuId,
+    /// What for.
+    pub purpose: SpareUse,
+    /// Slowest link, in MB/s, that is fast enough: a neighbour no faster than the borrower's own host link is no help.
+    pub min_mb_per_s: u32,
+    /// How to choose.
+    pub select: SpareSelect,
+}
+
+/// What to take at the chosen GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpareFrom {
+    /// A free chunk.
+    Free,
+    /// Its oldest removable chunk, whose contents are dropped: the host has them.
+    Removable,
+}
+
+/// The answer: where a chunk goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spare {
+    /// The lending GPU.
+    pub gpu: GpuId,
+    /// What to take there.
+    pub from: SpareFrom,
+}
+
+/// Where the next round of [`SpareCursor::choose`] begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpareCursor {
+    next: u8,
+}
+
+impl SpareCursor {
+    /// Begins at GPU 0.
+    pub const fn new() -> Self {
+        Self { next: 0 }
+    }
+
+    /// The GPU that keeps the chunk; `None` if none has room for it. `gpus[i]` is GPU i. The cursor moves past the GPU
+    /// chosen, and stays if there is none.
+    pub fn choose(&mut self, gpus: &[SpareFacts], request: &SpareRequest) -> Option<Spare> {
+        let found = match request.purpose {
+            SpareUse::Prefetch {
+                evictions_wait: true,
+            } => None,
+            SpareUse::Prefetch { .. } => self.best(gpus, request, SpareFrom::Free),
+            SpareUse::Evict => self
+                .best(gpus, request, SpareFrom::Free)
+                .or_else(|| self.best(gpus, request, SpareFrom::Removable)),
+        };
+        if let Some(spare) = found {
+            // At most 16; the next round takes the remainder.
+            self.next = spare.gpu.get().saturating_add(1);
+        }
+        found
+    }
+
+    /// The best GPU that has what `from` says.
+    fn best(&self, gpus: &[SpareFacts], request: &SpareRequest, from: SpareFrom) -> Option<Spare> {
+        let gpus = gpus.get(..SPARE_GPUS_MAX).unwrap_or(gpus);
+        let start = usize::from(self.next).checked_rem(gpus.len())?;
+        let mut best: Option<(usize, &SpareFacts, u32)> = None;
+        let turn = gpus.iter().enumerate().cycle().skip(start);
+        for (i, facts) in turn.take(gpus.len()) {
+            let chunks = match from {
+                SpareFrom::Free => facts.lendable(),
+                SpareFrom::Removable => facts.replaceable(),
+            };
+            let fast = facts.link.is_up() && facts.link.mb_per_s >= request.min_mb_per_s;
+            if chunks == 0 || !fast || i == request.borrower.as_usize() {
+                continue;
+            }
+            if best.is_none_or(|(_, f, n)| request.select.prefers((facts, chunks), (f, n))) {
+                best = Some((i, facts, chunks));
+            }
+        }
+        let gpu = GpuId::new(u8::try_from(best?.0).ok()?)?;
+        Some(Spare { gpu, from })
+    }
+}
+
+/// Chunks that a GPU of `chunks` chunks lends at most, by its knobs: `percent` of them, and no more than `mib` MiB
+/// unless that is zero. Part of a chunk is not lent.
+pub const fn lend_limit(chunks: u32, percent: u32, mib: u64) -> u32 {
+    let percent = if percent < 100 { percent } else { 100 };
+    // CAST: widening, then back: not more than `chunks`.
+    let share = (chunks as u64 * percent as u64 / 100) as u32;
+    let by_size = mib / (BLOCK_BYTES >> 20);
+    if mib == 0 || by_size >= share as u64 {
+        share
+    } else {
+        // CAST: below `share`.
+        by_size as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_the_smaller_of_share_and_size() {
+        assert_eq!(lend_limit(8192, 100, 0), 8192);
+        assert_eq!(lend_limit(8192, 25, 0), 2048);
+        assert_eq!(lend_limit(8192, 100, 101), 50);
+        assert_eq!(lend_limit(8192, 25, 1 << 40), 2048);
+        assert_eq!(lend_limit(8192, 0, 64), 0);
+        assert_eq!(lend_limit(8192, 100, 1), 0);
+        assert_eq!(lend_limit(3, 50, 0), 1);
+        assert_eq!(lend_limit(u32::MAX, 900, u64::MAX), u32::MAX);
+    }
+
+    #[test]
+    fn selections_have_the_numbers_of_the_knob() {
+        let all = [
+            SpareSelect::RoundRobin,
+            SpareSelect::MostSpare,
+            SpareSelect::LeastBusyLink,
+        ];
+        let knob = KnobId::SpareSelect.knob();
+        assert_eq!(knob.max - knob.min + 1, all.len() as u64);
+        for s in all {
+            assert_eq!(SpareSelect::from_u64(s as u64), Some(s));
+            let mut p = Policy::new();
+            p.set(KnobId::SpareSelect, s as u64).unwrap();
+            assert_eq!(SpareSelect::of(&p), s);
+        }
+        assert_eq!(SpareSelect::from_u64(3), None);
+    }
+
+    #[test]
+    fn a_chunk_takes_its_bytes_over_the_bandwidth() {
+        let mut link = LinkFacts {
+            mb_per_s: 12_300,
+            queued: 0,
+        };
+        // 2 MiB at 12.3 GB/s.
+        assert_eq!(link.chunk_ns(), Some(170_500));
+        link.queued = 3;
+        assert_eq!(link.chunk_ns(), Some(682_000));
+        assert_eq!(LinkFacts::DOWN.chunk_ns(), None);
+        link = LinkFacts {
+            mb_per_s: 1,
+            queued: u32::MAX,
+        };
+        assert_eq!(link.chunk_ns(), Some((1 << 32) * (1 << 21) * 1_000));
+    }
+}
