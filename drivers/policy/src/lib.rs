@@ -15,6 +15,7 @@
 //! | [`pre_evict`] | when to evict ahead of need, and how much |
 //! | [`spare`] | which neighbour keeps an evicted chunk |
 //! | [`prefetch`] | which pages of a block to bring along |
+//! | [`stream`] | which blocks to fetch ahead of a stream of faults |
 //! | [`residency`] | where a faulting page should live |
 //! | [`thrash`] | when a page that bounces is throttled or pinned |
 //! | [`config`] | every knob, once |
@@ -43,5 +44,6 @@ pub mod prefetch;
 pub mod preset;
 pub mod residency;
 pub mod spare;
+pub mod stream;
 pub mod thrash;
 pub mod types;

@@ -325,7 +325,7 @@ knobs! {
         "chosen for this project, not measured yet"
     }
     StreamConfirm {
-        "prefetch_confirm_steps", "steps", Number, 1..=16, 2, false,
+        "prefetch_confirm_steps", "steps", Number, 1..=4, 3, false,
         "Equal steps in a row after which a stream is fetched ahead.",
         "chosen for this project, not measured yet"
     }

@@ -1,0 +1,585 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Streams of faulted blocks, and which blocks to fetch ahead of them.
+//!
+//! One [`StreamTable`] per VA space, under its lock. The memory manager tells it of every 2 MiB block that a GPU's demand
+//! fault reached ([`StreamTable::fault`]); the [`Advice`] says which blocks to fetch ahead, if any, and whether to give
+//! up the prefetch under way.
+//!
+//! - **Find.** Faults that belong to no stream go to a history of 32 blocks. If the newest has enough predecessors there
+//!   at equal steps, a stream begins; of several steps the shortest wins, so arrays walked in lock-step are told apart
+//!   as soon as each has a few faults of its own. Next-line mode allows one length of step, stride mode any up to a
+//!   limit; both directions in both modes.
+//! - **Follow.** A stream knows its last fault and how far it has been fetched ahead. A fault up to four steps past that
+//!   continues it: what is resident already does not fault. So do faults on blocks fetched ahead but not there yet.
+//! - **Fetch.** After each fault, up to the amount ahead of it, within the VA range, nothing twice. What the driver gave
+//!   up it reports ([`StreamTable::abandoned`]), and is advised again with the next fault of that stream.
+//! - **Forget.** There are eight streams at most; a new one replaces the one confirmed longest ago.
+//! - **Cancel.** A fault of no stream means that the GPU waits for something else: the prefetch under way is to stop at
+//!   the next chunk boundary.
+//!
+//! **The hard case** is order. Faults of a batch arrive sorted by address and those of many SMs jumbled, so a block just
+//! behind a stream's last fault is a straggler, not a new direction, until enough of them run the other way; and a run
+//! found entirely in the wrong order of time (the leftover of a scan that went the other way) is no stream.
+//!
+//! The history has no time in it: whatever the pace, it holds the last 32 faults that are not explained.
+//!
+//! Rejected: a state machine per unconfirmed pair of faults, which takes three interleaved arrays for one stream with a
+//! step of their distance and never finds out; a table by faulting SM, which the fault packet names too coarsely.
+
+use crate::config::{KnobId, Policy};
+use crate::types::BLOCK_SHIFT;
+
+/// Streams followed at most.
+pub const STREAMS_MAX: usize = 8;
+/// Unexplained faults remembered.
+const HISTORY: usize = 32;
+/// Steps past what was fetched ahead within which a fault still belongs to the stream, and steps behind the last fault
+/// within which it is a straggler. Chosen for this project, not measured yet.
+const GAP_STEPS: u64 = 4;
+
+/// A 2 MiB block: virtual address / 2 MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockNo(pub u64);
+
+impl BlockNo {
+    /// The block that a virtual address lies in.
+    pub const fn of_va(va: u64) -> Self {
+        Self(va >> BLOCK_SHIFT)
+    }
+
+    /// `to - self` in blocks; `None` if that is no `i64`.
+    fn distance(self, to: Self) -> Option<i64> {
+        let length = i64::try_from(self.0.abs_diff(to.0)).ok()?;
+        Some(if to < self { -length } else { length })
+    }
+
+    /// The block `steps` steps further.
+    fn step(self, step: i64, steps: u64) -> Option<Self> {
+        let far = step.checked_mul(i64::try_from(steps).ok()?)?;
+        self.0.checked_add_signed(far).map(Self)
+    }
+}
+
+/// The blocks of a VA range: `first` up to, not including, `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockSpan {
+    /// First block.
+    pub first: BlockNo,
+    /// Block after the last.
+    pub end: BlockNo,
+}
+
+impl BlockSpan {
+    /// True if `block` is one of them.
+    pub fn contains(&self, block: BlockNo) -> bool {
+        self.first <= block && block < self.end
+    }
+
+    /// Steps that can be taken from `block`, which is in the span, without leaving it.
+    fn steps_left(&self, block: BlockNo, step: i64) -> u64 {
+        let room = if step < 0 {
+            block.0.saturating_sub(self.first.0)
+        } else {
+            self.end.0.saturating_sub(1).saturating_sub(block.0)
+        };
+        room.checked_div(step.unsigned_abs()).unwrap_or(0)
+    }
+}
+
+/// How streams are recognised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum StreamMode {
+    /// Not at all.
+    #[default]
+    Off = 0,
+    /// By steps of one length, up or down.
+    NextLine = 1,
+    /// By equal steps of any length up to a limit.
+    Stride = 2,
+}
+
+/// The knobs of stream prefetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamConfig {
+    /// How streams are recognised.
+    pub mode: StreamMode,
+    /// Blocks fetched ahead of the last fault.
+    pub amount: u32,
+    /// Step of [`StreamMode::NextLine`], in blocks; zero is taken for one.
+    pub stride: u32,
+    /// Longest step of [`StreamMode::Stride`], in blocks.
+    pub stride_max: u32,
+    /// Streams followed at once, 1 to [`STREAMS_MAX`]; clipped.
+    pub streams: u32,
+    /// Equal steps in a row that make a stream; zero is taken for one.
+    pub confirm: u32,
+}
+
+impl StreamConfig {
+    /// As a policy has them.
+    pub fn of(policy: &Policy) -> Self {
+        let blocks = |id| policy.get_u32(id) >> (BLOCK_SHIFT - 20);
+        Self {
+            mode: match policy.get(KnobId::StreamMode) {
+                1 => StreamMode::NextLine,
+                2 => StreamMode::Stride,
+                _ => StreamMode::Off,
+            },
+            amount: blocks(KnobId::StreamAmount),
+            stride: blocks(KnobId::StreamStride),
+            stride_max: blocks(KnobId::StreamStrideMax),
+            streams: policy.get_u32(KnobId::StreamCount),
+            confirm: policy.get_u32(KnobId::StreamConfirm),
+        }
+    }
+
+    /// True if a stream may have this step.
+    fn allows(&self, step: i64) -> bool {
+        let length = step.unsigned_abs();
+        match self.mode {
+            StreamMode::Off => false,
+            StreamMode::NextLine => length == u64::from(self.stride.max(1)),
+            StreamMode::Stride => length != 0 && length <= u64::from(self.stride_max),
+        }
+    }
+}
+
+/// Names a stream in reports. One that has been replaced meanwhile is known to be gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamId {
+    slot: u8,
+    born: u64,
+}
+
+/// Blocks to fetch ahead, the nearest first: `count` of them, each `step` after the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRun {
+    /// The stream that they are ahead of.
+    pub stream: StreamId,
+    /// First block.
+    pub first: BlockNo,
+    /// Distance in blocks; negative for a stream that runs down. Not zero.
+    pub step: i64,
+    /// Number of blocks, one or more.
+    pub count: u32,
+}
+
+impl BlockRun {
+    /// The blocks in order.
+    pub fn blocks(&self) -> impl Iterator<Item = BlockNo> {
+        let Self {
+            first, step, count, ..
+        } = *self;
+        (0..u64::from(count)).filter_map(move |i| first.step(step, i))
+    }
+}
+
+/// What follows from a fault.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Advice {
+    /// Blocks to fetch ahead.
+    pub run: Option<BlockRun>,
+    /// The fault belongs to no stream: give up the prefetch under way at the next chunk boundary.
+    pub cancel: bool,
+    /// The block had been advised for prefetch: it came late, or was lost before it was used.
+    pub expected: bool,
+}
+
+/// What became of a block that was fetched ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was there when it was first used.
+    Useful,
+    /// It was asked for while it was on its way.
+    Late,
+    /// It was evicted or freed before it was used.
+    Wasted,
+}
+
+/// Blocks, counted since the table was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamCounts {
+    /// Advised for prefetch.
+    pub advised: u64,
+    /// Given up before the copy began.
+    pub abandoned: u64,
+    /// There when first used.
+    pub useful: u64,
+    /// Asked for while on the way.
+    pub late: u64,
+    /// Evicted or freed before use.
+    pub wasted: u64,
+    /// Streams found.
+    pub streams: u64,
+}
+
+impl StreamCounts {
+    /// Blocks advised that nobody has reported on yet.
+    pub const fn open(&self) -> u64 {
+        self.advised
+            .saturating_sub(self.abandoned)
+            .saturating_sub(self.useful)
+            .saturating_sub(self.late)
+            .saturating_sub(self.wasted)
+    }
+}
+
+/// One stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stream {
+    span: BlockSpan,
+    /// The fault furthest along.
+    last: BlockNo,
+    /// Not zero.
+    step: i64,
+    /// Steps past `last` advised for prefetch.
+    ahead: u32,
+    /// Value of the table's clock when the stream began.
+    born: u64,
+    /// The same for its last fault.
+    confirmed: u64,
+}
+
+/// Where a fault is, as a stream sees it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// So many steps past the last fault, 1 or more, and near enough.
+    Ahead(u64),
+    /// The last fault again, or a little behind it.
+    Behind,
+    /// Elsewhere.
+    Elsewhere,
+}
+
+impl Stream {
+    /// Where `block` is.
+    fn see(&self, block: BlockNo, span: &BlockSpan) -> Seen {
+        let distance = self.last.distance(block).filter(|_| self.span == *span);
+        let Some(distance) = distance else {
+            return Seen::Elsewhere;
+        };
+        // The step is not zero; -1 and the smallest number, whose quotient does not exist, give no answer.
+        let whole = distance.checked_rem(self.step) == Some(0);
+        let Some(steps) = distance.checked_div(self.step).filter(|_| whole) else {
+            return Seen::Elsewhere;
+        };
+        let far = steps.unsigned_abs();
+        if steps > 0 && far <= GAP_STEPS.saturating_add(u64::from(self.ahead)) {
+            Seen::Ahead(far)
+        } else if steps <= 0 && far <= GAP_STEPS {
+            Seen::Behind
+        } else {
+            Seen::Elsewhere
+        }
+    }
+
+    /// Takes the fault `steps` past the last one. True if that block had been advised.
+    fn advance(&mut self, block: BlockNo, steps: u64, now: u64) -> bool {
+        let expected = steps <= u64::from(self.ahead);
+        self.last = block;
+        self.confirmed = now;
+        self.ahead = u32::try_from(u64::from(self.ahead).saturating_sub(steps)).unwrap_or(0);
+        expected
+    }
+
+    /// The blocks that are missing up to `amount` ahead.
+    fn extend(&mut self, slot: u8, amount: u32) -> Option<BlockRun> {
+        let most = self
+            .span
+            .steps_left(self.last, self.step)
+            .min(u64::from(amount));
+        let count = u32::try_from(most).ok()?.checked_sub(self.ahead)?;
+        let nearest = u64::from(self.ahead).saturating_add(1);
+        let first = self.last.step(self.step, nearest).filter(|_| count != 0)?;
+        self.ahead = self.ahead.saturating_add(count);
+        Some(BlockRun {
+            stream: StreamId {
+                slot,
+                born: self.born,
+            },
+            first,
+            step: self.step,
+            count,
+        })
+    }
+}
+
+/// Streams, history and counts of one VA space. About 1 KiB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamTable {
+    streams: [Option<Stream>; STREAMS_MAX],
+    /// Faults of no stream; the place before `next` has the newest.
+    history: [Option<BlockNo>; HISTORY],
+    next: usize,
+    /// Faults so far.
+    clock: u64,
+    counts: StreamCounts,
+}
+
+impl StreamTable {
+    /// No streams.
+    pub const fn new() -> Self {
+        Self {
+            streams: [None; STREAMS_MAX],
+            history: [None; HISTORY],
+            next: 0,
+            clock: 0,
+            counts: StreamCounts {
+                advised: 0,
+                abandoned: 0,
+                useful: 0,
+                late: 0,
+                wasted: 0,
+                streams: 0,
+            },
+        }
+    }
+
+    /// A demand fault reached `block` of the range `span`. A block outside its span changes nothing.
+    pub fn fault(&mut self, block: BlockNo, span: &BlockSpan, config: &StreamConfig) -> Advice {
+        if config.mode == StreamMode::Off || !span.contains(block) {
+            return Advice::default();
+        }
+        self.clock = self.clock.saturating_add(1);
+        let now = self.clock;
+        let slots = usize::try_from(config.streams).unwrap_or(STREAMS_MAX);
+        let slots = slots.clamp(1, STREAMS_MAX);
+        for gone in self.streams.iter_mut().skip(slots) {
+            *gone = None;
+        }
+
+        let mut nearest: Option<(u64, usize)> = None;
+        let mut behind: Option<i64> = None;
+        for (i, s) in self.streams.iter().enumerate() {
+            let Some(s) = s else { continue };
+            match s.see(block, span) {
+                Seen::Ahead(steps) if nearest.is_none_or(|(best, _)| steps < best) => {
+                    nearest = Some((steps, i));
+                }
+                Seen::Behind => behind = Some(s.step),
+                _ => (),
+            }
+        }
+        if let Some((steps, i)) = nearest {
+            if let Some(s) = self.streams.get_mut(i).and_then(Option::as_mut) {
+                let expected = s.advance(block, steps, now);
+                return Advice {
+                    run: self.advise(i, config),
+                    cancel: false,
+                    expected,
+                };
+            }
+        }
+
+        let found = self.find_step(block, span, config, behind);
+        self.remember(block);
+        let Some(step) = found else {
+            return Advice {
+                run: None,
+                cancel: behind.is_none(),
+                expected: false,
+            };
+        };
+        let i = self.slot_for_new(slots);
+        if let Some(s) = self.streams.get_mut(i) {
+            *s = Some(Stream {
+                span: *span,
+                last: block,
+                step,
+                ahead: 0,
+                born: now,
+                confirmed: now,
+            });
+        }
+        self.counts.streams = self.counts.streams.saturating_add(1);
+        Advice {
+            run: self.advise(i, config),
+            cancel: false,
+            expected: false,
+        }
+    }
+
+    /// The `left` furthest blocks advised for this stream were not fetched. They may be advised again.
+    pub fn abandoned(&mut self, id: StreamId, left: u32) {
+        let n = u64::from(left).min(self.counts.open());
+        self.counts.abandoned = self.counts.abandoned.saturating_add(n);
+        if let Some(Some(s)) = self.streams.get_mut(usize::from(id.slot)) {
+            if s.born == id.born {
+                s.ahead = s.ahead.saturating_sub(left);
+            }
+        }
+    }
+
+    /// What became of `blocks` blocks that had been advised. More than were advised are not counted.
+    pub fn report(&mut self, outcome: Outcome, blocks: u64) {
+        let n = blocks.min(self.counts.open());
+        let count = match outcome {
+            Outcome::Useful => &mut self.counts.useful,
+            Outcome::Late => &mut self.counts.late,
+            Outcome::Wasted => &mut self.counts.wasted,
+        };
+        *count = count.saturating_add(n);
+    }
+
+    /// The range is gone: no stream of it is followed, no fault in it remembered. The counts stay.
+    pub fn forget(&mut self, span: &BlockSpan) {
+        for s in &mut self.streams {
+            *s = s.filter(|s| s.span != *span);
+        }
+        for h in &mut self.history {
+            *h = h.filter(|b| !span.contains(*b));
+        }
+    }
+
+    /// What happened so far.
+    pub const fn counts(&self) -> StreamCounts {
+        self.counts
+    }
+
+    /// Number of streams followed now.
+    pub fn len(&self) -> usize {
+        self.streams.iter().flatten().count()
+    }
+
+    /// True if no stream is followed.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Extends the stream in slot `i`.
+    fn advise(&mut self, i: usize, config: &StreamConfig) -> Option<BlockRun> {
+        let s = self.streams.get_mut(i)?.as_mut()?;
+        let run = s.extend(u8::try_from(i).ok()?, config.amount)?;
+        self.counts.advised = self.counts.advised.saturating_add(u64::from(run.count));
+        Some(run)
+    }
+
+    /// The shortest step at which `block` has enough predecessors; of two the one upwards. `behind` is the step of the
+    /// stream that it may be a straggler of, if there is one: only a step the other way counts then.
+    fn find_step(
+        &self,
+        block: BlockNo,
+        span: &BlockSpan,
+        config: &StreamConfig,
+        behind: Option<i64>,
+    ) -> Option<i64> {
+        let mut best: Option<i64> = None;
+        for h in self.history.iter().flatten() {
+            let Some(step) = h.distance(block).filter(|d| config.allows(*d)) else {
+                continue;
+            };
+            let shorter =
+                best.is_none_or(|b| (step.unsigned_abs(), step < 0) < (b.unsigned_abs(), b < 0));
+            let other_way = behind.is_none_or(|s| (s < 0) != (step < 0));
+            if shorter && other_way && self.has_run(block, span, step, config.confirm.max(1)) {
+                best = Some(step);
+            }
+        }
+        best
+    }
+
+    /// True if the `length` blocks at this step before `block` are all in the history, and not in the wrong order
+    /// throughout.
+    fn has_run(&self, block: BlockNo, span: &BlockSpan, step: i64, length: u32) -> bool {
+        let mut in_order = length == 1;
+        let mut newer: Option<usize> = None;
+        for i in 1..=u64::from(length) {
+            let before = step.checked_neg().and_then(|back| block.step(back, i));
+            let Some(age) = before
+                .filter(|b| span.contains(*b))
+                .and_then(|b| self.age(b))
+            else {
+                return false;
+            };
+            in_order |= newer.is_some_and(|n| n < age);
+            newer = Some(age);
+        }
+        in_order
+    }
+
+    /// How many faults of the history came after the one on `block`; `None` if there is none.
+    fn age(&self, block: BlockNo) -> Option<usize> {
+        let place = self.history.iter().position(|h| *h == Some(block))?;
+        // Both are below HISTORY.
+        self.next
+            .checked_add(HISTORY)?
+            .checked_sub(place)?
+            .checked_sub(1)?
+            .checked_rem(HISTORY)
+    }
+
+    /// Puts a fault into the history, as the newest.
+    fn remember(&mut self, block: BlockNo) {
+        if self.age(block) == Some(0) {
+            return;
+        }
+        for h in &mut self.history {
+            *h = h.filter(|b| *b != block);
+        }
+        if let Some(h) = self.history.get_mut(self.next) {
+            *h = Some(block);
+        }
+        self.next = self
+            .next
+            .saturating_add(1)
+            .checked_rem(HISTORY)
+            .unwrap_or(0);
+    }
+
+    /// The slot for a new stream: a free one of the first `slots`, else that of the one confirmed longest ago.
+    fn slot_for_new(&self, slots: usize) -> usize {
+        let key = |s: &Option<Stream>| s.map_or(0, |s| s.confirmed);
+        let slots = self.streams.iter().take(slots).enumerate();
+        slots.min_by_key(|(_, s)| key(s)).map_or(0, |(i, _)| i)
+    }
+}
+
+impl Default for StreamTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_knobs_are_in_blocks() {
+        let mut p = Policy::new();
+        assert_eq!(StreamConfig::of(&p).mode, StreamMode::Off);
+        for (word, mode) in [
+            ("next-line", StreamMode::NextLine),
+            ("stride", StreamMode::Stride),
+        ] {
+            let value = KnobId::StreamMode.knob().parse(word).unwrap();
+            p.set(KnobId::StreamMode, value).unwrap();
+            assert_eq!(StreamConfig::of(&p).mode, mode);
+        }
+        let c = StreamConfig::of(&p);
+        assert_eq!((c.amount, c.stride, c.stride_max), (16, 1, 32));
+        assert_eq!((c.streams, c.confirm), (8, 3));
+        assert_eq!(KnobId::StreamCount.knob().max, STREAMS_MAX as u64);
+        // A run and its block must fit the history, with all streams in lock-step.
+        assert!(KnobId::StreamConfirm.knob().max * STREAMS_MAX as u64 <= HISTORY as u64);
+    }
+
+    #[test]
+    fn distances_and_steps_do_not_overflow() {
+        let (low, high) = (BlockNo(0), BlockNo(u64::MAX));
+        assert_eq!(low.distance(high), None);
+        assert_eq!(BlockNo(7).distance(BlockNo(4)), Some(-3));
+        assert_eq!(high.step(1, 1), None);
+        assert_eq!(low.step(-1, 1), None);
+        assert_eq!(BlockNo(9).step(-3, 3), Some(low));
+        assert_eq!(BlockNo(9).step(i64::MAX, 2), None);
+        let span = BlockSpan {
+            first: low,
+            end: high,
+        };
+        assert_eq!(span.steps_left(BlockNo(5), -2), 2);
+        assert_eq!(span.steps_left(BlockNo(u64::MAX - 4), 3), 1);
+        assert_eq!(span.steps_left(BlockNo(5), 0), 0);
+    }
+}

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Stream detection: walks of every kind, jumbled, interleaved, and faults without any order.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that panics is a test that fails"
+)]
+
+use huvm_policy::stream::{
+    Advice, BlockNo, BlockSpan, Outcome, StreamConfig, StreamId, StreamMode, StreamTable,
+};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const STRIDE: StreamConfig = StreamConfig {
+    mode: StreamMode::Stride,
+    amount: 4,
+    stride: 1,
+    stride_max: 32,
+    streams: 8,
+    confirm: 2,
+};
+const NEXT_LINE: StreamConfig = StreamConfig {
+    mode: StreamMode::NextLine,
+    ..STRIDE
+};
+
+fn span(first: u64, end: u64) -> BlockSpan {
+    BlockSpan {
+        first: BlockNo(first),
+        end: BlockNo(end),
+    }
+}
+
+/// The blocks advised, in order.
+fn blocks(a: &Advice) -> Vec<u64> {
+    a.run.iter().flat_map(|r| r.blocks()).map(|b| b.0).collect()
+}
+
+/// Faults on `at` one after another; what each was answered.
+fn faults(t: &mut StreamTable, at: &[u64], s: &BlockSpan, c: &StreamConfig) -> Vec<Advice> {
+    at.iter().map(|&b| t.fault(BlockNo(b), s, c)).collect()
+}
+
+/// The last answer's blocks.
+fn after(at: &[u64], s: &BlockSpan, c: &StreamConfig) -> Vec<u64> {
+    let all = faults(&mut StreamTable::new(), at, s, c);
+    assert!(
+        all[..all.len() - 1].iter().all(|a| a.run.is_none()),
+        "too early"
+    );
+    blocks(all.last().unwrap())
+}
+
+#[test]
+fn up_down_and_by_strides() {
+    let s = span(0, 1000);
+    for c in [&STRIDE, &NEXT_LINE] {
+        assert_eq!(after(&[10, 11, 12], &s, c), [13, 14, 15, 16]);
+        assert_eq!(after(&[12, 11, 10], &s, c), [9, 8, 7, 6]);
+        assert_eq!(after(&[10, 11, 13], &s, c), [0; 0]);
+        assert_eq!(
+            after(&[10, 12, 11], &s, c),
+            [0; 0],
+            "10 and 11 are one step only"
+        );
+    }
+    assert_eq!(after(&[10, 17, 24], &s, &STRIDE), [31, 38, 45, 52]);
+    assert_eq!(after(&[500, 468, 436], &s, &STRIDE), [404, 372, 340, 308]);
+    assert_eq!(
+        after(&[10, 43, 76], &s, &STRIDE),
+        [0; 0],
+        "longer than allowed"
+    );
+    assert_eq!(after(&[10, 12, 14], &s, &NEXT_LINE), [0; 0]);
+    let by_two = StreamConfig {
+        stride: 2,
+        ..NEXT_LINE
+    };
+    assert_eq!(after(&[10, 12, 14], &s, &by_two), [16, 18, 20, 22]);
+    assert_eq!(after(&[10, 11, 12], &s, &by_two), [0; 0]);
+    let off = StreamConfig {
+        mode: StreamMode::Off,
+        ..STRIDE
+    };
+    assert_eq!(after(&[10, 11, 12, 13], &s, &off), [0; 0]);
+    let one_step = StreamConfig {
+        confirm: 1,
+        ..STRIDE
+    };
+    assert_eq!(after(&[10, 11], &s, &one_step), [12, 13, 14, 15]);
+}
+
+#[test]
+fn nothing_past_either_end_of_the_range() {
+    let s = span(100, 110);
+    assert_eq!(after(&[105, 106, 107], &s, &STRIDE), [108, 109]);
+    assert_eq!(after(&[103, 102, 101], &s, &STRIDE), [100]);
+    assert_eq!(after(&[107, 108, 109], &s, &STRIDE), [0; 0]);
+    assert_eq!(after(&[101, 104, 107], &s, &STRIDE), [0; 0]);
+    // Another range next door is another stream.
+    let mut t = StreamTable::new();
+    faults(&mut t, &[107, 108], &s, &STRIDE);
+    let next_door = span(110, 120);
+    let a = t.fault(BlockNo(110), &next_door, &STRIDE);
+    assert_eq!(blocks(&a), [0; 0]);
+    assert_eq!(t.fault(BlockNo(99), &s, &STRIDE), Advice::default());
+}
+
+#[test]
+fn each_fault_extends_the_stream_by_what_is_missing() {
+    let s = span(0, 1000);
+    let mut t = StreamTable::new();
+    faults(&mut t, &[0, 1, 2], &s, &STRIDE); // 3 4 5 6
+                                             // Late: block 3 was advised.
+    let a = t.fault(BlockNo(3), &s, &STRIDE);
+    assert_eq!((blocks(&a), a.expected, a.cancel), (vec![7], true, false));
+    assert_eq!(t.fault(BlockNo(3), &s, &STRIDE), Advice::default(), "again");
+    // In time up to 7, then the first block not fetched.
+    let a = t.fault(BlockNo(8), &s, &STRIDE);
+    assert_eq!((blocks(&a), a.expected), (vec![9, 10, 11, 12], false));
+    // Four blocks were resident already: 13 to 16 do not fault.
+    let a = t.fault(BlockNo(16), &s, &STRIDE);
+    assert_eq!(blocks(&a), [17, 18, 19, 20]);
+    // A larger gap is a jump.
+    let a = t.fault(BlockNo(25), &s, &STRIDE);
+    assert!(a.run.is_none() && a.cancel);
+}
+
+#[test]
+fn a_fault_of_no_stream_cancels_and_a_straggler_does_not() {
+    let s = span(0, 1000);
+    let mut t = StreamTable::new();
+    let first = faults(&mut t, &[0, 1, 2], &s, &STRIDE);
+    assert_eq!(
+        first.iter().map(|a| a.cancel).collect::<Vec<_>>(),
+        [true, true, false]
+    );
+    assert!(t.fault(BlockNo(500), &s, &STRIDE).cancel);
+    assert!(!t.fault(BlockNo(5), &s, &STRIDE).cancel);
+    let straggler = t.fault(BlockNo(4), &s, &STRIDE);
+    assert_eq!(straggler, Advice::default());
+    // The stream goes on as if nothing had been.
+    assert_eq!(blocks(&t.fault(BlockNo(6), &s, &STRIDE)), [10]);
+}
+
+#[test]
+fn what_was_given_up_is_advised_again() {
+    let s = span(0, 1000);
+    let mut t = StreamTable::new();
+    let a = faults(&mut t, &[0, 1, 2], &s, &STRIDE)[2];
+    let id = a.run.unwrap().stream;
+    // 3 was fetched, 4 to 6 were not.
+    assert!(t.fault(BlockNo(900), &s, &STRIDE).cancel);
+    t.abandoned(id, 3);
+    let a = t.fault(BlockNo(4), &s, &STRIDE);
+    assert_eq!((blocks(&a), a.expected), (vec![5, 6, 7, 8], false));
+    assert_eq!(t.counts().abandoned, 3);
+    // A report about a stream that is gone changes no other.
+    t.forget(&s);
+    faults(&mut t, &[20, 21, 22], &s, &STRIDE);
+    t.abandoned(id, 4);
+    assert_eq!(blocks(&t.fault(BlockNo(23), &s, &STRIDE)), [27]);
+}
+
+#[test]
+fn a_scan_that_turns_round_is_followed_back() {
+    let s = span(0, 1000);
+    let mut t = StreamTable::new();
+    faults(&mut t, &[7, 8, 9], &s, &STRIDE);
+    let back = faults(&mut t, &[8, 7, 6], &s, &STRIDE);
+    assert_eq!(back[0], Advice::default(), "one step back is a straggler");
+    assert_eq!(blocks(&back[1]), [6, 5, 4, 3]);
+    assert_eq!(blocks(&back[2]), [2]);
+}
+
+#[test]
+fn the_rest_of_an_old_scan_does_not_turn_a_new_one_round() {
+    let s = span(0, 1000);
+    let far = StreamConfig {
+        confirm: 3,
+        ..STRIDE
+    };
+    let mut t = StreamTable::new();
+    // Too short to be a stream.
+    faults(&mut t, &[1, 2, 3], &s, &far);
+    let again = faults(&mut t, &[0, 1, 2, 3], &s, &far);
+    assert!(again[..3].iter().all(|a| a.run.is_none()), "{again:?}");
+    assert_eq!(blocks(&again[3]), [4, 5, 6, 7]);
+}
+
+#[test]
+fn batches_sorted_by_address_still_show_a_scan_downwards() {
+    let s = span(0, 1000);
+    let mut t = StreamTable::new();
+    let c = StreamConfig {
+        confirm: 3,
+        ..STRIDE
+    };
+    let all = faults(&mut t, &[58, 59, 56, 57, 54, 55, 52, 53], &s, &c);
+    let runs: Vec<u64> = all.iter().flat_map(blocks).collect();
+    assert!(!runs.is_empty() && runs.iter().all(|b| *b < 56), "{runs:?}");
+}
+
+#[test]
+fn arrays_near_each_other_in_lock_step_are_told_apart() {
+    let s = span(0, 1000);
+    let mut t = StreamTable::new();
+    // Ten blocks apart: at first this looks like a step of ten.
+    let rounds: Vec<Vec<u64>> = (0..6)
+        .map(|i| {
+            let all = faults(&mut t, &[i, 10 + i, 20 + i], &s, &STRIDE);
+            all.iter().flat_map(blocks).collect()
+        })
+        .collect();
+    assert_eq!(rounds[2], [3, 4, 5, 6, 13, 14, 15, 16, 23, 24, 25, 26]);
+    assert_eq!(rounds[3], [7, 17, 27]);
+    assert_eq!(rounds[4], [8, 18, 28]);
+}
+
+#[test]
+fn the_stream_confirmed_longest_ago_is_replaced() {
+    let ranges: Vec<BlockSpan> = (0..3).map(|i| span(i * 1000, i * 1000 + 999)).collect();
+    let c = StreamConfig {
+        streams: 2,
+        ..STRIDE
+    };
+    let mut t = StreamTable::new();
+    for (i, s) in (0..2).zip(&ranges) {
+        faults(&mut t, &[i * 1000, i * 1000 + 1, i * 1000 + 2], s, &c);
+    }
+    // The first is confirmed once more, so the second goes.
+    assert!(t.fault(BlockNo(3), &ranges[0], &c).run.is_some());
+    faults(&mut t, &[2000, 2001, 2002], &ranges[2], &c);
+    assert_eq!((t.len(), t.counts().streams), (2, 3));
+    assert!(t.fault(BlockNo(4), &ranges[0], &c).run.is_some());
+    // Block 1003 had been advised, but that stream is gone. Its faults are still in the history, so it begins anew.
+    let a = t.fault(BlockNo(1003), &ranges[1], &c);
+    assert!(a.run.is_some() && !a.expected);
+    assert_eq!((t.len(), t.counts().streams), (2, 4));
+    // Fewer streams from now on.
+    let one = StreamConfig { streams: 0, ..c };
+    t.fault(BlockNo(5), &ranges[0], &one);
+    assert_eq!(t.len(), 1);
+}
+
+#[test]
+fn usefulness_is_counted_and_never_beyond_what_was_advised() {
+    let s = span(0, 1000);
+    let mut t = StreamTable::new();
+    t.report(Outcome::Useful, 5);
+    assert_eq!(t.counts().useful, 0);
+    faults(&mut t, &[0, 1, 2, 7], &s, &STRIDE);
+    assert_eq!(t.counts().advised, 8);
+    t.report(Outcome::Useful, 4);
+    t.report(Outcome::Late, 1);
+    t.report(Outcome::Wasted, 2);
+    assert_eq!(t.counts().open(), 1);
+    t.report(Outcome::Wasted, 9);
+    let n = t.counts();
+    assert_eq!((n.useful, n.late, n.wasted, n.open()), (4, 1, 3, 0));
+}
+
+/// One thing that happens to a table.
+#[derive(Clone, Debug)]
+enum Op {
+    Fault(u64, bool),
+    Abandon(usize, u32),
+    Report(u8, u64),
+    Forget(bool),
+    Streams(u32),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        20 => (0..60u64, any::<bool>()).prop_map(|(b, r)| Op::Fault(b, r)),
+        2 => (any::<usize>(), 0..6u32).prop_map(|(i, n)| Op::Abandon(i, n)),
+        1 => (0..3u8, 0..9u64).prop_map(|(o, n)| Op::Report(o, n)),
+        1 => any::<bool>().prop_map(Op::Forget),
+        1 => (0..10u32).prop_map(Op::Streams),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3_000))]
+
+    /// Whatever comes: in range, ahead of the fault, no more than the amount, nothing twice unless it was given up.
+    #[test]
+    fn advice_keeps_its_promises(
+        ops in proptest::collection::vec(op(), 1..150),
+        confirm in 0..5u32,
+        amount in 0..9u32,
+        next_line in any::<bool>(),
+    ) {
+        let spans = [span(0, 40), span(40, 60)];
+        let mode = if next_line { StreamMode::NextLine } else { StreamMode::Stride };
+        let mut c = StreamConfig { mode, amount, confirm, stride_max: 7, ..STRIDE };
+        let mut t = StreamTable::new();
+        // Blocks of each stream that are advised and were not given up, in order.
+        let mut advised: BTreeMap<String, (StreamId, Vec<u64>)> = BTreeMap::new();
+        for op in ops {
+            match op {
+                Op::Fault(b, right_range) => {
+                    let s = &spans[usize::from((b >= 40) == right_range)];
+                    let a = t.fault(BlockNo(b), s, &c);
+                    if !right_range {
+                        prop_assert_eq!(a, Advice::default());
+                    }
+                    prop_assert!(a.run.is_none() || !a.cancel);
+                    let Some(run) = a.run else { continue };
+                    prop_assert!(run.count >= 1 && run.count <= amount);
+                    prop_assert_eq!(run.blocks().count(), run.count as usize);
+                    let (_, known) = advised
+                        .entry(format!("{:?}", run.stream))
+                        .or_insert_with(|| (run.stream, Vec::new()));
+                    for x in run.blocks() {
+                        prop_assert!(s.contains(x));
+                        prop_assert_eq!(x.0 > b, run.step > 0);
+                        let steps = x.0.abs_diff(b) / run.step.unsigned_abs();
+                        prop_assert!(steps >= 1 && steps <= u64::from(amount));
+                        prop_assert!(!known.contains(&x.0), "{} twice", x.0);
+                        known.push(x.0);
+                    }
+                }
+                Op::Abandon(i, n) => {
+                    let Some(k) = advised.keys().nth(i % advised.len().max(1)).cloned() else { continue };
+                    let (id, known) = advised.get_mut(&k).unwrap();
+                    t.abandoned(*id, n);
+                    // Those that faulted meanwhile are not advised again, but the model need not know that.
+                    known.truncate(known.len().saturating_sub(n as usize));
+                }
+                Op::Report(o, n) => {
+                    t.report([Outcome::Useful, Outcome::Late, Outcome::Wasted][usize::from(o)], n);
+                }
+                Op::Forget(first) => t.forget(&spans[usize::from(first)]),
+                Op::Streams(n) => c.streams = n,
+            }
+            let n = t.counts();
+            prop_assert_eq!(n.open() + n.abandoned + n.useful + n.late + n.wasted, n.advised);
+            prop_assert!(t.len() <= 8);
+        }
+    }
+
+    /// Up to eight walks at once, each by steps of its own, touched in any order in which each one advances. A block
+    /// fetched ahead does not fault. Each walk costs the faults that find it, and then one per amount.
+    #[test]
+    fn every_walk_is_found_and_then_faults_once_per_amount(
+        walks in proptest::collection::vec((1..=32i64, any::<bool>(), 0..100u64), 1..=8),
+        turns in proptest::collection::vec(any::<u8>(), 400),
+        amount in 1..=16u32,
+        confirm in 1..=4u32,
+    ) {
+        let c = StreamConfig { amount, confirm, ..STRIDE };
+        let mut t = StreamTable::new();
+        let mut fetched = BTreeSet::new();
+        let mut at = vec![0u64; walks.len()];
+        let mut faulted = vec![0u64; walks.len()];
+        // First all once, so that nobody is left behind the history.
+        let start = (0..walks.len()).cycle().take(walks.len() * (confirm as usize + 1));
+        let rest = turns.iter().map(|&i| usize::from(i) % walks.len());
+        for w in start.chain(rest) {
+            let (length, down, offset) = walks[w];
+            let base = 1_000_000 * (w as u64 + 1);
+            let s = span(base - 50_000, base + 50_000);
+            let far = at[w] * length as u64 + offset;
+            let block = if down { base - far } else { base + far };
+            at[w] += 1;
+            if fetched.contains(&block) {
+                continue;
+            }
+            faulted[w] += 1;
+            let a = t.fault(BlockNo(block), &s, &c);
+            fetched.extend(blocks(&a));
+            // Once found, each fault of a walk fetches the whole amount.
+            let found = at[w] > u64::from(confirm);
+            prop_assert_eq!(blocks(&a).len(), if found { amount as usize } else { 0 });
+            prop_assert!(!found || !a.cancel);
+        }
+        prop_assert_eq!(t.counts().streams, walks.len() as u64);
+        for (w, n) in faulted.iter().enumerate() {
+            let after = at[w].saturating_sub(u64::from(confirm) + 1);
+            prop_assert_eq!(*n, at[w].min(u64::from(confirm) + 1) + after / (u64::from(amount) + 1));
+        }
+    }
+
+    /// Faults further apart than any allowed step are never taken for a stream.
+    #[test]
+    fn scattered_faults_fetch_nothing(at in proptest::collection::vec(0..500u64, 1..200)) {
+        let s = span(0, 500 * 33);
+        let mut t = StreamTable::new();
+        for b in at {
+            prop_assert!(t.fault(BlockNo(b * 33), &s, &STRIDE).run.is_none());
+        }
+        prop_assert_eq!(t.counts().streams, 0);
+    }
+
+    /// No block number, however odd, makes it panic.
+    #[test]
+    fn any_number_is_survived(
+        at in proptest::collection::vec(prop_oneof![any::<u64>(), 0..4u64, (u64::MAX - 4)..=u64::MAX], 1..60),
+        stride_max in any::<u32>(),
+        amount in any::<u32>(),
+        ends in (any::<u64>(), any::<u64>()),
+    ) {
+        let c = StreamConfig { stride_max, amount, confirm: 1, ..STRIDE };
+        let s = [span(0, u64::MAX), span(ends.0, ends.1)];
+        let mut t = StreamTable::new();
+        for (i, b) in at.into_iter().enumerate() {
+            let a = t.fault(BlockNo(b), &s[i % 2], &c);
+            if let Some(run) = a.run {
+                prop_assert!(run.blocks().take(3).all(|x| s[i % 2].contains(x)));
+                t.abandoned(run.stream, run.count / 2);
+            }
+        }
+    }
+}
