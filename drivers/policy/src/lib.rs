@@ -16,6 +16,7 @@
 //! | [`spare`] | which neighbour keeps an evicted chunk |
 //! | [`prefetch`] | which pages of a block to bring along |
 //! | [`stream`] | which blocks to fetch ahead of a stream of faults |
+//! | [`path`] | over which links a block comes from the host |
 //! | [`residency`] | where a faulting page should live |
 //! | [`thrash`] | when a page that bounces is throttled or pinned |
 //! | [`config`] | every knob, once |
@@ -39,6 +40,7 @@ pub mod config;
 pub mod evict;
 mod page_mask;
 mod page_region;
+pub mod path;
 pub mod pre_evict;
 pub mod prefetch;
 pub mod preset;

@@ -559,7 +559,7 @@ mod tests {
         }
         let c = StreamConfig::of(&p);
         assert_eq!((c.amount, c.stride, c.stride_max), (16, 1, 32));
-        assert_eq!((c.streams, c.confirm), (8, 3));
+        assert_eq!((c.streams, c.confirm), (8, 4));
         assert_eq!(KnobId::StreamCount.knob().max, STREAMS_MAX as u64);
         // A run and its block must fit the history, with all streams in lock-step.
         assert!(KnobId::StreamConfirm.knob().max * STREAMS_MAX as u64 <= HISTORY as u64);

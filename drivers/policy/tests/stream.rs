@@ -8,6 +8,7 @@
     reason = "a test that panics is a test that fails"
 )]
 
+use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::stream::{
     Advice, BlockNo, BlockSpan, Outcome, StreamConfig, StreamId, StreamMode, StreamTable,
 };
@@ -281,6 +282,50 @@ fn op() -> impl Strategy<Value = Op> {
         1 => any::<bool>().prop_map(Op::Forget),
         1 => (0..10u32).prop_map(Op::Streams),
     ]
+}
+
+/// Random accesses to 800 blocks on a GPU with room for 533, evicting the oldest: blocks advised per thousand faults,
+/// and streams found.
+fn noise(c: &StreamConfig) -> (u64, u64) {
+    let mut rng = huvm_policy::evict::SplitMix64::new(1);
+    let s = span(0, 800);
+    let mut t = StreamTable::new();
+    let mut resident = std::collections::VecDeque::new();
+    let mut faults = 0;
+    for _ in 0..30_000 {
+        let block = u64::from(rng.below(800));
+        if resident.contains(&block) {
+            continue;
+        }
+        faults += 1;
+        let a = t.fault(BlockNo(block), &s, c);
+        for b in std::iter::once(block).chain(blocks(&a)) {
+            if !resident.contains(&b) {
+                resident.push_back(b);
+            }
+        }
+        while resident.len() > 533 {
+            resident.pop_front();
+        }
+    }
+    (t.counts().advised * 1000 / faults, t.counts().streams)
+}
+
+#[test]
+fn noise_is_seldom_taken_for_a_stream() {
+    let of = |confirm| {
+        noise(&StreamConfig {
+            confirm,
+            amount: 16,
+            ..STRIDE
+        })
+    };
+    let found = [1, 2, 3, 4].map(of);
+    assert!(found.windows(2).all(|w| w[1].0 < w[0].0), "{found:?}");
+    // With the default, less than one block in a hundred faults.
+    let policy = Policy::new();
+    let confirm = policy.get_u32(KnobId::StreamConfirm);
+    assert!(of(confirm).0 < 10, "{found:?}");
 }
 
 proptest! {
