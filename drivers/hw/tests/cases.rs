@@ -2,9 +2,6 @@
 //! Typed packets, entries and methods against tests/vectors/cases.csv, both ways; every case must be used.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-
 use huvm_hw::aperture::{CeTarget, MemTarget, PdeAperture, PhysAperture};
 use huvm_hw::ce::{self, Component, InterruptType, Launch, Reduction, Remap};
 use huvm_hw::ce::{SemaphoreType, Transfer};
@@ -16,40 +13,9 @@ use huvm_hw::memop::{MemOp, MembarType, Operation, Pdb, ReplayOp};
 use huvm_hw::pte::{Leaf, Level, Pde, Pte, Target};
 use huvm_hw::{counter, fault, pte, runlist};
 
-const CASES: &str = include_str!("../../../tests/vectors/cases.csv");
-
-struct Cases(RefCell<BTreeMap<(&'static str, &'static str), Vec<u64>>>);
-
-impl Cases {
-    fn of(formats: &[&str]) -> Cases {
-        let mut m = BTreeMap::new();
-        for l in CASES.lines().filter(|l| !l.starts_with('#')) {
-            let c: Vec<&str> = l.split(',').collect();
-            assert_eq!(c.len(), 5, "{l}");
-            let words = c[2].split(' ').map(|w| u64::from_str_radix(w, 16).unwrap());
-            if formats.contains(&c[0]) {
-                m.insert((c[0], c[1]), words.collect());
-            }
-        }
-        Cases(RefCell::new(m))
-    }
-    fn take64(&self, format: &'static str, case: &'static str) -> u64 {
-        self.0.borrow_mut().remove(&(format, case)).unwrap()[0]
-    }
-    fn take<const N: usize>(&self, format: &'static str, case: &'static str) -> [u32; N] {
-        let words = self.0.borrow_mut().remove(&(format, case)).unwrap();
-        let words: Vec<u32> = words.into_iter().map(|w| w as u32).collect();
-        words.try_into().unwrap()
-    }
-}
-
-impl Drop for Cases {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            assert!(self.0.borrow().is_empty(), "unused: {:?}", self.0.borrow());
-        }
-    }
-}
+#[path = "../../../tests/vectors/reader.rs"]
+mod reader;
+use reader::Cases;
 
 const INST: u64 = 0x1_2345_6000;
 const VA: u64 = 0x7f12_3456_7000;
@@ -121,9 +87,49 @@ fn counter_packets() {
         engine: 64,
         valid: true,
     };
-    let w = v.take::<8>("counter", "mimc_sys");
-    assert_eq!(p.pack(), w);
-    assert_eq!(counter::Packet::unpack(w), Some(p));
+    let first = counter::Packet {
+        bank: 0,
+        addr: 0x7f12_3456_0000,
+        tag: 0,
+        value: 0x80,
+        peer: 0,
+        engine: 71,
+        ..p
+    };
+    let large = counter::Packet {
+        aperture: PhysAperture::Peer,
+        addr: 0x7f12_3440_0000,
+        sub_granularity: 1 << 22,
+        tag: 18,
+        value: 0xffff,
+        engine: 127,
+        ..first
+    };
+    let momc = counter::Packet {
+        mimc: false,
+        physical: true,
+        bank: 15,
+        aperture: PhysAperture::Vid,
+        inst_target: MemTarget::Vid,
+        inst: 0,
+        addr: 0x12_3456_0000,
+        sub_granularity: 1 << 31 | 1,
+        tag: 0xf_edcb,
+        value: 0x1234,
+        engine: 5,
+        ..first
+    };
+    let cases = [
+        ("mimc_sys", p),
+        ("first_sys", first),
+        ("tag18_2m_peer", large),
+        ("momc_vid", momc),
+    ];
+    for (name, p) in cases {
+        let w = v.take::<8>("counter", name);
+        assert_eq!(p.pack(), w, "{name}");
+        assert_eq!(counter::Packet::unpack(w), Some(p), "{name}");
+    }
 }
 
 #[test]
@@ -153,7 +159,7 @@ fn page_table_entries() {
         ..vid
     };
     for (name, l) in [("vid", vid), ("sys_read_only", sys), ("peer5", peer)] {
-        let e = v.take64("pte", name);
+        let [e] = v.take64("pte", name);
         assert_eq!(l.pack(), Some(e), "{name}");
         assert_eq!(Pte::unpack(e, Level::Small), Pte::Leaf(l), "{name}");
     }
@@ -169,9 +175,9 @@ fn page_table_entries() {
     };
     assert_eq!(no_peer.pack(), None);
 
-    assert_eq!(v.take64("pte", "sparse"), pte::SPARSE);
+    assert_eq!(v.take64("pte", "sparse"), [pte::SPARSE]);
     assert_eq!(Pte::unpack(pte::SPARSE, Level::Big), Pte::Sparse);
-    let unmapped = v.take64("pte", "big_unmapped");
+    let [unmapped] = v.take64("pte", "big_unmapped");
     assert_eq!(unmapped, pte::BIG_UNMAPPED);
     assert_eq!(Pte::unpack(unmapped, Level::Big), Pte::Unmapped);
     assert_eq!(Pte::unpack(unmapped, Level::Small), Pte::Invalid);
@@ -184,17 +190,54 @@ fn page_table_entries() {
     };
     let sys = table(PdeAperture::SysCoherent, 0x7_6543_2000, true);
     let top = table(PdeAperture::Vid, 0x1f_ffff_f000, false);
-    for (name, d) in [("sys", sys), ("vid_top", top), ("sparse", Pde::Sparse)] {
-        let e = v.take64("pde", name);
+    let vid_low = table(PdeAperture::Vid, 0x1234_5000, false);
+    let other = table(PdeAperture::SysNonCoherent, 0x7654_3210_9000, false);
+    let cases = [
+        ("sys", sys),
+        ("vid_top", top),
+        ("sparse", Pde::Sparse),
+        ("vid", vid_low),
+        ("sys_non_coherent", other),
+        ("invalid", Pde::Invalid),
+    ];
+    for (name, d) in cases {
+        let [e] = v.take64("pde", name);
         assert_eq!(d.pack(), Some(e), "{name}");
         assert_eq!(Pde::unpack(e), d, "{name}");
         assert_eq!(Pde::unpack_dual(0, e), (Pde::Invalid, d), "{name}");
     }
     let big = table(PdeAperture::SysCoherent, 0x7_6543_2100, true);
-    let e = v.take64("pde0", "big_sys");
+    let [e] = v.take64("pde0", "big_sys");
     assert_eq!(big.pack_big(), Some(e));
     assert_eq!(Pde::unpack_dual(e, 0), (big, Pde::Invalid));
     assert_eq!(big.pack(), None, "a small table is 4 KiB aligned");
+    // NO_ATS has no place in the type: it is dropped.
+    let [e] = v.take64("pde", "no_ats");
+    let no_ats = table(PdeAperture::SysCoherent, 0x7654_3000, false);
+    assert_eq!(Pde::unpack(e), no_ats);
+    assert_eq!(no_ats.pack(), Some(e & !pte::pde::NO_ATS.of(1)));
+    use PdeAperture::{SysCoherent, Vid};
+    let tables = [
+        (
+            "tables_sys",
+            table(SysCoherent, 0x6edc_ba98_7600, true),
+            table(SysCoherent, 0x6ed_cba9_8000, true),
+        ),
+        (
+            "tables_vid",
+            table(Vid, 0x1f_edcb_a900, false),
+            table(Vid, 0x1f_edcb_a000, false),
+        ),
+    ];
+    for (name, big, small) in tables {
+        let [lo, hi] = v.take64("pde0", name);
+        assert_eq!(
+            (big.pack_big(), small.pack()),
+            (Some(lo), Some(hi)),
+            "{name}"
+        );
+        assert_eq!(Pde::unpack_dual(lo, hi), (big, small), "{name}");
+    }
     // A 2 MiB leaf in the dual entry, a 512 MiB leaf in PDE1.
     let raw = vid.pack().unwrap();
     assert_eq!(Pde::unpack_dual(raw, 0), (Pde::Leaf(vid), Pde::Invalid));
@@ -220,6 +263,22 @@ fn mem_ops() {
         ack: Ack::Globally,
         sysmembar: false,
         replay: ReplayOp::None,
+    };
+    use InvalidateLevel::{PteOnly, UpToPde0, UpToPde1, UpToPde2, UpToPde3};
+    let inv = |name, i| (name, MemOp::Invalidate(i));
+    let ranged = |va, log2, level| Invalidate {
+        range: Some((va, log2)),
+        level,
+        ..all
+    };
+    let dummy = |replay| Invalidate {
+        pdb: Some(vid(0)),
+        replay,
+        ..ranged(0, 0, PteOnly)
+    };
+    let cancel = |engine, access| Invalidate {
+        replay: ReplayOp::CancelVaGlobal { engine, access },
+        ..ranged(VA, 0, InvalidateLevel::All)
     };
     let cases = [
         ("invalidate_pdb", MemOp::Invalidate(all)),
@@ -265,7 +324,79 @@ fn mem_ops() {
                 ..all
             }),
         ),
+        inv("invalidate_range", ranged(0x7f12_3440_0000, 9, UpToPde0)),
+        inv(
+            "invalidate_range_membar",
+            Invalidate {
+                sysmembar: true,
+                ..ranged(0x7f12_3456_0000, 4, PteOnly)
+            },
+        ),
+        inv("invalidate_pde1", ranged(0, 37, UpToPde1)),
+        inv("invalidate_pde2", ranged(0, 37, UpToPde2)),
+        inv("invalidate_pde3", ranged(0, 37, UpToPde3)),
+        inv(
+            "invalidate_all_membar",
+            Invalidate {
+                sysmembar: true,
+                ..all
+            },
+        ),
+        inv(
+            "invalidate_hub",
+            Invalidate {
+                pdb: None,
+                hub_only: true,
+                ack: Ack::None,
+                ..all
+            },
+        ),
+        inv(
+            "invalidate_pdb_high",
+            Invalidate {
+                pdb: Some(Pdb {
+                    target: MemTarget::SysNonCoherent,
+                    addr: 0x0765_4321_89ab_c000,
+                }),
+                ack: Ack::Intranode,
+                ..all
+            },
+        ),
+        inv("replay_start", dummy(ReplayOp::Start)),
+        inv("replay_start_ack_all", dummy(ReplayOp::StartAckAll)),
+        inv("cancel_va_all", cancel(69, CancelAccess::VirtAll)),
+        inv(
+            "cancel_va_write",
+            cancel(127, CancelAccess::VirtWriteAndAtomic),
+        ),
+        inv(
+            "cancel_global",
+            Invalidate {
+                pdb: None,
+                ack: Ack::None,
+                replay: ReplayOp::CancelGlobal,
+                ..all
+            },
+        ),
         ("membar_gpu", MemOp::Membar(MembarType::Gpu)),
+        ("membar_system", MemOp::Membar(MembarType::System)),
+        (
+            "clear_mimc_one",
+            MemOp::ClearCounter {
+                momc: false,
+                bank: 15,
+                tag: 0x5_4321,
+            },
+        ),
+        ("clear_momc", MemOp::ClearCounters(ClearType::Momc)),
+        ("clear_all", MemOp::ClearCounters(ClearType::All)),
+        ("l2_peermem", MemOp::L2(Operation::L2PeermemInvalidate)),
+        ("l2_clean_comptags", MemOp::L2(Operation::L2CleanComptags)),
+        ("l2_flush_dirty", MemOp::L2(Operation::L2FlushDirty)),
+        (
+            "l2_wait_reads",
+            MemOp::L2(Operation::L2WaitForSysPendingReads),
+        ),
         (
             "clear_one",
             MemOp::ClearCounter {
@@ -432,6 +563,29 @@ fn pushbuffers_and_gpfifo() {
     let w = v.take("host.gp_entry", "segment");
     assert_eq!(segment(0x12_3456_789c, 100).pack(), Some(w));
     assert_eq!(GpEntry::unpack(w), Some(segment(0x12_3456_789c, 100)));
+    let own = GpEntry::Segment {
+        addr: 0x12_3456_789c,
+        words: 100,
+        subroutine: false,
+        sync: false,
+    };
+    let largest = GpEntry::Segment {
+        addr: 0xff_ffff_fffc,
+        words: 0x1f_ffff,
+        subroutine: true,
+        sync: false,
+    };
+    let illegal = GpEntry::Control(GpOpcode::Illegal);
+    let cases = [
+        ("driver_segment", own),
+        ("subroutine", largest),
+        ("illegal", illegal),
+    ];
+    for (name, e) in cases {
+        let w = v.take("host.gp_entry", name);
+        assert_eq!(e.pack(), Some(w), "{name}");
+        assert_eq!(GpEntry::unpack(w), Some(e), "{name}");
+    }
     let w = v.take("host.gp_entry", "nop");
     assert_eq!(GpEntry::Control(GpOpcode::Nop).pack(), Some(w));
     assert_eq!(GpEntry::unpack(w), Some(GpEntry::Control(GpOpcode::Nop)));
@@ -457,7 +611,12 @@ fn instance_blocks_and_runlists() {
         replay_tex: false,
         replay_gcc: false,
     };
-    for (name, p) in [("workload", workload), ("vid", vid)] {
+    let channel = PageDirBase {
+        replay_tex: false,
+        replay_gcc: false,
+        ..workload
+    };
+    for (name, p) in [("workload", workload), ("vid", vid), ("channel", channel)] {
         let w = v.take::<2>("page_dir", name);
         assert_eq!(p.pack(), Some(w), "{name}");
         assert_eq!(PageDirBase::unpack(w), Ok(p), "{name}");
@@ -481,7 +640,28 @@ fn instance_blocks_and_runlists() {
         scale: 3,
         timeout: 128,
     };
-    for (name, e) in [("channel", channel), ("tsg", tsg)] {
+    let own_channel = runlist::Entry::Channel {
+        runqueue: false,
+        chid: 5,
+        inst_target: MemTarget::SysCoherent,
+        inst: INST,
+        userd_target: MemTarget::SysCoherent,
+        userd: 0x12_3456_7800,
+    };
+    let own_tsg = runlist::Entry::Tsg {
+        gfid: 0,
+        tsgid: 5,
+        length: 1,
+        scale: 3,
+        timeout: 128,
+    };
+    let cases = [
+        ("channel", channel),
+        ("tsg", tsg),
+        ("driver_channel", own_channel),
+        ("driver_tsg", own_tsg),
+    ];
+    for (name, e) in cases {
         let w = v.take::<4>("runlist", name);
         assert_eq!(e.pack(), Some(w), "{name}");
         assert_eq!(runlist::Entry::unpack(w), Some(e), "{name}");

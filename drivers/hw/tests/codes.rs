@@ -2,40 +2,22 @@
 //! Codes of enumerated fields against tests/vectors/codes.csv, and constants that have no field.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
-
 use huvm_hw::pte::Level;
-use huvm_hw::{aperture, ce, fault, host, instance, irq, memop, pte};
+use huvm_hw::{aperture, ce, counter, fault, host, instance, irq, memop, pte, regs, runlist};
 
-const CODES: &str = include_str!("../../../tests/vectors/codes.csv");
-
-fn listed() -> BTreeMap<(String, u32), String> {
-    let mut out = BTreeMap::new();
-    for l in CODES.lines().filter(|l| !l.starts_with('#')) {
-        let c: Vec<&str> = l.split(',').collect();
-        let [name, variant, code, _] = *c.as_slice() else {
-            unreachable!("{l}")
-        };
-        let code = match code.strip_prefix("0x") {
-            Some(h) => u32::from_str_radix(h, 16).unwrap(),
-            None => code.parse().unwrap(),
-        };
-        let old = out.insert((name.to_string(), code), variant.to_string());
-        assert!(old.is_none(), "twice: {l}");
-    }
-    out
-}
+#[path = "../../../tests/vectors/reader.rs"]
+mod reader;
 
 #[test]
 fn every_code_is_the_listed_one_and_no_other_is_known() {
-    let mut listed = listed();
+    let mut listed = reader::all_codes();
     macro_rules! check {
         ($($path:path),*) => {$({
             type E = $path;
             let name = stringify!($path).rsplit(' ').next().unwrap();
-            let name = name.rsplit("::").next().unwrap().to_string();
+            let name = name.rsplit("::").next().unwrap();
             for raw in 0..0x100 {
-                let want = listed.remove(&(name.clone(), raw));
+                let want = listed.remove(&(name, raw)).map(String::from);
                 let got = E::from_raw(raw);
                 assert_eq!(got.map(|e| format!("{e:?}")), want, "{name} {raw:#x}");
                 assert_eq!(got.map_or(raw, E::raw), raw);
@@ -82,92 +64,161 @@ fn four_fault_types_can_be_serviced() {
     }
 }
 
-/// hw-interface 5.2 and 6.3.
+/// numbers.csv. Registers without fields and reset values are not in the crate.
 #[test]
-fn methods_have_their_offsets() {
-    use ce::method as c;
-    let got = [
-        c::SET_SEMAPHORE_A,
-        c::SET_SEMAPHORE_B,
-        c::SET_SEMAPHORE_PAYLOAD,
-        c::SET_SRC_PHYS_MODE,
-        c::SET_DST_PHYS_MODE,
-        c::LAUNCH_DMA,
-        c::OFFSET_IN_UPPER,
-        c::OFFSET_IN_LOWER,
-        c::OFFSET_OUT_UPPER,
-        c::OFFSET_OUT_LOWER,
-        c::PITCH_IN,
-        c::PITCH_OUT,
-        c::LINE_LENGTH_IN,
-        c::LINE_COUNT,
-        c::SET_REMAP_CONST_A,
-        c::SET_REMAP_CONST_B,
-        c::SET_REMAP_COMPONENTS,
-    ];
-    let want = [
-        0x240, 0x244, 0x248, 0x260, 0x264, 0x300, 0x400, 0x404, 0x408, 0x40c, 0x410, 0x414, 0x418,
-        0x41c, 0x700, 0x704, 0x708,
-    ];
-    assert_eq!(got, want);
-    use host::method as h;
-    let got = [
-        h::SET_OBJECT,
-        h::NOP,
-        h::NON_STALL_INT,
-        h::FB_FLUSH,
-        h::MEM_OP_A,
-        h::MEM_OP_B,
-        h::MEM_OP_C,
-        h::MEM_OP_D,
-        h::SET_REFERENCE,
-        h::SEM_ADDR_LO,
-        h::SEM_ADDR_HI,
-        h::SEM_PAYLOAD_LO,
-        h::SEM_PAYLOAD_HI,
-        h::SEM_EXECUTE,
-        h::WFI,
-        h::YIELD,
-        h::CLEAR_FAULTED,
-    ];
-    let want = [
-        0x00, 0x08, 0x20, 0x24, 0x28, 0x2c, 0x30, 0x34, 0x50, 0x5c, 0x60, 0x64, 0x68, 0x6c, 0x78,
-        0x80, 0x84,
-    ];
-    assert_eq!(got, want);
+fn numbers_are_the_listed_ones() {
+    let mut groups = reader::number_groups();
+    let mut check = |group: &str, got: &[(&str, u32)]| {
+        assert!(groups.remove(group), "{group}");
+        assert_eq!(got, reader::nums(group), "{group}");
+    };
+    macro_rules! of {
+        ($m:path: $($n:ident)*) => {{
+            use $m as m;
+            [$((stringify!($n), m::$n as u32)),*]
+        }};
+    }
+    check(
+        "host_method",
+        &of!(host::method: SET_OBJECT NOP NON_STALL_INT FB_FLUSH MEM_OP_A MEM_OP_B MEM_OP_C MEM_OP_D SET_REFERENCE
+            SEM_ADDR_LO SEM_ADDR_HI SEM_PAYLOAD_LO SEM_PAYLOAD_HI SEM_EXECUTE WFI YIELD CLEAR_FAULTED FIRST_ENGINE),
+    );
+    check(
+        "ce_method",
+        &of!(ce::method: SET_SEMAPHORE_A SET_SEMAPHORE_B SET_SEMAPHORE_PAYLOAD SET_SRC_PHYS_MODE SET_DST_PHYS_MODE
+            LAUNCH_DMA OFFSET_IN_UPPER OFFSET_IN_LOWER OFFSET_OUT_UPPER OFFSET_OUT_LOWER PITCH_IN PITCH_OUT
+            LINE_LENGTH_IN LINE_COUNT SET_REMAP_CONST_A SET_REMAP_CONST_B SET_REMAP_COMPONENTS),
+    );
+    use fault::{client as c, engine as e};
+    check(
+        "engine",
+        &[
+            ("CE0", e::CE0),
+            ("CE9", e::CE0 + 9),
+            ("PHYSICAL", e::PHYSICAL),
+            ("HOST0", e::HOST0),
+            ("GRAPHICS0", e::GRAPHICS0),
+            ("BAR1", e::BAR1),
+            ("BAR2", e::BAR2),
+        ],
+    );
+    check(
+        "gpc_client",
+        &[
+            ("T1_0", c::GPC_T1_0),
+            ("T1_7", c::GPC_T1_0 + 7),
+            ("GCC", c::GPC_GCC),
+            ("T1_8", c::GPC_T1_8),
+        ],
+    );
+    check(
+        "hub_client",
+        &[
+            ("CE0", c::HUB_CE0),
+            ("CE1", c::HUB_CE1),
+            ("HOST", c::HUB_HOST),
+            ("HOST_CPU", c::HUB_HOST_CPU),
+            ("MMU", c::HUB_MMU),
+            ("CE2", c::HUB_CE2),
+            ("HSCE0", c::HUB_HSCE0),
+            ("HSCE6", c::HUB_HSCE0 + 6),
+        ],
+    );
+    check("userd", &of!(host::userd: BYTES GP_GET GP_PUT));
+    check("semaphore", &of!(host::semaphore: PAYLOAD TIMESTAMP));
+    check(
+        "size",
+        &[
+            ("FAULT_PACKET", fault::PACKET_BYTES as u32),
+            ("COUNTER_PACKET", counter::PACKET_BYTES as u32),
+            ("INSTANCE_BLOCK", instance::BYTES as u32),
+            ("RUNLIST_ENTRY", runlist::ENTRY_BYTES as u32),
+            ("SUBCONTEXTS", instance::SUBCONTEXTS as u32),
+            ("VA_BITS", pte::VA_BITS),
+            ("VID_BITS", pte::VID_BITS),
+            ("SYS_BITS", pte::SYS_BITS),
+        ],
+    );
+    assert_eq!(reader::num("class", "COPY_ENGINE"), ce::CLASS);
+    use regs::system::device_info as d;
+    assert_eq!(reader::num("device_info", "TYPE_GR"), d::TYPE_GR);
+    assert_eq!(reader::num("device_info", "TYPE_LCE"), d::TYPE_LCE);
+    assert_eq!(reader::num("bar0", "DEVICE_INFO2"), d::OFFSET);
+    for g in [
+        "class",
+        "chip",
+        "device_info",
+        "reset",
+        "bar0",
+        "pbdma",
+        "runlist",
+    ] {
+        assert!(groups.remove(g), "{g}");
+    }
+    assert!(groups.is_empty(), "{groups:?}");
 }
 
-/// hw-interface 4.1: level, shift, entries, bytes of an entry, bytes of a table; index of 0x1_5a5a_5a5a_5000.
+/// hw-interface 4.1: level, shift, entries, bytes of an entry, bytes of a table.
 #[test]
 fn levels_have_their_geometry() {
     let want = [
-        // The address, in binary from bit 48: 10 101101001 ... (0x15a5a5a5a5000).
-        (Level::Pde3, 47, 4, 8, 32, 2),
-        (Level::Pde2, 38, 512, 8, 4096, 0x169),
-        (Level::Pde1, 29, 512, 8, 4096, 0xd2),
-        (Level::Pde0, 21, 256, 16, 4096, 0xd2),
-        (Level::Big, 16, 32, 8, 256, 0x1a),
-        (Level::Small, 12, 512, 8, 4096, 0x1a5),
+        (Level::Pde3, 47, 4, 8, 32),
+        (Level::Pde2, 38, 512, 8, 4096),
+        (Level::Pde1, 29, 512, 8, 4096),
+        (Level::Pde0, 21, 256, 16, 4096),
+        (Level::Big, 16, 32, 8, 256),
+        (Level::Small, 12, 512, 8, 4096),
     ];
-    for (l, shift, entries, bytes, table, index) in want {
+    for (l, shift, entries, bytes, table) in want {
         assert_eq!(
             (l.shift(), l.entries(), l.entry_bytes(), l.table_bytes()),
             (shift, entries, bytes, table)
         );
-        assert_eq!(l.index(0x1_5a5a_5a5a_5000), index, "{l:?}");
+    }
+    let all = reader::levels();
+    assert!(all.len() >= want.len());
+    for (name, va, offset) in all {
+        let level = want
+            .iter()
+            .find(|w| format!("{:?}", w.0) == name)
+            .unwrap()
+            .0;
+        let at = level.index(va) * level.entry_bytes();
+        assert_eq!(u64::from(at), offset, "{name} {va:#x}");
     }
 }
 
 /// hw-interface 7.4.
 #[test]
 fn vectors_have_their_place() {
-    let place = |v| irq::place(v).map(|p| (p.leaf, p.bit, p.subtree));
-    assert_eq!(place(irq::REPLAYABLE_FAULT), Some((2, 0, 1)));
-    assert_eq!(place(irq::ACCESS_COUNTER), Some((2, 8, 1)));
-    assert_eq!(place(irq::NON_REPLAYABLE_FAULT), Some((4, 4, 2)));
-    assert_eq!(place(irq::STALL_BASE), Some((6, 0, 3)));
-    assert_eq!(place(255), Some((7, 31, 3)));
-    assert_eq!(place(256), None);
+    let all = reader::interrupts();
+    assert!(all.len() > 20);
+    for i in all {
+        let want = irq::Place {
+            leaf: i.leaf,
+            bit: i.bit,
+            subtree: i.entry,
+        };
+        assert_eq!(irq::place(i.vector), Some(want), "{i:?}");
+    }
+    assert_eq!(irq::place(256), None);
+    let own = [
+        ("replayable_fault", irq::REPLAYABLE_FAULT),
+        ("access_counter", irq::ACCESS_COUNTER),
+        ("replayable_fault_error", irq::REPLAYABLE_FAULT_ERROR),
+        ("non_replayable_fault", irq::NON_REPLAYABLE_FAULT),
+        (
+            "non_replayable_fault_error",
+            irq::NON_REPLAYABLE_FAULT_ERROR,
+        ),
+        ("info_fault", irq::INFO_FAULT),
+        ("ptimer", irq::PTIMER),
+        ("stall_first", irq::STALL_BASE),
+        ("last", irq::VECTORS - 1),
+    ];
+    for (name, v) in own {
+        assert_eq!(reader::vector(name), v, "{name}");
+    }
 }
 
 #[test]

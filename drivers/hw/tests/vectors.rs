@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use huvm_hw::bits::{Named32, Named64, Register};
 use huvm_hw::{ce, counter, fault, host, instance, memop, pte, regs, runlist};
 
-const FIELDS: &str = include_str!("../../../tests/vectors/fields.csv");
-const REGISTERS: &str = include_str!("../../../tests/vectors/registers.csv");
+#[path = "../../../tests/vectors/reader.rs"]
+mod reader;
 
 fn formats32() -> Vec<(&'static str, &'static [Named32])> {
     vec![
@@ -57,78 +57,59 @@ fn units() -> Vec<(&'static str, &'static [Register])> {
     ]
 }
 
-fn rows(csv: &'static str, columns: usize) -> Vec<Vec<&'static str>> {
-    let rows: Vec<Vec<&str>> = csv
-        .lines()
-        .filter(|l| !l.starts_with('#') && !l.is_empty())
-        .map(|l| l.split(',').collect())
-        .collect();
-    for r in &rows {
-        assert_eq!(r.len(), columns, "{r:?}");
-    }
-    rows
-}
-
-fn number(s: &str) -> u64 {
-    match s.strip_prefix("0x") {
-        Some(h) => u64::from_str_radix(h, 16).unwrap(),
-        None => s.parse().unwrap(),
-    }
-}
-
-fn hex(s: &str) -> u64 {
-    u64::from_str_radix(s, 16).unwrap()
-}
-
 #[test]
 fn fields_are_where_the_vectors_say() {
-    for r in rows(FIELDS, 6) {
-        let (value, word, expected) = (number(r[2]), number(r[3]) as usize, hex(r[4]));
-        let f32 = formats32().into_iter().find(|f| f.0 == r[0]);
-        let f64 = formats64().into_iter().find(|f| f.0 == r[0]);
-        if let Some(n) = f32.and_then(|f| f.1.iter().find(|n| n.name == r[1])) {
-            let (value, expected) = (value as u32, expected as u32);
-            assert_eq!((n.word, n.field.max()), (word, value), "{r:?}");
-            assert_eq!(n.field.of(value), expected, "{r:?}");
-            assert_eq!(n.field.get(expected), value, "{r:?}");
-            assert_eq!(n.field.get(!expected), 0, "{r:?}");
-            assert_eq!(n.field.set(u32::MAX, 0), !expected, "{r:?}");
-            assert_eq!(n.field.checked(value), Some(expected), "{r:?}");
-            if value < u32::MAX {
-                assert_eq!(n.field.checked(value + 1), None, "{r:?}");
+    for format in reader::field_formats() {
+        for (name, b) in reader::fields(format) {
+            let r = format!("{format}.{name}");
+            let f32 = formats32().into_iter().find(|f| f.0 == format);
+            let f64 = formats64().into_iter().find(|f| f.0 == format);
+            if let Some(n) = f32.and_then(|f| f.1.iter().find(|n| n.name == name)) {
+                let (value, expected) = (b.max() as u32, b.mask as u32);
+                assert_eq!((n.word, n.field.max()), (b.word, value), "{r}");
+                assert_eq!(n.field.of(value), expected, "{r}");
+                assert_eq!(n.field.get(expected), value, "{r}");
+                assert_eq!(n.field.get(!expected), 0, "{r}");
+                assert_eq!(n.field.set(u32::MAX, 0), !expected, "{r}");
+                assert_eq!(n.field.checked(value), Some(expected), "{r}");
+                if value < u32::MAX {
+                    assert_eq!(n.field.checked(value + 1), None, "{r}");
+                }
+            } else if let Some(n) = f64.and_then(|f| f.1.iter().find(|n| n.name == name)) {
+                let (value, expected) = (b.max(), b.mask);
+                assert_eq!((n.word, n.field.max()), (b.word, value), "{r}");
+                assert_eq!(n.field.of(value), expected, "{r}");
+                assert_eq!(n.field.get(expected), value, "{r}");
+                assert_eq!(n.field.get(!expected), 0, "{r}");
+                assert_eq!(n.field.set(u64::MAX, 0), !expected, "{r}");
+                assert_eq!(n.field.checked(value + 1), None, "{r}");
+            } else {
+                panic!("the crate has no such field: {r}");
             }
-        } else if let Some(n) = f64.and_then(|f| f.1.iter().find(|n| n.name == r[1])) {
-            assert_eq!((n.word, n.field.max()), (word, value), "{r:?}");
-            assert_eq!(n.field.of(value), expected, "{r:?}");
-            assert_eq!(n.field.get(expected), value, "{r:?}");
-            assert_eq!(n.field.get(!expected), 0, "{r:?}");
-            assert_eq!(n.field.set(u64::MAX, 0), !expected, "{r:?}");
-            assert_eq!(n.field.checked(value + 1), None, "{r:?}");
-        } else {
-            panic!("the crate has no such field: {r:?}");
         }
     }
 }
 
 #[test]
 fn registers_are_where_the_vectors_say() {
-    for r in rows(REGISTERS, 7) {
-        let unit = units().into_iter().find(|u| u.0 == r[0]).unwrap().1;
+    for r in reader::registers() {
+        let unit = units().into_iter().find(|u| u.0 == r.unit).unwrap().1;
         let reg = unit
             .iter()
-            .find(|x| x.name == r[1])
+            .find(|x| x.name == r.name)
             .unwrap_or_else(|| panic!("the crate has no such register: {r:?}"));
-        assert_eq!(u64::from(reg.offset), hex(r[2]), "{r:?}");
+        assert_eq!(reg.offset, r.first, "{r:?}");
         let last = reg.offset + (reg.count - 1) * reg.stride;
-        assert_eq!(u64::from(last), hex(r[3]), "{r:?}");
+        assert_eq!(last, r.last, "{r:?}");
         let n = reg
             .fields
             .iter()
-            .find(|n| n.name == r[4])
+            .find(|n| n.name == r.field)
             .unwrap_or_else(|| panic!("the register has no such field: {r:?}"));
-        assert_eq!(u64::from(n.field.of(u32::MAX)), hex(r[5]), "{r:?}");
-        assert_eq!(n.field.get(hex(r[5]) as u32), n.field.max(), "{r:?}");
-        assert_eq!(n.field.get(!hex(r[5]) as u32), 0, "{r:?}");
+        let mask = r.bits.mask as u32;
+        assert_eq!(n.field.of(u32::MAX), mask, "{r:?}");
+        assert_eq!(n.field.get(mask), n.field.max(), "{r:?}");
+        assert_eq!(n.field.get(!mask), 0, "{r:?}");
     }
 }
 
@@ -136,8 +117,10 @@ fn registers_are_where_the_vectors_say() {
 #[test]
 fn every_field_has_one_row() {
     let mut seen = BTreeSet::new();
-    for r in rows(FIELDS, 6) {
-        assert!(seen.insert((r[0], r[1])), "twice: {r:?}");
+    for format in reader::field_formats() {
+        for (name, _) in reader::fields(format) {
+            assert!(seen.insert((format, name)), "twice: {format}.{name}");
+        }
     }
     for (format, fields) in formats32() {
         for n in fields {
@@ -160,8 +143,8 @@ fn every_field_has_one_row() {
     assert!(seen.is_empty(), "{seen:?}");
 
     let mut seen = BTreeSet::new();
-    for r in rows(REGISTERS, 7) {
-        assert!(seen.insert((r[0], r[1], r[4])), "twice: {r:?}");
+    for r in reader::registers() {
+        assert!(seen.insert((r.unit, r.name, r.field)), "twice: {r:?}");
     }
     for (unit, registers) in units() {
         for reg in registers {
