@@ -347,6 +347,15 @@ enum huvm_counter {
 	HUVM_CNT_MAPPED_REMOTE_PAGES,
 	HUVM_CNT_DISCARDED_PAGES,
 	HUVM_CNT_CE_ERRORS,
+	HUVM_CNT_SPARE_EVICTIONS,	/* evictions to a neighbour's memory */
+	HUVM_CNT_SPARE_HIT_BYTES,	/* bytes fetched from a neighbour's memory */
+	HUVM_CNT_CHUNKS_LENT,		/* times that a chunk of this GPU was lent */
+	HUVM_CNT_WRITE_BACKS,		/* lent chunks copied to the host in the background */
+	HUVM_CNT_RECLAIMS,		/* lent chunks taken back */
+	HUVM_CNT_RECLAIMS_COPIED,	/* of these, after a copy to the host */
+	HUVM_CNT_RECLAIMS_IN_FAULT,	/* of all, with a faulting access waiting */
+	HUVM_CNT_RECLAIM_NS,		/* time in reclaims */
+	HUVM_CNT_PRE_EVICTIONS,		/* evictions ahead of demand */
 	HUVM_CNT_COUNT
 };
 

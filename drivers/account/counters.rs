@@ -97,6 +97,24 @@ pub(crate) enum Counter {
     DiscardedPages = uapi::HUVM_CNT_DISCARDED_PAGES,
     /// `HUVM_CNT_CE_ERRORS`.
     CeErrors = uapi::HUVM_CNT_CE_ERRORS,
+    /// `HUVM_CNT_SPARE_EVICTIONS`: evictions to a neighbour's memory.
+    SpareEvictions = uapi::HUVM_CNT_SPARE_EVICTIONS,
+    /// `HUVM_CNT_SPARE_HIT_BYTES`: bytes fetched from a neighbour's memory.
+    SpareHitBytes = uapi::HUVM_CNT_SPARE_HIT_BYTES,
+    /// `HUVM_CNT_CHUNKS_LENT`: times that a chunk of this GPU was lent.
+    ChunksLent = uapi::HUVM_CNT_CHUNKS_LENT,
+    /// `HUVM_CNT_WRITE_BACKS`: lent chunks copied to the host in the background.
+    WriteBacks = uapi::HUVM_CNT_WRITE_BACKS,
+    /// `HUVM_CNT_RECLAIMS`: lent chunks taken back.
+    Reclaims = uapi::HUVM_CNT_RECLAIMS,
+    /// `HUVM_CNT_RECLAIMS_COPIED`: of these, after a copy to the host.
+    ReclaimsCopied = uapi::HUVM_CNT_RECLAIMS_COPIED,
+    /// `HUVM_CNT_RECLAIMS_IN_FAULT`: of all, with a faulting access waiting.
+    ReclaimsInFault = uapi::HUVM_CNT_RECLAIMS_IN_FAULT,
+    /// `HUVM_CNT_RECLAIM_NS`: time in reclaims.
+    ReclaimNs = uapi::HUVM_CNT_RECLAIM_NS,
+    /// `HUVM_CNT_PRE_EVICTIONS`: evictions ahead of demand.
+    PreEvictions = uapi::HUVM_CNT_PRE_EVICTIONS,
 }
 
 /// The counters of one scope.

@@ -33,17 +33,23 @@ pub(crate) enum Engine {
     HostToDevice,
     /// To host memory.
     DeviceToHost,
-    /// To and from neighbours.
+    /// To neighbours.
     Peer,
+    /// From neighbours.
+    PeerIn,
     /// Within the GPU's memory: copies, fills; invalidates and cancels.
     Local,
 }
 
 impl Engine {
-    const ALL: [Engine; 4] = [
+    /// How many there are.
+    const COUNT: usize = 5;
+    /// All, in the order of their discriminants; the first get copy engines of their own first.
+    const ALL: [Engine; Engine::COUNT] = [
         Engine::HostToDevice,
         Engine::DeviceToHost,
         Engine::Peer,
+        Engine::PeerIn,
         Engine::Local,
     ];
 }

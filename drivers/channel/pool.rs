@@ -32,7 +32,7 @@ pub(crate) struct Pool {
 /// The lanes, and the lane of each engine by position in [`Engine::ALL`].
 struct Lanes {
     all: KVec<Arc<Lane>>,
-    of: [usize; 4],
+    of: [usize; Engine::COUNT],
 }
 
 impl Pool {

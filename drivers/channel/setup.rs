@@ -154,14 +154,14 @@ fn fits(ce: &Ce, engine: Engine) -> bool {
     ce.caps.is_none_or(|c| match engine {
         Engine::HostToDevice => c.sys_read,
         Engine::DeviceToHost => c.sys_write,
-        Engine::Peer => c.peer,
+        Engine::Peer | Engine::PeerIn => c.peer,
         Engine::Local => c.local,
     })
 }
 
 /// A copy engine for each kind of traffic: one of its own if there is one that can, else one that is shared, else any.
-fn choose(engines: &[Ce]) -> [usize; 4] {
-    let mut of = [0usize; 4];
+fn choose(engines: &[Ce]) -> [usize; Engine::COUNT] {
+    let mut of = [0usize; Engine::COUNT];
     let mut taken = 0u32;
     for (slot, kind) in of.iter_mut().zip(Engine::ALL) {
         let able = |i: &usize| engines.get(*i).is_some_and(|c| fits(c, kind));
@@ -177,7 +177,7 @@ fn choose(engines: &[Ce]) -> [usize; 4] {
 }
 
 /// What [`start`] made: the lanes, the lane of each engine, and what they stand on.
-type Started = (KVec<Arc<Lane>>, [usize; 4], Space);
+type Started = (KVec<Arc<Lane>>, [usize; Engine::COUNT], Space);
 
 /// Makes one channel for each copy engine that is needed, and lets the GPU run them.
 pub(super) fn start(
@@ -193,7 +193,7 @@ pub(super) fn start(
     let mut space = Space::new(bars, dma)?;
     let mut lanes: KVec<Arc<Lane>> = KVec::new();
     let mut used: KVec<usize> = KVec::new();
-    let mut of = [0usize; 4];
+    let mut of = [0usize; Engine::COUNT];
     for ((slot, ce), kind) in of.iter_mut().zip(chosen).zip(Engine::ALL) {
         if let Some(at) = used.iter().position(|u| *u == ce) {
             *slot = at;

@@ -32,6 +32,8 @@ use crate::kernel::thread::KThread;
 use crate::kernel::time;
 use crate::memory::clients::SUBCONTEXTS;
 use crate::service::gpu_fault::Service;
+use crate::service::harvest::{self, Lend};
+use crate::service::pre_evict::PreEvict;
 use crate::service::{launch, teardown};
 use huvm_hal::ext::discover;
 use huvm_hal::ga100::{bringup, irq};
@@ -51,6 +53,8 @@ const RELEASE_NS: u64 = 5_000_000_000;
 /// A bound GPU: what the driver owns of it.
 pub(crate) struct Bound {
     service: Option<KThread>,
+    /// Pre-eviction and lending.
+    keepers: [Option<KThread>; 2],
     irqs: Option<Irqs<Gpu>>,
     gpu: Arc<Gpu>,
     registered: bool,
@@ -118,6 +122,7 @@ impl Bound {
         // From here on, dropping it stops what was started.
         let mut bound = Bound {
             service: None,
+            keepers: [const { None }; 2],
             irqs: None,
             gpu,
             registered: false,
@@ -142,6 +147,15 @@ impl Bound {
         self.service = Some(KThread::spawn(&name, move || {
             faults::serve(&served, rings, service)
         })?);
+
+        let (evictor, lender) = (PreEvict::new()?, Lend::new()?);
+        let name = CString::try_from_fmt(fmt!("huvm-evict/{}", gpu.index()))?;
+        let served = gpu.clone();
+        let evicts = KThread::spawn(&name, move || evictor.serve(&served))?;
+        let name = CString::try_from_fmt(fmt!("huvm-lend/{}", gpu.index()))?;
+        let served = gpu.clone();
+        let lends = KThread::spawn(&name, move || lender.serve(&served))?;
+        self.keepers = [Some(evicts), Some(lends)];
 
         registry::add(&gpu)?;
         self.registered = true;
@@ -179,10 +193,14 @@ fn quiet(gpu: &Arc<Gpu>) {
 impl Drop for Bound {
     fn drop(&mut self) {
         let gpu = &self.gpu;
+        for keeper in self.keepers.iter_mut() {
+            drop(keeper.take());
+        }
         if self.registered {
             registry::remove(gpu);
             peer::disconnect(gpu);
             quiet(gpu);
+            harvest::recall(gpu);
             if !gpu.is_lost() {
                 let left = teardown::evacuate(gpu);
                 if left != 0 {
@@ -190,6 +208,7 @@ impl Drop for Bound {
                 }
             }
             teardown::release_clients(gpu);
+            teardown::unmap_host(gpu);
             launch::gpu_removed(gpu);
         }
         gpu.channels().shut_down();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One GPU.
 
+use super::bell::Bell;
 use super::registry::MAX_GPUS;
 use crate::account::counters::Counters;
 use crate::account::events;
@@ -22,6 +23,8 @@ use huvm_hal::ga100::invalidate::{self, CancelAccess, ReplayKind};
 use huvm_hal::ids::{GpuVa, SysAddr};
 use huvm_hal::pagetable::Invalidate;
 use huvm_hal::seam::{Bar, Fence, Mmio};
+use huvm_policy::chunk::ChunkState;
+use huvm_policy::spare::{LinkFacts, SpareCursor};
 use kernel::pci;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
@@ -46,6 +49,21 @@ pub(crate) struct Gpu {
     lost: Atomic<bool>,
     /// Peer id of each GPU, or [`NO_PEER`].
     pub(super) peers: [Atomic<u32>; MAX_GPUS],
+    /// Bandwidth of the link to each GPU that has a peer id, MB/s.
+    pub(super) peer_mbps: [Atomic<u32>; MAX_GPUS],
+    /// Whose turn it is to keep a chunk for this GPU.
+    #[pin]
+    spare: SpinLock<SpareCursor>,
+    /// The thread that looks after what this GPU lends.
+    #[pin]
+    pub(crate) lend: Bell,
+    /// The thread that evicts ahead of demand.
+    #[pin]
+    pub(crate) pre_evict: Bell,
+    /// Fewer free chunks than this wake it.
+    pub(crate) pre_evict_low: Atomic<u32>,
+    /// Faults that wait for a chunk.
+    pub(crate) demand: Atomic<u32>,
     /// The invalidate registers take one command at a time.
     #[pin]
     commands: Mutex<()>,
@@ -114,6 +132,12 @@ impl Gpu {
                 dma,
                 lost: Atomic::new(false),
                 peers: [const { Atomic::new(NO_PEER) }; MAX_GPUS],
+                peer_mbps: [const { Atomic::new(0) }; MAX_GPUS],
+                spare <- new_spinlock!(SpareCursor::new(), "huvm_spare_cursor"),
+                lend <- Bell::new(),
+                pre_evict <- Bell::new(),
+                pre_evict_low: Atomic::new(0),
+                demand: Atomic::new(0),
                 commands <- new_mutex!((), "huvm_gpu_commands"),
                 channels <- Pool::new(),
                 chunks <- chunks,
@@ -221,6 +245,8 @@ impl Gpu {
         self.fault_wait.wake_all();
         self.irq_wait.wake_all();
         self.launches.wake_all();
+        self.lend.ring();
+        self.pre_evict.ring();
         events::emit(
             None,
             &events::Event {
@@ -272,6 +298,36 @@ impl Gpu {
     pub(crate) fn peer_id(&self, gpu: u8) -> Option<u8> {
         let id = self.peers.get(usize::from(gpu))?.load(Relaxed);
         u8::try_from(id).ok()
+    }
+
+    /// The link to GPU `gpu`; `None` if it cannot reach that.
+    pub(crate) fn link_to(&self, gpu: u8) -> Option<LinkFacts> {
+        self.peer_id(gpu)?;
+        Some(LinkFacts {
+            mb_per_s: self.peer_mbps.get(usize::from(gpu))?.load(Relaxed),
+            queued: 0,
+        })
+    }
+
+    /// Bandwidth of its host link, the faster direction, MB/s; 0 if nobody says.
+    pub(crate) fn host_mbps(&self) -> u32 {
+        self.ext
+            .as_ref()
+            .and_then(|e| e.topology.as_ref())
+            .map_or(0, |t| t.host_h2d_mbps.max(t.host_d2h_mbps))
+    }
+
+    /// Whose turn it is to keep a chunk for this GPU.
+    pub(crate) fn spare_cursor<R>(&self, f: impl FnOnce(&mut SpareCursor) -> R) -> R {
+        f(&mut self.spare.lock())
+    }
+
+    /// A chunk was taken: wakes pre-eviction if few are left.
+    pub(crate) fn note_taken(&self) {
+        let low = self.pre_evict_low.load(Relaxed);
+        if low != 0 && self.chunks.in_state(ChunkState::Free) < low {
+            self.pre_evict.ring();
+        }
     }
 
     /// The GPU's clock, ns.

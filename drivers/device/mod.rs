@@ -6,6 +6,7 @@
 //! can reach no memory. [`driver`] is the PCI side and has the order in which things start and stop; [`registry`] has the
 //! GPUs that are there.
 
+pub(crate) mod bell;
 pub(crate) mod driver;
 pub(crate) mod faults;
 mod gpu;

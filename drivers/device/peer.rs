@@ -21,8 +21,8 @@ pub(super) fn connect(gpu: &Arc<Gpu>) -> Result {
             continue;
         }
         for (from, to) in [(gpu, other), (other, gpu)] {
-            if linked(from, to) {
-                name(from, to);
+            if let Some(mbps) = linked(from, to) {
+                name(from, to, mbps);
             }
         }
     }
@@ -42,19 +42,21 @@ pub(super) fn disconnect(gpu: &Arc<Gpu>) {
     }
 }
 
-/// Whether a usable link leads from one GPU to another.
-fn linked(from: &Gpu, to: &Gpu) -> bool {
+/// Bandwidth of a usable link from one GPU to another, MB/s.
+fn linked(from: &Gpu, to: &Gpu) -> Option<u32> {
     let links = from
         .ext()
         .and_then(|e| e.topology.as_ref())
         .map_or(0, |t| t.links);
-    (0..links).any(|i| {
+    (0..links).find_map(|i| {
         topology::link(from, i)
-            .is_ok_and(|l| l.peer == u32::from(to.index()) && l.up && l.read && l.write)
+            .ok()
+            .filter(|l| l.peer == u32::from(to.index()) && l.up && l.read && l.write)
+            .map(|l| l.mbps)
     })
 }
 
-fn name(from: &Gpu, to: &Gpu) {
+fn name(from: &Gpu, to: &Gpu, mbps: u32) {
     let taken = |id: u8| from.peers.iter().any(|p| p.load(Relaxed) == u32::from(id));
     let Some(id) = (0..IDS).find(|id| !taken(*id)) else {
         pr_warn!("huvm: gpu {} has no peer id left\n", from.index());
@@ -62,6 +64,9 @@ fn name(from: &Gpu, to: &Gpu) {
     };
     match topology::set_peer(from, id, Some(to.index().into())) {
         Ok(()) => {
+            if let Some(m) = from.peer_mbps.get(usize::from(to.index())) {
+                m.store(mbps, Relaxed);
+            }
             if let Some(p) = from.peers.get(usize::from(to.index())) {
                 p.store(id.into(), Relaxed);
             }

@@ -17,6 +17,7 @@ use super::space::Space;
 use super::{PageMask, Place};
 use crate::account::counters::Counter;
 use crate::channel::{self, Tracker};
+use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use huvm_policy::thrash::BlockThrash;
 use huvm_policy::types::ChunkId;
@@ -45,6 +46,31 @@ impl Part {
     /// Index of the GPU.
     pub(crate) fn gpu(&self) -> u8 {
         self.sg.gpu.index()
+    }
+}
+
+/// What a block keeps in a neighbour GPU's memory: pages that were evicted and may be wanted again. No GPU has them mapped,
+/// and no process of the lending GPU can reach them.
+pub(crate) struct Spare {
+    /// The lending GPU.
+    pub(crate) gpu: Arc<Gpu>,
+    /// Its chunk.
+    pub(crate) chunk: ChunkId,
+    /// Pages whose copy there is valid.
+    pub(crate) valid: PageMask,
+    /// The lender was told that the host has all of them too.
+    removable: bool,
+}
+
+impl Spare {
+    /// A chunk just lent, nothing valid in it yet.
+    pub(crate) fn new(gpu: Arc<Gpu>, chunk: ChunkId) -> Self {
+        Spare {
+            gpu,
+            chunk,
+            valid: PageMask::EMPTY,
+            removable: false,
+        }
     }
 }
 
@@ -91,6 +117,8 @@ pub(crate) struct State {
     pub(crate) lost: PageMask,
     /// Per GPU.
     pub(crate) parts: KVec<Part>,
+    /// What a neighbour keeps.
+    pub(crate) spare: Option<Spare>,
     /// Advice.
     pub(crate) advice: Advice,
     /// Who fights over which pages; made when a fault first moves one.
@@ -141,6 +169,42 @@ impl State {
         match place {
             Place::Host => self.host_valid,
             Place::Gpu(g) => self.part(g).map_or(PageMask::EMPTY, |p| p.valid),
+            Place::Spare => self.in_spare(),
+        }
+    }
+
+    /// Pages valid in a neighbour's spare memory.
+    pub(crate) fn in_spare(&self) -> PageMask {
+        self.spare.as_ref().map_or(PageMask::EMPTY, |s| s.valid)
+    }
+
+    /// Pages valid anywhere but at `place`.
+    pub(crate) fn valid_beside(&self, place: Place) -> PageMask {
+        let mut m = PageMask::EMPTY;
+        if place != Place::Host {
+            m |= self.host_valid;
+        }
+        if place != Place::Spare {
+            m |= self.in_spare();
+        }
+        for p in self.parts.iter().filter(|p| place != Place::Gpu(p.gpu())) {
+            m |= p.valid;
+        }
+        m
+    }
+
+    /// Drops the copies of `pages` that are not at `keep`. Gives no chunk back ([`Self::release_empty_chunks`]).
+    pub(crate) fn forget_beside(&mut self, keep: Place, pages: &PageMask) {
+        if keep != Place::Host {
+            self.host_valid = self.host_valid.and_not(pages);
+        }
+        if let Some(s) = self.spare.as_mut().filter(|_| keep != Place::Spare) {
+            s.valid = s.valid.and_not(pages);
+        }
+        for p in self.parts.iter_mut() {
+            if keep != Place::Gpu(p.gpu()) {
+                p.valid = p.valid.and_not(pages);
+            }
         }
     }
 
@@ -155,11 +219,9 @@ impl State {
         n
     }
 
-    /// Pages valid on any GPU.
+    /// Pages valid on any GPU, spare memory included.
     pub(crate) fn on_gpus(&self) -> PageMask {
-        self.parts
-            .iter()
-            .fold(PageMask::EMPTY, |m, p| m.or(&p.valid))
+        self.valid_beside(Place::Host)
     }
 
     /// Pages valid anywhere.
@@ -178,14 +240,7 @@ impl State {
             return;
         }
         if i.exclusive {
-            if i.dst != Place::Host {
-                self.host_valid = self.host_valid.and_not(&i.pages);
-            }
-            for p in self.parts.iter_mut() {
-                if i.dst != Place::Gpu(p.gpu()) {
-                    p.valid = p.valid.and_not(&i.pages);
-                }
-            }
+            self.forget_beside(i.dst, &i.pages);
         }
         match i.dst {
             Place::Host => self.host_valid |= i.pages,
@@ -194,12 +249,35 @@ impl State {
                     p.valid |= i.pages;
                 }
             }
+            Place::Spare => {
+                if let Some(s) = self.spare.as_mut() {
+                    s.valid |= i.pages;
+                }
+            }
         }
         self.release_empty_chunks();
     }
 
-    /// Gives chunks that hold no valid page back to their GPU.
+    /// Tells a lender whether the host has all that it keeps; with `again`, also if it was told so before.
+    pub(crate) fn tell_lender(&mut self, again: bool) {
+        if let Some(s) = self.spare.as_mut().filter(|s| !s.valid.is_empty()) {
+            let removable = s.valid.and_not(&self.host_valid).is_empty();
+            if again || removable != s.removable {
+                s.removable = removable;
+                s.gpu.chunks().set_removable(s.chunk, removable);
+            }
+        }
+    }
+
+    /// Gives chunks that hold no valid page back to their GPU, and tells a lender whether the host has what it keeps.
     pub(crate) fn release_empty_chunks(&mut self) {
+        self.tell_lender(false);
+        self.spare.take_if(|s| {
+            s.valid.is_empty() && {
+                let _who_has_it = s.gpu.chunks().release(s.chunk);
+                true
+            }
+        });
         for p in self.parts.iter_mut() {
             if p.valid.is_empty() {
                 if let Some(id) = p.chunk.take() {
@@ -243,6 +321,7 @@ impl Block {
             cpu_read_only: PageMask::EMPTY,
             lost: PageMask::EMPTY,
             parts: KVec::new(),
+            spare: None,
             advice: Advice::default(),
             thrash: None,
             faulted_by: None,

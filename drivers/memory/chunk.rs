@@ -8,7 +8,7 @@
 use super::block::Block;
 use super::BLOCK_BYTES;
 use huvm_policy::chunk::{
-    ChunkEntry, ChunkLists, ChunkState, ChunkTable, EvictingChunk, FreeChunk,
+    ChunkEntry, ChunkLists, ChunkState, ChunkTable, EvictingChunk, FreeChunk, Reclaim,
 };
 use huvm_policy::evict::VictimOrder;
 use huvm_policy::types::ChunkId;
@@ -20,6 +20,8 @@ struct Inner {
     lists: ChunkLists,
     owners: KVVec<Option<Arc<Block>>>,
     picks: u64,
+    /// Nothing is lent any more.
+    closed: bool,
 }
 
 impl Inner {
@@ -81,6 +83,7 @@ impl ChunkPool {
             lists: ChunkLists::new(),
             owners,
             picks: 0,
+            closed: false,
         };
         inner.table().format();
         Ok(try_pin_init!(Self {
@@ -130,6 +133,58 @@ impl ChunkPool {
                 Err(EIO)
             }
         }
+    }
+
+    /// Lends a free chunk to `borrower`, a block of another GPU's space. Nothing is in it yet. `None`: no chunk is free, or
+    /// the GPU lends no more.
+    pub(crate) fn lend(&self, borrower: Arc<Block>) -> Option<ChunkId> {
+        let mut inner = self.inner.lock();
+        if inner.closed {
+            return None;
+        }
+        let chunk = inner.table().take_free()?;
+        match chunk.lend(&mut inner.table(), false) {
+            Ok(id) => {
+                let _none = inner.set_owner(id, Some(borrower));
+                Some(id)
+            }
+            Err((token, e)) => {
+                pr_err!("huvm: chunk {:?} not lent: {:?}\n", token, e);
+                None
+            }
+        }
+    }
+
+    /// Lends no more: the GPU leaves.
+    pub(crate) fn close_lending(&self) {
+        self.inner.lock().closed = true;
+    }
+
+    /// The host has (`copied`), or has not, all that is in a lent chunk. No-op for one that is being reclaimed.
+    pub(crate) fn set_removable(&self, id: ChunkId, copied: bool) {
+        let _reclaimed = self.inner.lock().table().set_removable(id, copied);
+    }
+
+    /// Takes a lent chunk back: the oldest that the host has a copy of, else the oldest.
+    pub(crate) fn take_lent(&self) -> Option<Victim> {
+        let mut inner = self.inner.lock();
+        let id = match inner.table().pick_reclaim()? {
+            Reclaim::Removable(id) | Reclaim::Only(id) => id,
+            // Copies are marked in the block, not in the table, so there is no such chunk.
+            Reclaim::Draining(_) | Reclaim::WritingBack(_) => return None,
+        };
+        let chunk = inner.table().evict_chunk(id).ok()?;
+        let owner = inner.owners.get(id.as_usize()).cloned().flatten();
+        Some(Victim { chunk, owner })
+    }
+
+    /// The lent chunk to write back next and the block that has it; it goes to the end of the line.
+    pub(crate) fn next_write_back(&self) -> Option<(ChunkId, Arc<Block>)> {
+        let mut inner = self.inner.lock();
+        let id = inner.table().pick_write_back()?;
+        inner.table().set_removable(id, false).ok()?;
+        let owner = inner.owners.get(id.as_usize()).cloned().flatten()?;
+        Some((id, owner))
     }
 
     /// The victim is empty and goes to the evictor.

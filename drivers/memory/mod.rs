@@ -42,6 +42,8 @@ pub(crate) enum Place {
     Host,
     /// Memory of the GPU with this index.
     Gpu(u8),
+    /// The chunk that the block keeps in a neighbour's spare memory ([`block::Spare`]). Nobody asks for it by name.
+    Spare,
 }
 
 impl Place {
@@ -64,6 +66,7 @@ impl Place {
         match self {
             Place::Host => uapi::HUVM_PLACE_HOST,
             Place::Gpu(i) => u32::from(i),
+            Place::Spare => uapi::HUVM_PLACE_NONE,
         }
     }
 }

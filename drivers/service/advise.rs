@@ -76,7 +76,7 @@ fn apply(block: &Arc<Block>, advice: Advice, pages: &PageMask) -> Result {
             thrash::reset(&mut s, pages);
         }
         // The host always can map what it holds; there is nothing to keep for it.
-        Advice::AccessedBy(Place::Host, _) => {}
+        Advice::AccessedBy(Place::Host | Place::Spare, _) => {}
         Advice::AccessedBy(Place::Gpu(g), on) => {
             let bit = 1u32.checked_shl(g.into()).unwrap_or(0);
             if on {
@@ -98,9 +98,7 @@ fn apply(block: &Arc<Block>, advice: Advice, pages: &PageMask) -> Result {
             map::unmap_gpus(&mut s, &gone)?;
             map::unmap_cpu(block, &mut s, &gone);
             s.host_valid = s.host_valid.and_not(&gone);
-            for p in s.parts.iter_mut() {
-                p.valid = p.valid.and_not(&gone);
-            }
+            s.forget_beside(Place::Host, &gone);
             s.release_empty_chunks();
             let n = gone.count().get();
             account::count(None, Some(block.space()), Counter::DiscardedPages, n.into());

@@ -5,7 +5,7 @@
 //! tracker of the copy out, which the copy in waits for on the GPU (`nvidia-uvm.md` 4.6). So eviction overlaps with
 //! everything but the copy that needs its room.
 
-use super::map;
+use super::{harvest, map};
 use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::{self, Tracker};
 use crate::device::Gpu;
@@ -19,6 +19,7 @@ use huvm_policy::chunk::{ChunkState, FreeChunk};
 use huvm_policy::config::KnobId;
 use huvm_policy::evict::VictimOrder;
 use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
 /// A chunk in hand, with what must be over before it is written. Given back when dropped.
@@ -28,6 +29,14 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    /// A chunk of `gpu`, to be written after `after`.
+    pub(super) fn new(gpu: &Arc<Gpu>, chunk: FreeChunk, after: Tracker) -> Self {
+        Room {
+            held: Some((gpu.clone(), chunk)),
+            after,
+        }
+    }
+
     /// Nothing in hand.
     pub(crate) fn empty() -> Self {
         Room {
@@ -67,6 +76,23 @@ impl Drop for Room {
     }
 }
 
+/// A fault waits for a chunk of the GPU while this exists: pre-eviction begins nothing.
+struct Demand<'a>(&'a Gpu);
+
+impl<'a> Demand<'a> {
+    fn new(gpu: &'a Gpu) -> Self {
+        gpu.demand.add(1, Relaxed);
+        Demand(gpu)
+    }
+}
+
+impl Drop for Demand<'_> {
+    fn drop(&mut self) {
+        self.0.demand.add(u32::MAX, Relaxed);
+        self.0.note_taken();
+    }
+}
+
 /// How long to let others move on when every chunk is in somebody's hands, microseconds.
 const ALL_BUSY_US: u64 = 100;
 
@@ -91,6 +117,7 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
         )
     };
     let started = time::now_ns();
+    let _waits = in_fault.then(|| Demand::new(gpu));
     let mut why = ENOMEM;
     let (mut tried, mut idle) = (0, 0);
     while tried < tries && idle < ALL_BUSY_TURNS {
@@ -98,10 +125,18 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
             return Err(EIO);
         }
         if let Some(chunk) = gpu.chunks().take_free() {
-            return Ok(Room {
-                held: Some((gpu.clone(), chunk)),
-                after: Tracker::EMPTY,
-            });
+            return Ok(Room::new(gpu, chunk, Tracker::EMPTY));
+        }
+        // What was lent comes back before anything of its own goes.
+        if let Some(back) = harvest::reclaim(gpu, in_fault) {
+            match back {
+                Ok(room) => return Ok(room),
+                Err(e) => {
+                    tried += 1;
+                    why = e;
+                    continue;
+                }
+            }
         }
         if !enabled {
             break;
@@ -125,7 +160,7 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
 }
 
 /// Empties one chunk.
-fn evict(gpu: &Arc<Gpu>, victim: Victim, in_fault: bool) -> Result<Room> {
+pub(super) fn evict(gpu: &Arc<Gpu>, victim: Victim, in_fault: bool) -> Result<Room> {
     let pool = gpu.chunks();
     let Victim { chunk, owner } = victim;
     let Some(block) = owner else {
@@ -135,10 +170,7 @@ fn evict(gpu: &Arc<Gpu>, victim: Victim, in_fault: bool) -> Result<Room> {
     match empty(gpu, &block, chunk.id(), in_fault) {
         Ok(after) => {
             let free = pool.hand_over(chunk).ok_or(EIO)?;
-            Ok(Room {
-                held: Some((gpu.clone(), free)),
-                after,
-            })
+            Ok(Room::new(gpu, free, after))
         }
         Err(e) => {
             pool.abort(chunk);
@@ -164,28 +196,32 @@ fn empty(
         // The block let go of it in the meantime.
         _ => return Ok(Tracker::EMPTY),
     };
-    let elsewhere = s
-        .parts
-        .iter()
-        .filter(|p| p.gpu() != g)
-        .fold(s.host_valid, |m, p| m.or(&p.valid));
-    let copy = valid.and_not(&elsewhere);
+    let copy = valid.and_not(&s.valid_beside(Place::Gpu(g)));
     let space = block.space();
-    let sizes = policy::in_force(space, Some(gpu)).get(KnobId::HostChunkSizes);
+    let p = policy::in_force(space, Some(gpu));
+    let mut dst = Place::Host;
+    if p.is_on(KnobId::HarvestBorrow)
+        && !copy.is_empty()
+        && harvest::has_spare(&mut s, block, gpu, &p)
     {
+        dst = Place::Spare;
+    } else {
         let s = &mut *s;
         s.host
-            .ensure(&copy, &s.managed, sizes)?
+            .ensure(&copy, &s.managed, p.get(KnobId::HostChunkSizes))?
             .report(|c, n| account::count(Some(gpu), Some(space), c, n));
     }
     map::unmap_gpus(&mut s, &valid)?;
     let mut tracker = Tracker::EMPTY;
-    let did = super::migrate::submit_to_host(block, &mut s, &copy, &mut tracker);
+    let did = match dst {
+        Place::Spare => super::migrate::submit_to_spare(block, &mut s, gpu, &copy, &mut tracker),
+        _ => super::migrate::submit_to_host(block, &mut s, &copy, &mut tracker),
+    };
     if let Err(e) = did {
         s.inflight = Some(Inflight {
             tracker,
             pages: PageMask::EMPTY,
-            dst: Place::Host,
+            dst,
             exclusive: false,
         });
         return Err(e);
@@ -197,7 +233,7 @@ fn empty(
     s.inflight = Some(Inflight {
         tracker,
         pages: copy,
-        dst: Place::Host,
+        dst,
         exclusive: false,
     });
     s.last_cause = uapi::HUVM_CAUSE_EVICTION;
@@ -207,6 +243,7 @@ fn empty(
         (Counter::Evictions, 1),
         (Counter::EvictionBytes, bytes),
         (Counter::EvictionsInFault, u64::from(in_fault)),
+        (Counter::SpareEvictions, u64::from(dst == Place::Spare)),
     ] {
         account::count(Some(gpu), Some(space), counter, n);
     }

@@ -561,7 +561,7 @@ fn advance(
         }
         let stage = match dst {
             Place::Gpu(g) => migrate::must_stage(s, g, &pages),
-            Place::Host => PageMask::EMPTY,
+            Place::Host | Place::Spare => PageMask::EMPTY,
         };
         let m = Move {
             pages: if stage.is_empty() { pages } else { stage },

@@ -10,9 +10,10 @@ use super::evict::{self, Room};
 use super::map;
 use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::{self, Engine, Tracker};
-use crate::device::Gpu;
+use crate::device::{registry, Gpu};
 use crate::kernel::ffi::uapi;
 use crate::kernel::task;
+use crate::memory::backing::Backing;
 use crate::memory::block::{Block, Inflight, State};
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
@@ -115,6 +116,7 @@ pub(crate) fn start(
     let did = match m.dst {
         Place::Host => submit_to_host(block, s, &need, &mut tracker),
         Place::Gpu(g) => to_gpu(block, s, g, &need, room, &mut tracker),
+        Place::Spare => Err(EINVAL),
     };
     s.last_cause = m.cause;
     s.inflight = Some(Inflight {
@@ -180,6 +182,7 @@ fn take_chunk(
         Counter::ChunksAllocated,
         1,
     );
+    part.sg.gpu.note_taken();
     Ok(())
 }
 
@@ -188,27 +191,13 @@ fn take_chunk(
 /// # Errors
 /// `EIO`, `ETIMEDOUT` from an unmap; then nothing was dropped.
 pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMask) -> Result {
-    let mut elsewhere = PageMask::EMPTY;
-    if keep != Place::Host {
-        elsewhere |= s.host_valid;
-    }
-    for p in s.parts.iter().filter(|p| keep != Place::Gpu(p.gpu())) {
-        elsewhere |= p.valid;
-    }
-    let stale = pages.and(&elsewhere).and(&s.valid_at(keep));
+    let stale = pages.and(&s.valid_beside(keep)).and(&s.valid_at(keep));
     if stale.is_empty() {
         return Ok(());
     }
     map::unmap_gpus(s, &stale)?;
     map::unmap_cpu(block, s, &stale);
-    if keep != Place::Host {
-        s.host_valid = s.host_valid.and_not(&stale);
-    }
-    for p in s.parts.iter_mut() {
-        if keep != Place::Gpu(p.gpu()) {
-            p.valid = p.valid.and_not(&stale);
-        }
-    }
+    s.forget_beside(keep, &stale);
     s.release_empty_chunks();
     Ok(())
 }
@@ -304,20 +293,14 @@ pub(crate) fn submit_to_host(
             return Err(EIO);
         }
         let mut batch = Batch::new(&part.sg.gpu, Engine::DeviceToHost, Tracker::EMPTY);
-        for (first, len) in here.runs() {
-            let (mut page, mut rest) = (Some(first), len);
-            while let Some(p) = page.filter(|_| rest.get() != 0) {
-                let (addr, n) = host.dma(&part.sg.gpu, p, rest)?;
-                let run = Run {
-                    src: Some(Loc::Vid(in_chunk(chunk, p))),
-                    dst: Loc::Sys(SysAddr(addr)),
-                    bytes: bytes(n),
-                };
-                batch.add(run, done)?;
-                rest = Pages(rest.get().saturating_sub(n.get()));
-                page = advance(p, n);
-            }
-        }
+        each_host_run(host, &part.sg.gpu, &here, |p, addr, n| {
+            let run = Run {
+                src: Some(Loc::Vid(in_chunk(chunk, p))),
+                dst: Loc::Sys(SysAddr(addr)),
+                bytes: bytes(n),
+            };
+            batch.add(run, done)
+        })?;
         batch.flush(done)?;
         account::count(
             Some(&part.sg.gpu),
@@ -327,6 +310,7 @@ pub(crate) fn submit_to_host(
         );
         left = left.and_not(&here);
     }
+    left = from_spare_to_host(block, s, &left, done)?;
     // What was nowhere reads as zero.
     let fresh = left.and_not(&s.host_valid);
     if !fresh.is_empty() {
@@ -337,6 +321,93 @@ pub(crate) fn submit_to_host(
             Counter::BytesZeroed,
             bytes(fresh.count()),
         );
+    }
+    Ok(())
+}
+
+/// Submits copies of `pages`, which are valid on `gpu`, to the block's chunk in spare memory.
+pub(crate) fn submit_to_spare(
+    block: &Block,
+    s: &mut State,
+    gpu: &Gpu,
+    pages: &PageMask,
+    done: &mut Tracker,
+) -> Result {
+    let (spare, part) = (
+        s.spare.as_ref().ok_or(EIO)?,
+        s.part(gpu.index()).ok_or(EIO)?,
+    );
+    let from = part.chunk.ok_or(EIO)?;
+    let peer = gpu.peer_id(spare.gpu.index()).ok_or(EXDEV)?;
+    let mut batch = Batch::new(gpu, Engine::Peer, Tracker::EMPTY);
+    for (first, len) in pages.runs() {
+        let run = Run {
+            src: Some(Loc::Vid(in_chunk(from, first))),
+            dst: Loc::Peer {
+                id: peer,
+                addr: in_chunk(spare.chunk, first),
+            },
+            bytes: bytes(len),
+        };
+        batch.add(run, done)?;
+    }
+    batch.flush(done)?;
+    let moved = bytes(pages.count());
+    account::count(Some(gpu), Some(block.space()), Counter::BytesP2p, moved);
+    Ok(())
+}
+
+/// Submits copies of those of `need` that are in spare memory to the host, over the lender's own link. Returns the rest.
+fn from_spare_to_host(
+    block: &Block,
+    s: &mut State,
+    need: &PageMask,
+    done: &mut Tracker,
+) -> Result<PageMask> {
+    let State { spare, host, .. } = s;
+    let Some(spare) = spare.as_ref() else {
+        return Ok(*need);
+    };
+    let here = need.and(&spare.valid);
+    if here.is_empty() {
+        return Ok(*need);
+    }
+    spare.gpu.check()?;
+    let mut batch = Batch::new(&spare.gpu, Engine::DeviceToHost, Tracker::EMPTY);
+    each_host_run(host, &spare.gpu, &here, |p, addr, n| {
+        let run = Run {
+            src: Some(Loc::Vid(in_chunk(spare.chunk, p))),
+            dst: Loc::Sys(SysAddr(addr)),
+            bytes: bytes(n),
+        };
+        batch.add(run, done)
+    })?;
+    batch.flush(done)?;
+    let moved = bytes(here.count());
+    account::count(
+        Some(&spare.gpu),
+        Some(block.space()),
+        Counter::BytesD2h,
+        moved,
+    );
+    Ok(need.and_not(&here))
+}
+
+/// Calls `f` for each stretch of `pages` that is contiguous on the bus of `gpu`: first page, bus address, pages.
+fn each_host_run(
+    host: &mut Backing,
+    gpu: &Gpu,
+    pages: &PageMask,
+    mut f: impl FnMut(PageIndex, u64, Pages) -> Result,
+) -> Result {
+    for (first, len) in pages.runs() {
+        let (mut page, mut rest) = (Some(first), len);
+        while let Some(p) = page.filter(|_| rest.get() != 0) {
+            let (addr, n) = host.dma(gpu, p, rest)?;
+            f(p, addr, n)?;
+            rest = Pages(rest.get().saturating_sub(n.get()));
+            page = advance(p, n);
+        }
     }
     Ok(())
 }
@@ -363,6 +434,7 @@ fn to_gpu(
         parts,
         host,
         host_valid,
+        spare,
         ..
     } = s;
     let (dst, gpu) = {
@@ -370,28 +442,52 @@ fn to_gpu(
         (part.chunk.ok_or(EIO)?, part.sg.gpu.clone())
     };
     let space = Some(&**block.space());
+    let mut need = *need;
+    // Spare memory first: the neighbour's link is the faster one. Without a road to it the pages come by the host.
+    let near = spare.as_ref().map(|s| (s, gpu.peer_id(s.gpu.index())));
+    if let Some((from, Some(peer))) = near.filter(|(s, _)| !s.gpu.is_lost()) {
+        let here = need.and(&from.valid);
+        if !here.is_empty() {
+            let mut batch = Batch::new(&gpu, Engine::PeerIn, after);
+            for (first, len) in here.runs() {
+                let run = Run {
+                    src: Some(Loc::Peer {
+                        id: peer,
+                        addr: in_chunk(from.chunk, first),
+                    }),
+                    dst: Loc::Vid(in_chunk(dst, first)),
+                    bytes: bytes(len),
+                };
+                batch.add(run, done)?;
+            }
+            batch.flush(done)?;
+            let moved = bytes(here.count());
+            for counter in [Counter::BytesP2p, Counter::SpareHitBytes] {
+                account::count(Some(&gpu), space, counter, moved);
+            }
+            need = need.and_not(&here);
+        }
+    }
     let from_host = need.and(host_valid);
     if !from_host.is_empty() {
         let mut batch = Batch::new(&gpu, Engine::HostToDevice, after);
-        for (first, len) in from_host.runs() {
-            let (mut page, mut rest) = (Some(first), len);
-            while let Some(p) = page.filter(|_| rest.get() != 0) {
-                let (addr, n) = host.dma(&gpu, p, rest)?;
-                let run = Run {
-                    src: Some(Loc::Sys(SysAddr(addr))),
-                    dst: Loc::Vid(in_chunk(dst, p)),
-                    bytes: bytes(n),
-                };
-                batch.add(run, done)?;
-                rest = Pages(rest.get().saturating_sub(n.get()));
-                page = advance(p, n);
-            }
-        }
+        each_host_run(host, &gpu, &from_host, |p, addr, n| {
+            let run = Run {
+                src: Some(Loc::Sys(SysAddr(addr))),
+                dst: Loc::Vid(in_chunk(dst, p)),
+                bytes: bytes(n),
+            };
+            batch.add(run, done)
+        })?;
         batch.flush(done)?;
         let moved = bytes(from_host.count());
         account::count(Some(&gpu), space, Counter::BytesH2d, moved);
     }
     let mut left = need.and_not(&from_host);
+    if spare.as_ref().is_some_and(|s| s.valid.intersects(&left)) {
+        // The callers bring these home first, unless the lender is gone with them.
+        return Err(EIO);
+    }
     for part in parts.iter() {
         let here = left.and(&part.valid);
         let Some(src) = part.chunk.filter(|_| !here.is_empty() && part.gpu() != g) else {
@@ -440,6 +536,13 @@ pub(crate) fn must_stage(s: &State, g: u8, pages: &PageMask) -> PageMask {
             stage |= p.valid.and(pages).and_not(&s.host_valid);
         }
     }
+    let kept = s.in_spare().and(pages).and_not(&s.host_valid);
+    if let Some(spare) = s.spare.as_ref().filter(|_| !kept.is_empty()) {
+        let lender = spare.gpu.index();
+        if registry::gpu(g.into()).is_none_or(|b| b.peer_id(lender).is_none()) {
+            stage |= kept;
+        }
+    }
     stage
 }
 
@@ -463,7 +566,7 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
             let missing = pages.and_not(&s.valid_at(m.dst));
             let stage = match m.dst {
                 Place::Gpu(g) => must_stage(&s, g, &missing),
-                Place::Host => PageMask::EMPTY,
+                Place::Host | Place::Spare => PageMask::EMPTY,
             };
             let step = if stage.is_empty() {
                 Move { pages, ..*m }
@@ -507,11 +610,7 @@ pub(crate) fn map_valid(s: &mut State, g: u8, pages: &PageMask) -> Result {
     };
     let here = pages.and(&part.valid);
     let new = here.and_not(&part.mapped.and_not(&part.remote));
-    let elsewhere = s
-        .parts
-        .iter()
-        .filter(|p| p.gpu() != g)
-        .fold(s.host_valid, |m, p| m.or(&p.valid));
+    let elsewhere = s.valid_beside(Place::Gpu(g));
     let shared = new.and(&elsewhere);
     let alone = new.and_not(&shared);
     let writable = alone.and(&s.writable);
@@ -556,6 +655,7 @@ pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, dst: Place, moved: &m
     let sg = match dst {
         Place::Host => None,
         Place::Gpu(g) => Some(space.on_gpu(g).ok_or(ENOENT)?),
+        Place::Spare => return Err(EINVAL),
     };
     let mut at = va;
     while at < end {

@@ -6,7 +6,7 @@ use crate::device::Gpu;
 use crate::memory::block::{Block, State};
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
-use crate::memory::{PageMask, BLOCK_BYTES};
+use crate::memory::{PageMask, Place, BLOCK_BYTES};
 use huvm_policy::chunk::ChunkState;
 use kernel::sync::Arc;
 
@@ -24,9 +24,7 @@ pub(crate) fn drop_pages(block: &Arc<Block>, pages: &PageMask) -> bool {
     s.cpu_mapped = s.cpu_mapped.and_not(pages);
     s.cpu_read_only = s.cpu_read_only.and_not(pages);
     s.lost = s.lost.and_not(pages);
-    for p in s.parts.iter_mut() {
-        p.valid = p.valid.and_not(pages);
-    }
+    s.forget_beside(Place::Host, pages);
     s.release_empty_chunks();
     let keep = s.managed;
     s.host.release_all_but(&keep);
@@ -103,6 +101,20 @@ pub(crate) fn evacuate(gpu: &Arc<Gpu>) -> u32 {
         }
     }
     pool.in_state(ChunkState::Used)
+}
+
+/// Takes back every DMA mapping that host memory of any space has for a GPU: one that lent has some in blocks of spaces
+/// that it does not know. For a GPU that leaves; its copies are over.
+pub(crate) fn unmap_host(gpu: &Gpu) {
+    let mut id = 0;
+    while let Some(space) = crate::memory::registry::next_space(id) {
+        let mut at = 0;
+        while let Some(block) = space.next_block(at) {
+            block.settled().host.unmap_gpu(gpu.index());
+            at = block.va() + BLOCK_BYTES;
+        }
+        id = space.id() + 1;
+    }
 }
 
 /// A GPU is gone, in good order or not: every space lets go of it.

@@ -55,7 +55,7 @@ impl Window {
 /// The processor of a place.
 pub(crate) fn processor(place: Place) -> Processor {
     match place {
-        Place::Host => Processor::Cpu,
+        Place::Host | Place::Spare => Processor::Cpu,
         Place::Gpu(g) => GpuId::new(g).map_or(Processor::Cpu, Processor::Gpu),
     }
 }

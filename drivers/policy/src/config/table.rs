@@ -188,17 +188,17 @@ knobs! {
         "design.md 3 rule 2; NVIDIA keeps none (nvidia-uvm.md 4.3)"
     }
     PreEvict {
-        "pre_evict", "", Choice(OFF_ON), 0..=1, 0, false,
+        "pre_evict", "", Choice(OFF_ON), 0..=1, 0, true,
         "Evict ahead of demand, off the path of a fault.",
         "design.md 4; NVIDIA has none (nvidia-uvm.md 9.2)"
     }
     PreEvictLow {
-        "pre_evict_low_chunks", "chunks", Number, 0..=65536, 50, false,
+        "pre_evict_low_chunks", "chunks", Number, 0..=65536, 50, true,
         "Free chunks below which pre-eviction starts.",
         "HUVM paper, threshold of 50 chunks"
     }
     PreEvictHigh {
-        "pre_evict_high_chunks", "chunks", Number, 0..=65536, 64, false,
+        "pre_evict_high_chunks", "chunks", Number, 0..=65536, 64, true,
         "Free chunks at which pre-eviction stops.",
         "one chunk batch; not measured yet"
     }
@@ -227,56 +227,56 @@ knobs! {
 
     // Neighbours.
     HarvestBorrow {
-        "harvest_borrow", "", Choice(OFF_ON), 0..=1, 0, false,
+        "harvest_borrow", "", Choice(OFF_ON), 0..=1, 0, true,
         "Evict to the spare memory of neighbour GPUs before the host.",
         "design.md 1; NVIDIA has none (nvidia-uvm.md 9.2)"
     }
     HarvestLend {
-        "harvest_lend", "", Choice(OFF_ON), 0..=1, 0, false,
+        "harvest_lend", "", Choice(OFF_ON), 0..=1, 0, true,
         "Let neighbour GPUs keep pages in this GPU's spare memory.",
         "design.md 1; NVIDIA has none (nvidia-uvm.md 9.2)"
     }
 
     // Pre-eviction, continued: numbers are never reused, so rows are added here.
     PreEvictShare {
-        "pre_evict_share_percent", "%", Number, 1..=100, 5, false,
+        "pre_evict_share_percent", "%", Number, 1..=100, 5, true,
         "Share of a small GPU's chunks that the bounds of pre-eviction and the lending reserve stay within.",
         "chosen for this project, not measured yet"
     }
     PreEvictInFlight {
-        "pre_evict_in_flight_chunks", "chunks", Number, 1..=256, 8, false,
+        "pre_evict_in_flight_chunks", "chunks", Number, 1..=256, 8, true,
         "Evictions ahead of demand under way at once.",
         "chosen for this project, not measured yet"
     }
 
     // Neighbours, continued.
     LendLimitPercent {
-        "lend_limit_percent", "%", Number, 0..=100, 100, false,
+        "lend_limit_percent", "%", Number, 0..=100, 100, true,
         "Share of this GPU's memory lent at most.",
         "design.md 1: all that is free"
     }
     LendLimitSize {
-        "lend_limit_mib", "MiB", Number, 0..=67108864, 0, false,
+        "lend_limit_mib", "MiB", Number, 0..=67108864, 0, true,
         "Memory of this GPU lent at most; 0 is no limit but the share.",
         "design.md 1: all that is free"
     }
     LendReserve {
-        "lend_reserve_chunks", "chunks", Number, 0..=65536, 50, false,
+        "lend_reserve_chunks", "chunks", Number, 0..=65536, 50, true,
         "Free chunks that a lending GPU keeps for itself, within the share for small memories.",
         "the low bound of pre-eviction; not measured yet"
     }
     SpareSelect {
-        "spare_select", "", Choice(&["round-robin", "most-spare", "least-busy"]), 0..=2, 0, false,
+        "spare_select", "", Choice(&["round-robin", "most-spare", "least-busy"]), 0..=2, 0, true,
         "The neighbour that keeps an evicted chunk: each in turn, the one with most room, or with the idlest link.",
         "HUVM paper, round robin"
     }
     WriteBack {
-        "write_back", "", Choice(OFF_ON), 0..=1, 1, false,
+        "write_back", "", Choice(OFF_ON), 0..=1, 1, true,
         "Copy lent chunks to the host in the background, so that their owner can have them at once.",
         "HUVM paper; acts with harvest_lend only"
     }
     WriteBackInFlight {
-        "write_back_in_flight_chunks", "chunks", Number, 1..=64, 2, false,
+        "write_back_in_flight_chunks", "chunks", Number, 1..=64, 2, true,
         "Lent chunks of one GPU under write-back at once.",
         "one copied, one ready; not measured yet"
     }

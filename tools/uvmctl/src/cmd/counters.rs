@@ -46,6 +46,15 @@ pub(crate) const NAMES: &[&str] = &[
     "mapped_remote_pages",
     "discarded_pages",
     "ce_errors",
+    "spare_evictions",
+    "spare_hit_bytes",
+    "chunks_lent",
+    "write_backs",
+    "reclaims",
+    "reclaims_copied",
+    "reclaims_in_fault",
+    "reclaim_ns",
+    "pre_evictions",
 ];
 
 #[cfg(test)]

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Harvesting: neighbour GPUs' idle memory as a victim cache (HUVM, ATC'22, section 4).
+//!
+//! A chunk that a GPU evicts goes to a free chunk of a neighbour, over the fast link between them, and comes back over it
+//! when it is wanted. The block alone knows the chunk ([`Spare`]); the lender knows the block, and takes the chunk back
+//! when its own jobs need memory:
+//!
+//! - A thread of each lending GPU copies lent chunks to the host over that GPU's own link ([`write_back`]). A chunk that
+//!   the host has too is *removable*.
+//! - [`reclaim`] takes a removable chunk without a copy, else the oldest, which is then copied out first.
+//!
+//! What is true of a chunk stands in its block, under the block's lock: which pages are valid in it, and which the host
+//! has. The state in the lender's table (LentOnly, LentRemovable) follows and only chooses who is next, so every
+//! interleaving of evict, fetch, write back, reclaim and exit comes down to the order of turns at one lock.
+//!
+//! Secrecy: the lender's processes get the chunk from the lender's free list, and a page of it is mapped for them only when
+//! it was overwritten or zeroed, as for every chunk.
+
+use super::evict::Room;
+use super::migrate;
+use crate::account::{self, counters::Counter, policy};
+use crate::channel::Tracker;
+use crate::device::{registry, Gpu};
+use crate::kernel::{thread, time};
+use crate::memory::block::{Block, Inflight, Spare, State};
+use crate::memory::chunk::Victim;
+use crate::memory::{PageMask, Place};
+use huvm_policy::chunk::ChunkState;
+use huvm_policy::config::{KnobId, Policy};
+use huvm_policy::pre_evict::share_of;
+use huvm_policy::spare::{
+    self, SpareFacts, SpareFrom, SpareRequest, SpareSelect, SpareUse, SPARE_GPUS_MAX,
+};
+use huvm_policy::types::{ChunkId, GpuId};
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// Sees to it that the block has a chunk in a neighbour's memory that `gpu` can copy to. `false`: there is none to be had.
+pub(super) fn has_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &Policy) -> bool {
+    if let Some(spare) = s.spare.as_ref() {
+        return !spare.gpu.is_lost() && gpu.peer_id(spare.gpu.index()).is_some();
+    }
+    let Some(borrower) = GpuId::new(gpu.index()) else {
+        return false;
+    };
+    let request = SpareRequest {
+        borrower,
+        purpose: SpareUse::Evict,
+        min_mb_per_s: gpu.host_mbps().saturating_add(1),
+        select: SpareSelect::of(p),
+    };
+    let mut facts = [SpareFacts::default(); SPARE_GPUS_MAX];
+    for (i, f) in (0u32..).zip(facts.iter_mut()) {
+        *f = ask(gpu, i);
+    }
+    // A row may be stale; then it is struck out, and the next one asked.
+    for _ in 0..SPARE_GPUS_MAX {
+        // A removable chunk of another borrower is left to it: only free memory is taken.
+        for f in facts.iter_mut() {
+            f.removable = 0;
+        }
+        let chosen = gpu.spare_cursor(|c| c.choose(&facts, &request));
+        let Some(spare::Spare { gpu: id, from }) = chosen else {
+            return false;
+        };
+        debug_assert!(from == SpareFrom::Free);
+        let lent = registry::gpu(u32::from(id.get())).and_then(|lender| {
+            let chunk = lender.chunks().lend(block.clone())?;
+            Some(Spare::new(lender, chunk))
+        });
+        if let Some(spare) = lent {
+            account::count(Some(&spare.gpu), None, Counter::ChunksLent, 1);
+            spare.gpu.lend.ring();
+            s.spare = Some(spare);
+            return true;
+        }
+        if let Some(f) = facts.get_mut(id.as_usize()) {
+            f.free = 0;
+        }
+    }
+    false
+}
+
+/// GPU `i` as a lender to `gpu`.
+fn ask(gpu: &Gpu, i: u32) -> SpareFacts {
+    let Some(link) = u8::try_from(i).ok().and_then(|i| gpu.link_to(i)) else {
+        return SpareFacts::default();
+    };
+    let Some(lender) = registry::gpu(i) else {
+        return SpareFacts::default();
+    };
+    let p = policy::of_gpu(&lender);
+    if lender.is_lost() || !p.is_on(KnobId::HarvestLend) {
+        return SpareFacts::default();
+    }
+    let pool = lender.chunks();
+    let mut n = [0; 3];
+    pool.counts(
+        &[
+            ChunkState::Free,
+            ChunkState::LentOnly,
+            ChunkState::LentRemovable,
+        ],
+        &mut n,
+    );
+    let [free, only, removable] = n;
+    let small = share_of(pool.count(), p.get_u32(KnobId::PreEvictShare));
+    SpareFacts {
+        lends: true,
+        free,
+        keep: p.get_u32(KnobId::LendReserve).min(small),
+        removable,
+        lent: only.saturating_add(removable),
+        limit: spare::lend_limit(
+            pool.count(),
+            p.get_u32(KnobId::LendLimitPercent),
+            p.get(KnobId::LendLimitSize),
+        ),
+        link,
+    }
+}
+
+/// Takes one lent chunk of `gpu` back; `None` if none is lent. `in_fault`: a GPU waits for it.
+pub(super) fn reclaim(gpu: &Arc<Gpu>, in_fault: bool) -> Option<Result<Room>> {
+    let Victim { chunk, owner } = gpu.chunks().take_lent()?;
+    let started = time::now_ns();
+    let Some(block) = owner else {
+        gpu.chunks().abort(chunk);
+        return Some(Err(EAGAIN));
+    };
+    let room = match take_back(gpu, &block, chunk.id()) {
+        Ok((after, copied)) => {
+            let took = time::now_ns().saturating_sub(started);
+            for (counter, n) in [
+                (Counter::Reclaims, 1),
+                (Counter::ReclaimsCopied, u64::from(copied)),
+                (Counter::ReclaimsInFault, u64::from(in_fault)),
+                (Counter::ReclaimNs, took),
+            ] {
+                account::count(Some(gpu), None, counter, n);
+            }
+            match gpu.chunks().hand_over(chunk) {
+                Some(free) => Ok(Room::new(gpu, free, after)),
+                None => Err(EIO),
+            }
+        }
+        Err(e) => {
+            gpu.chunks().abort(chunk);
+            Err(e)
+        }
+    };
+    Some(room)
+}
+
+/// Takes chunk `id` of `gpu` from the block that borrowed it. Returns what ends the copy out of it, and whether there is one.
+fn take_back(gpu: &Arc<Gpu>, block: &Arc<Block>, id: ChunkId) -> Result<(Tracker, bool)> {
+    let mut s = block.settled();
+    let copy = match s.spare.as_ref() {
+        Some(spare) if spare.chunk == id && Arc::ptr_eq(&spare.gpu, gpu) => {
+            spare.valid.and_not(&s.valid_beside(Place::Spare))
+        }
+        // The block let go of it in the meantime.
+        _ => return Ok((Tracker::EMPTY, false)),
+    };
+    let mut tracker = Tracker::EMPTY;
+    if !copy.is_empty() {
+        start_write_back(block, &mut s, &copy, &mut tracker)?;
+    }
+    s.spare = None;
+    Ok((tracker, !copy.is_empty()))
+}
+
+/// Starts the copy of `pages` from spare memory to the host, and records it in the block.
+fn start_write_back(
+    block: &Arc<Block>,
+    s: &mut State,
+    pages: &PageMask,
+    tracker: &mut Tracker,
+) -> Result {
+    let sizes = policy::in_force(block.space(), None).get(KnobId::HostChunkSizes);
+    s.host
+        .ensure(pages, &s.managed, sizes)?
+        .report(|c, n| account::count(None, Some(block.space()), c, n));
+    let did = migrate::submit_to_host(block, s, pages, tracker);
+    s.inflight = Some(Inflight {
+        tracker: *tracker,
+        pages: if did.is_ok() { *pages } else { PageMask::EMPTY },
+        dst: Place::Host,
+        exclusive: false,
+    });
+    did
+}
+
+/// Lent chunks under write-back at once, at most (range of the knob `write_back_in_flight_chunks`).
+const WRITE_BACKS_MAX: usize = 64;
+/// The lending thread looks at its policy this often without being rung for.
+const LOOK_NS: u64 = 100_000_000;
+
+/// The thread of a GPU that looks after what it lends: writes it back, and takes it back when lending is switched off.
+pub(crate) struct Lend {
+    started: KVec<Arc<Block>>,
+}
+
+impl Lend {
+    /// Allocates what it needs.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Lend {
+            started: KVec::with_capacity(WRITE_BACKS_MAX, GFP_KERNEL)?,
+        })
+    }
+
+    /// Serves until it is asked to stop.
+    pub(crate) fn serve(mut self, gpu: &Arc<Gpu>) {
+        while gpu.lend.listen(LOOK_NS) {
+            if gpu.is_lost() {
+                continue;
+            }
+            let p = policy::of_gpu(gpu);
+            if !p.is_on(KnobId::HarvestLend) {
+                // A room that is dropped waits for its copy and frees the chunk.
+                while let Some(Ok(room)) = reclaim(gpu, false) {
+                    drop(room);
+                }
+                continue;
+            }
+            let max = usize::try_from(p.get(KnobId::WriteBackInFlight)).unwrap_or(1);
+            while p.is_on(KnobId::WriteBack)
+                && !thread::should_stop()
+                && write_back(gpu, max, &mut self.started) != 0
+            {}
+        }
+    }
+}
+
+/// Copies up to `max` lent chunks of `gpu` to the host, all at once, and waits for them. Returns how many were started.
+fn write_back(gpu: &Arc<Gpu>, max: usize, started: &mut KVec<Arc<Block>>) -> usize {
+    started.clear();
+    for _ in 0..gpu.chunks().count() {
+        if started.len() >= max.min(started.capacity()) {
+            break;
+        }
+        let Some((id, block)) = gpu.chunks().next_write_back() else {
+            break;
+        };
+        let mut s = block.settled();
+        let copy = match s.spare.as_ref() {
+            Some(spare) if spare.chunk == id && Arc::ptr_eq(&spare.gpu, gpu) => {
+                spare.valid.and_not(&s.host_valid)
+            }
+            _ => continue,
+        };
+        let mut tracker = Tracker::EMPTY;
+        if copy.is_empty() {
+            // The host has it all; the lender's table hears of it now.
+            s.tell_lender(true);
+            continue;
+        }
+        if start_write_back(&block, &mut s, &copy, &mut tracker).is_err() {
+            break;
+        }
+        drop(s);
+        account::count(Some(gpu), None, Counter::WriteBacks, 1);
+        if started.push_within_capacity(block).is_err() {
+            break;
+        }
+    }
+    for block in started.iter() {
+        // Publishes the copy, which makes the chunk removable.
+        drop(block.settled());
+    }
+    let n = started.len();
+    started.clear();
+    n
+}
+
+/// Brings everything that `gpu` lends home, or, when it is lost, gives it up. For a GPU that leaves.
+pub(crate) fn recall(gpu: &Arc<Gpu>) {
+    let pool = gpu.chunks();
+    pool.close_lending();
+    for _ in 0..pool.count().saturating_mul(2) {
+        let Some(Victim { chunk, owner }) = pool.take_lent() else {
+            break;
+        };
+        if let Some(block) = owner {
+            if gpu.is_lost() || take_back(gpu, &block, chunk.id()).is_err() {
+                give_up(gpu, &block, chunk.id());
+            }
+            // The copy out of it is over before the chunk is anybody's.
+            drop(block.settled());
+        }
+        if let Some(free) = pool.hand_over(chunk) {
+            pool.give_back(free);
+        }
+    }
+}
+
+/// Drops what a block keeps in a GPU that is gone. Pages that were there alone are lost.
+fn give_up(gpu: &Arc<Gpu>, block: &Arc<Block>, id: ChunkId) {
+    let mut s = block.settled();
+    let Some(spare) = s
+        .spare
+        .take_if(|s| s.chunk == id && Arc::ptr_eq(&s.gpu, gpu))
+    else {
+        return;
+    };
+    let only_there = spare.valid.and_not(&s.resident());
+    s.lost |= only_there;
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Pre-eviction: a thread per GPU that keeps chunks free ahead of need (HUVM, ATC'22, section 4.3).
+//!
+//! When and how many is `huvm_policy::pre_evict`. Evictions go the same road as those on demand, to spare memory if
+//! there is some, else to the host; several are under way at once, and none is begun while a fault waits for a chunk.
+
+use super::evict::{self, Room};
+use crate::account::{self, counters::Counter, policy};
+use crate::device::Gpu;
+use crate::kernel::thread;
+use huvm_policy::chunk::ChunkState;
+use huvm_policy::config::{KnobId, Policy};
+use huvm_policy::evict::VictimOrder;
+use huvm_policy::pre_evict::{PreEvictConfig, PreEvictInput, PreEvictStep, PreEvictor};
+use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::Arc;
+
+/// Evictions under way at once, at most (range of the knob `pre_evict_in_flight_chunks`).
+const IN_FLIGHT_MAX: usize = 256;
+/// The thread looks at its policy this often without being rung for.
+const LOOK_NS: u64 = 100_000_000;
+
+/// The thread of one GPU.
+pub(crate) struct PreEvict {
+    state: PreEvictor,
+    /// Evictions under way, the oldest first. Dropping one waits for it and frees the chunk.
+    rooms: KVec<Room>,
+}
+
+impl PreEvict {
+    /// Allocates what it needs.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(PreEvict {
+            state: PreEvictor::new(),
+            rooms: KVec::with_capacity(IN_FLIGHT_MAX, GFP_KERNEL)?,
+        })
+    }
+
+    /// Serves until it is asked to stop.
+    pub(crate) fn serve(mut self, gpu: &Arc<Gpu>) {
+        while gpu.pre_evict.listen(LOOK_NS) {
+            if gpu.is_lost() {
+                continue;
+            }
+            let p = policy::of_gpu(gpu);
+            let config = PreEvictConfig::of(&p, gpu.chunks().count());
+            let low = if config.enabled { config.low } else { 0 };
+            gpu.pre_evict_low.store(low, Relaxed);
+            self.run(gpu, &p, &config);
+            self.rooms.clear();
+        }
+    }
+
+    fn run(&mut self, gpu: &Arc<Gpu>, p: &Policy, config: &PreEvictConfig) {
+        let order = VictimOrder::from_u64(p.get(KnobId::EvictOrder)).unwrap_or_default();
+        while !thread::should_stop() && !gpu.is_lost() {
+            match self.state.step(&self.look(gpu), config) {
+                PreEvictStep::Idle => return,
+                // One that ends makes the answer change.
+                PreEvictStep::Wait if self.rooms.is_empty() => return,
+                PreEvictStep::Wait => drop(self.rooms.remove(0)),
+                PreEvictStep::Begin(n) => {
+                    for _ in 0..n {
+                        if !self.begin(gpu, order) {
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins one eviction. `false`: none can be begun now.
+    fn begin(&mut self, gpu: &Arc<Gpu>, order: VictimOrder) -> bool {
+        let Some(victim) = gpu.chunks().take_victim(order) else {
+            return false;
+        };
+        let Ok(room) = evict::evict(gpu, victim, false) else {
+            return false;
+        };
+        account::count(Some(gpu), None, Counter::PreEvictions, 1);
+        self.rooms.push_within_capacity(room).is_ok()
+    }
+
+    fn look(&self, gpu: &Gpu) -> PreEvictInput {
+        let mut n = [0; 4];
+        gpu.chunks().counts(
+            &[
+                ChunkState::Free,
+                ChunkState::Used,
+                ChunkState::Unused,
+                ChunkState::Discarded,
+            ],
+            &mut n,
+        );
+        let [free, used, unused, discarded] = n;
+        PreEvictInput {
+            free,
+            in_flight: u32::try_from(self.rooms.len()).unwrap_or(u32::MAX),
+            evictable: used.saturating_add(unused).saturating_add(discarded),
+            demand_waits: gpu.demand.load(Relaxed) != 0,
+        }
+    }
+}

@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Harvesting: GPU 0 borrows memory of GPU 1. What was evicted comes back whole, the lender gets its memory back, and nobody
+ * sees anybody else's bytes.
+ */
+#include "huvm_lib.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+
+#define DRIVER "/sys/bus/pci/drivers/huvm/"
+#define GONE 0x50020u
+#define BLOCKS 16u
+
+/* A borrower on GPU 0; GPU 1 lends. */
+static int borrower(void)
+{
+	int fd = huvm_open();
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "harvest_borrow", 1));
+	return fd;
+}
+
+static int gpu_knob(int fd, uint32_t gpu, const char *name, uint64_t value)
+{
+	for (uint32_t n = 0;; n++) {
+		ARG(huvm_knob, k, .index = n);
+
+		if (ioctl(fd, HUVM_IOC_KNOB, &k) < 0)
+			FAIL("no knob '%s'", name);
+		if (!strcmp(k.name, name)) {
+			ARG(huvm_policy, p, .scope = HUVM_SCOPE_GPU, .gpu = gpu, .knob = n, .value = value);
+
+			return ioctl(fd, HUVM_IOC_POLICY_SET, &p);
+		}
+	}
+}
+
+static struct huvm_mem_info mem(int fd, uint32_t gpu)
+{
+	ARG(huvm_mem_info, m, .gpu = gpu);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_MEM_INFO, &m));
+	return m;
+}
+
+static uint64_t lent(int fd, uint32_t gpu)
+{
+	struct huvm_mem_info m = mem(fd, gpu);
+
+	return m.lent_only + m.lent_removable;
+}
+
+static uint64_t on_gpu(int fd, uint32_t gpu, int which)
+{
+	return counter(fd, HUVM_SCOPE_GPU, gpu, which);
+}
+
+/* Starts each test alike: GPU 1 lends, writes back or not, and lends nothing yet. */
+static void lender(int fd, uint64_t lends, uint64_t write_back)
+{
+	CHECK_OK(gpu_knob(fd, 1, "harvest_lend", lends));
+	CHECK_OK(gpu_knob(fd, 1, "write_back", write_back));
+}
+
+/* Fills 1.5 times the GPU's memory on the GPU, so that a third of it is evicted. */
+static uint64_t *oversubscribe(int fd, uint64_t *len, uint64_t seed)
+{
+	uint64_t *p;
+
+	*len = chunk_count(fd, 0) * BLOCK * 3 / 2 & ~(BLOCKS * BLOCK - 1);
+	p = managed(fd, *len);
+	gpu_fill(fd, 0, p, *len, BLOCKS, seed, 3);
+	return p;
+}
+
+static void evicts_to_the_neighbour(void)
+{
+	int fd = borrower();
+	uint64_t len, *p, out = on_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS), d2h = on_gpu(fd, 0, HUVM_CNT_BYTES_D2H);
+
+	lender(fd, 1, 0);
+	p = oversubscribe(fd, &len, 7);
+	CHECK(lent(fd, 1) > 0);
+	CHECK(on_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) > out);
+	/* Nothing went to the host. */
+	CHECK_EQ(on_gpu(fd, 0, HUVM_CNT_BYTES_D2H), d2h);
+	for (int n = 0; n < 3; n++) {
+		gpu_check(fd, 0, p, len, BLOCKS, 7, 3);
+		gpu_scale(fd, 0, p, len, BLOCKS, 1, 0);
+	}
+	CHECK(on_gpu(fd, 0, HUVM_CNT_SPARE_HIT_BYTES) > 0);
+	CHECK_EQ(on_gpu(fd, 0, HUVM_CNT_BYTES_D2H), d2h);
+	cpu_check(p, len, 7, 3);
+	/* All of it is on the host now. */
+	CHECK_EQ(lent(fd, 1), 0);
+	CHECK_EQ(mem(fd, 1).free, chunk_count(fd, 1));
+	close(fd);
+}
+
+static void exit_gives_back(void)
+{
+	int fd = borrower(), other = huvm_open();
+	uint64_t len, *p;
+
+	lender(fd, 1, 1);
+	p = oversubscribe(fd, &len, 9);
+	CHECK(lent(fd, 1) > 0);
+	/* The middle, from inside a block to inside a block; then the head and the tail, with the file closed. */
+	CHECK_OK(munmap((char *)p + len / 4 + PAGE, len / 2));
+	close(fd);
+	CHECK_OK(munmap(p, len));
+	CHECK_EQ(lent(other, 1), 0);
+	CHECK_EQ(mem(other, 1).free, chunk_count(other, 1));
+	close(other);
+}
+
+/* Waits until everything lent is removable. */
+static void written_back(int fd)
+{
+	for (int n = 0; n < 400 && mem(fd, 1).lent_only; n++)
+		usleep(10000);
+	CHECK_EQ(mem(fd, 1).lent_only, 0);
+}
+
+static void owner_takes_it_back(void)
+{
+	for (uint64_t write_back = 0; write_back < 2; write_back++) {
+		int fd = borrower(), own = huvm_open();
+		uint64_t all = on_gpu(fd, 1, HUVM_CNT_RECLAIMS), copied = on_gpu(fd, 1, HUVM_CNT_RECLAIMS_COPIED);
+		uint64_t len, *p, *q, mine = chunk_count(fd, 1) * 3 / 4 * BLOCK & ~(BLOCKS / 2 * BLOCK - 1);
+
+		lender(fd, 1, write_back);
+		p = oversubscribe(fd, &len, 5);
+		CHECK(lent(fd, 1) > 0);
+		if (write_back) {
+			written_back(fd);
+			CHECK(mem(fd, 1).lent_removable > 0);
+		}
+		CHECK_OK(gpu_register(own, 1));
+		q = managed(own, mine);
+		/* First touch: the owner sees zeroes, whatever was in its chunks. */
+		gpu_check(own, 1, q, mine, BLOCKS / 2, 0, 0);
+		gpu_fill(own, 1, q, mine, BLOCKS / 2, 100, 1);
+		CHECK(on_gpu(fd, 1, HUVM_CNT_RECLAIMS) > all);
+		if (write_back)
+			CHECK_EQ(on_gpu(fd, 1, HUVM_CNT_RECLAIMS_COPIED), copied);
+		else
+			CHECK(on_gpu(fd, 1, HUVM_CNT_RECLAIMS_COPIED) > copied);
+		gpu_check(fd, 0, p, len, BLOCKS, 5, 3);
+		gpu_check(own, 1, q, mine, BLOCKS / 2, 100, 1);
+		cpu_check(p, len, 5, 3);
+		cpu_check(q, mine, 100, 1);
+		CHECK_OK(munmap(p, len));
+		CHECK_OK(munmap(q, mine));
+		close(fd);
+		close(own);
+	}
+}
+
+static void written_back_is_not_stale(void)
+{
+	int fd = borrower();
+	uint64_t len, *p;
+
+	lender(fd, 1, 1);
+	p = oversubscribe(fd, &len, 1);
+	for (uint64_t turn = 1; turn < 4; turn++) {
+		written_back(fd);
+		/* The CPU writes what is in spare memory and on the host alike; the GPU must see it. */
+		for (uint64_t i = 0; i < len / 8; i += PAGE / 8)
+			p[i] += 1000;
+		gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+	}
+	for (uint64_t i = 0; i < len / 8; i++) {
+		uint64_t want = 1 + 3 * i + 3 + (i % (PAGE / 8) ? 0 : 3000);
+
+		if (p[i] != want)
+			FAIL("word %llu: %llu, not %llu", (unsigned long long)i, (unsigned long long)p[i],
+			     (unsigned long long)want);
+	}
+	close(fd);
+}
+
+static void limits_and_switch(void)
+{
+	int fd = borrower();
+	uint64_t len, *p;
+
+	lender(fd, 1, 0);
+	CHECK_OK(gpu_knob(fd, 1, "lend_limit_percent", 10));
+	p = oversubscribe(fd, &len, 11);
+	CHECK(lent(fd, 1) > 0);
+	CHECK(lent(fd, 1) <= chunk_count(fd, 1) / 10);
+	CHECK_OK(gpu_knob(fd, 1, "lend_limit_percent", 100));
+	gpu_check(fd, 0, p, len, BLOCKS, 11, 3);
+	/* Switched off, everything comes home. */
+	CHECK_OK(gpu_knob(fd, 1, "harvest_lend", 0));
+	for (int n = 0; n < 200 && lent(fd, 1); n++)
+		usleep(10000);
+	CHECK_EQ(lent(fd, 1), 0);
+	gpu_check(fd, 0, p, len, BLOCKS, 11, 3);
+	CHECK_EQ(lent(fd, 1), 0);
+	cpu_check(p, len, 11, 3);
+	close(fd);
+}
+
+static void pre_eviction(void)
+{
+	int fd = borrower();
+	uint64_t len, *p, ahead, in_fault, demand;
+
+	lender(fd, 1, 1);
+	CHECK_OK(gpu_knob(fd, 0, "pre_evict_share_percent", 25));
+	for (uint64_t on = 0; on < 2; on++) {
+		CHECK_OK(gpu_knob(fd, 0, "pre_evict", on));
+		usleep(200000);
+		ahead = on_gpu(fd, 0, HUVM_CNT_PRE_EVICTIONS);
+		in_fault = on_gpu(fd, 0, HUVM_CNT_EVICTIONS_IN_FAULT);
+		p = oversubscribe(fd, &len, 2);
+		gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+		gpu_check(fd, 0, p, len, BLOCKS, 3, 3);
+		ahead = on_gpu(fd, 0, HUVM_CNT_PRE_EVICTIONS) - ahead;
+		in_fault = on_gpu(fd, 0, HUVM_CNT_EVICTIONS_IN_FAULT) - in_fault;
+		printf("# pre-eviction %s: %llu ahead, %llu on demand\n", on ? "on" : "off", (unsigned long long)ahead,
+		       (unsigned long long)in_fault);
+		if (!on) {
+			CHECK_EQ(ahead, 0);
+			demand = in_fault;
+		} else {
+			CHECK(ahead > 0 && in_fault < demand);
+		}
+		cpu_check(p, len, 3, 3);
+		CHECK_OK(munmap(p, len));
+	}
+	CHECK_OK(gpu_knob(fd, 0, "pre_evict", 0));
+	close(fd);
+}
+
+static volatile int stop;
+
+static void *owner_comes_and_goes(void *arg)
+{
+	uint64_t turns = 0;
+
+	(void)arg;
+	while (!stop) {
+		int own = huvm_open();
+		uint64_t mine = chunk_count(own, 1) / 2 * BLOCK & ~(BLOCKS * BLOCK - 1), *q = managed(own, mine);
+
+		CHECK_OK(gpu_register(own, 1));
+		gpu_check(own, 1, q, mine, BLOCKS, 0, 0);
+		gpu_fill(own, 1, q, mine, BLOCKS, turns, 7);
+		cpu_check(q, mine, turns, 7);
+		close(own);
+		CHECK_OK(munmap(q, mine));
+		turns++;
+	}
+	return (void *)(uintptr_t)turns;
+}
+
+static void *cpu_pokes(void *arg)
+{
+	volatile uint64_t *p = arg;
+	uint64_t sum = 0;
+
+	for (uint64_t i = 0; !stop; i += 77)
+		sum += p[i % 64 * (PAGE / 8) + 1];
+	return (void *)(uintptr_t)sum;
+}
+
+static void reclaim_storm(void)
+{
+	int fd = borrower();
+	uint64_t len, *p;
+	pthread_t t[2];
+	void *turns;
+
+	lender(fd, 1, 1);
+	CHECK_OK(gpu_knob(fd, 0, "pre_evict", 1));
+	p = oversubscribe(fd, &len, 1);
+	stop = 0;
+	CHECK_EQ(pthread_create(&t[0], NULL, owner_comes_and_goes, NULL), 0);
+	CHECK_EQ(pthread_create(&t[1], NULL, cpu_pokes, p), 0);
+	for (uint64_t turn = 0; turn < 6; turn++) {
+		gpu_check(fd, 0, p, len, BLOCKS, 1 + turn, 3);
+		gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+	}
+	stop = 1;
+	pthread_join(t[0], &turns);
+	pthread_join(t[1], NULL);
+	printf("# the owner came %llu times\n", (unsigned long long)(uintptr_t)turns);
+	CHECK(turns);
+	cpu_check(p, len, 7, 3);
+	CHECK_OK(gpu_knob(fd, 0, "pre_evict", 0));
+	CHECK_OK(munmap(p, len));
+	close(fd);
+	fd = huvm_open();
+	CHECK_EQ(lent(fd, 1), 0);
+	close(fd);
+}
+
+static void killed(void)
+{
+	int fd = huvm_open();
+
+	lender(fd, 1, 1);
+	for (int turn = 0; turn < 6; turn++) {
+		pid_t child = fork();
+
+		if (!child) {
+			int b = borrower();
+			uint64_t len, *p = oversubscribe(b, &len, 3);
+
+			for (;;)
+				gpu_scale(b, 0, p, len, BLOCKS, 1, 1);
+		}
+		CHECK(child > 0);
+		usleep(150000 + 70000 * turn);
+		CHECK_OK(kill(child, SIGKILL));
+		CHECK_EQ(waitpid(child, NULL, 0), child);
+		for (int n = 0; n < 300 && (lent(fd, 1) || mem(fd, 0).free != chunk_count(fd, 0)); n++)
+			usleep(10000);
+		CHECK_EQ(lent(fd, 1), 0);
+		CHECK_EQ(mem(fd, 0).free, chunk_count(fd, 0));
+	}
+	close(fd);
+}
+
+static int write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+	int r = fd < 0 ? -1 : (int)write(fd, text, strlen(text));
+
+	if (fd >= 0)
+		close(fd);
+	return r < 0 ? -1 : 0;
+}
+
+static void pci_name(int fd, uint32_t gpu, char *name)
+{
+	ARG(huvm_gpu_info, g, .gpu = gpu);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &g));
+	strcpy(name, g.pci);
+}
+
+static void lender_leaves(void)
+{
+	int fd = borrower();
+	uint64_t len, *p;
+	char name[32];
+
+	lender(fd, 1, 0);
+	pci_name(fd, 1, name);
+	p = oversubscribe(fd, &len, 13);
+	CHECK(lent(fd, 1) > 0);
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	gpu_check(fd, 0, p, len, BLOCKS, 13, 3);
+	cpu_check(p, len, 13, 3);
+	CHECK_OK(write_file(DRIVER "bind", name));
+	/* The borrower leaves while it borrows. */
+	lender(fd, 1, 0);
+	pci_name(fd, 0, name);
+	gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+	CHECK(lent(fd, 1) > 0);
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	cpu_check(p, len, 14, 3);
+	CHECK_EQ(lent(fd, 1), 0);
+	CHECK_OK(write_file(DRIVER "bind", name));
+	close(fd);
+}
+
+static sigjmp_buf on_fault;
+
+static void fault(int sig)
+{
+	siglongjmp(on_fault, sig);
+}
+
+/* Words of [p, p + len) that cannot be read any more; the others must be right. */
+static uint64_t unreadable(const volatile uint64_t *p, uint64_t len, uint64_t a, uint64_t b)
+{
+	volatile uint64_t lost = 0, i;
+
+	for (i = 0; i < len / 8; i += PAGE / 8) {
+		if (sigsetjmp(on_fault, 1)) {
+			lost++;
+			continue;
+		}
+		CHECK_EQ(p[i], a + b * i);
+	}
+	return lost;
+}
+
+/* Last: the lender falls off the bus. What has a second copy is there, the rest is a clear error. */
+static void lender_dies(void)
+{
+	struct sigaction sa = { .sa_handler = fault };
+	int fd = borrower();
+	uint64_t len, *p, *q, only;
+	char name[32];
+
+	sigaction(SIGBUS, &sa, NULL);
+	lender(fd, 1, 1);
+	pci_name(fd, 1, name);
+	p = oversubscribe(fd, &len, 17);
+	written_back(fd);
+	CHECK_OK(gpu_knob(fd, 1, "write_back", 0));
+	q = managed(fd, 8 * BLOCK);
+	gpu_fill(fd, 0, q, 8 * BLOCK, 8, 19, 1);
+	only = mem(fd, 1).lent_only;
+	CHECK(only > 0 && mem(fd, 1).lent_removable > 0);
+	ARG(huvm_test_reg, r, .gpu = 1, .offset = GONE, .value = 0xdead, .write = 1);
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_REG, &r));
+	uint64_t gone = unreadable(p, len, 17, 3) + unreadable(q, 8 * BLOCK, 19, 1);
+	printf("# %llu chunks were there alone, %llu pages are gone\n", (unsigned long long)only, (unsigned long long)gone);
+	CHECK(gone > 0 && gone <= only * 512);
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	CHECK_EQ(unreadable(p, len, 17, 3) + unreadable(q, 8 * BLOCK, 19, 1), gone);
+	close(fd);
+}
+
+static const struct ktap_test tests[] = {
+	{ "evicts_to_the_neighbour", evicts_to_the_neighbour, 60 },
+	{ "exit_gives_back", exit_gives_back, 60 },
+	{ "owner_takes_it_back", owner_takes_it_back, 90 },
+	{ "written_back_is_not_stale", written_back_is_not_stale, 90 },
+	{ "limits_and_switch", limits_and_switch, 60 },
+	{ "pre_eviction", pre_eviction, 90 },
+	{ "reclaim_storm", reclaim_storm, 120 },
+	{ "killed", killed, 90 },
+	{ "lender_leaves", lender_leaves, 90 },
+	{ "lender_dies", lender_dies, 90 },
+};
+KTAP_MAIN(tests)
