@@ -103,7 +103,7 @@ fn nothing_past_either_end_of_the_range() {
     assert_eq!(after(&[101, 104, 107], &s, &STRIDE), [0; 0]);
     // Another range next door is another stream.
     let mut t = StreamTable::new();
-    faults(&mut t, &[107, 108], &s, &STRIDE);
+    faults(&mut t, &[108, 109], &s, &STRIDE);
     let next_door = span(110, 120);
     let a = t.fault(BlockNo(110), &next_door, &STRIDE);
     assert_eq!(blocks(&a), [0; 0]);
@@ -186,10 +186,10 @@ fn the_rest_of_an_old_scan_does_not_turn_a_new_one_round() {
     };
     let mut t = StreamTable::new();
     // Too short to be a stream.
-    faults(&mut t, &[1, 2, 3], &s, &far);
-    let again = faults(&mut t, &[0, 1, 2, 3], &s, &far);
+    faults(&mut t, &[11, 12, 13], &s, &far);
+    let again = faults(&mut t, &[10, 11, 12, 13], &s, &far);
     assert!(again[..3].iter().all(|a| a.run.is_none()), "{again:?}");
-    assert_eq!(blocks(&again[3]), [4, 5, 6, 7]);
+    assert_eq!(blocks(&again[3]), [14, 15, 16, 17]);
 }
 
 #[test]
@@ -219,6 +219,18 @@ fn arrays_near_each_other_in_lock_step_are_told_apart() {
     assert_eq!(rounds[2], [3, 4, 5, 6, 13, 14, 15, 16, 23, 24, 25, 26]);
     assert_eq!(rounds[3], [7, 17, 27]);
     assert_eq!(rounds[4], [8, 18, 28]);
+}
+
+#[test]
+fn of_two_streams_the_nearer_one_goes_on() {
+    let s = span(0, 1000);
+    let mut t = StreamTable::new();
+    faults(&mut t, &[126, 119, 112], &s, &STRIDE);
+    faults(&mut t, &[100, 101, 102], &s, &STRIDE);
+    assert_eq!(t.len(), 2);
+    // One step of the first, three of the second.
+    let run = t.fault(BlockNo(105), &s, &STRIDE).run.unwrap();
+    assert_eq!((run.step, run.first), (-7, BlockNo(77)));
 }
 
 #[test]

@@ -172,3 +172,25 @@ const fn lent_state(copied: bool) -> ChunkState {
         ChunkState::LentOnly
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::{ChunkEntry, ChunkLists};
+
+    /// A chunk claimed under write-back came from LentOnly; an entry that says otherwise was overwritten.
+    #[test]
+    fn a_claim_that_cannot_have_come_from_a_write_back_is_corrupt() {
+        let (mut e, mut l) = ([ChunkEntry::new(); 1], ChunkLists::new());
+        let id = ChunkId(0);
+        let mut t = ChunkTable::new(&mut e, &mut l);
+        t.format();
+        t.alloc().unwrap();
+        t.lend(id).unwrap();
+        t.begin_write_back(id).unwrap();
+        t.begin_evict(id).unwrap();
+        t.entry_mut(id).unwrap().before_evict = ChunkState::Used;
+        assert_eq!(t.abort_evict(id), Err(ChunkError::Corrupt { id }));
+        assert_eq!(t.state(id), Some(ChunkState::Evicting));
+    }
+}
