@@ -20,6 +20,7 @@
 //! comparisons cost less than one list operation under a foreign lock.
 
 use crate::config::{KnobId, Policy};
+use crate::pre_evict::share_of;
 use crate::types::{GpuId, BLOCK_BYTES};
 
 /// GPUs that are looked at. Rows beyond are ignored.
@@ -70,7 +71,7 @@ pub struct SpareFacts {
     pub removable: u32,
     /// Chunks lent in all, to any borrower.
     pub lent: u32,
-    /// Chunks it lends at most, see [`lend_limit`].
+    /// Chunks it lends at most, see [`LendConfig`].
     pub limit: u32,
     /// Link between the borrower and this GPU.
     pub link: LinkFacts,
@@ -239,6 +240,39 @@ impl SpareCursor {
     }
 }
 
+/// What a GPU's own policy says about lending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LendConfig {
+    /// It lends at all.
+    pub enabled: bool,
+    /// Free chunks that it keeps for itself: [`SpareFacts::keep`].
+    pub keep: u32,
+    /// Chunks that it lends at most: [`SpareFacts::limit`].
+    pub limit: u32,
+    /// Lent chunks are copied to the host in the background.
+    pub write_back: bool,
+    /// So many at once.
+    pub write_back_max: u32,
+}
+
+impl LendConfig {
+    /// As the lending GPU's policy has it, for its `chunks` chunks.
+    pub fn of(policy: &Policy, chunks: u32) -> Self {
+        let share = share_of(chunks, policy.get_u32(KnobId::PreEvictShare));
+        Self {
+            enabled: policy.is_on(KnobId::HarvestLend),
+            keep: policy.get_u32(KnobId::LendReserve).min(share),
+            limit: lend_limit(
+                chunks,
+                policy.get_u32(KnobId::LendLimitPercent),
+                policy.get(KnobId::LendLimitSize),
+            ),
+            write_back: policy.is_on(KnobId::WriteBack),
+            write_back_max: policy.get_u32(KnobId::WriteBackInFlight),
+        }
+    }
+}
+
 /// Chunks that a GPU of `chunks` chunks lends at most, by its knobs: `percent` of them, and no more than `mib` MiB
 /// unless that is zero. Part of a chunk is not lent.
 pub const fn lend_limit(chunks: u32, percent: u32, mib: u64) -> u32 {
@@ -268,6 +302,24 @@ mod tests {
         assert_eq!(lend_limit(8192, 100, 1), 0);
         assert_eq!(lend_limit(3, 50, 0), 1);
         assert_eq!(lend_limit(u32::MAX, 900, u64::MAX), u32::MAX);
+    }
+
+    #[test]
+    fn a_small_memory_keeps_less_for_itself() {
+        let mut p = Policy::new();
+        let c = LendConfig::of(&p, 8192);
+        assert_eq!((c.enabled, c.keep, c.limit), (false, 50, 8192));
+        assert_eq!((c.write_back, c.write_back_max), (true, 2));
+        p.set(KnobId::HarvestLend, 1).unwrap();
+        p.set(KnobId::LendLimitPercent, 50).unwrap();
+        p.set(KnobId::WriteBack, 0).unwrap();
+        let c = LendConfig::of(&p, 64);
+        assert_eq!((c.enabled, c.keep, c.limit), (true, 3, 32));
+        assert!(!c.write_back);
+        p.set(KnobId::LendLimitSize, 10).unwrap();
+        assert_eq!(LendConfig::of(&p, 64).limit, 5);
+        p.set(KnobId::LendReserve, 0).unwrap();
+        assert_eq!(LendConfig::of(&p, 64).keep, 0);
     }
 
     #[test]
