@@ -51,13 +51,18 @@ const _: () = assert!(huvm_policy::config::KNOB_COUNT <= 64);
 
 static GLOBAL: Global<Option<Policy>> = Global::new(Which::Other, None);
 
-/// The global values.
-pub(crate) fn global() -> Policy {
+/// The global values, under their lock. Before anybody set one they are those of the default preset.
+fn with_global<R>(f: impl FnOnce(&mut Policy) -> R) -> R {
     let mut g = GLOBAL.lock();
-    *g.get_or_insert_with(|| match preset_by_name(DEFAULT_PRESET) {
+    f(g.get_or_insert_with(|| match preset_by_name(DEFAULT_PRESET) {
         Some(p) => p.policy(),
         None => Policy::new(),
-    })
+    }))
+}
+
+/// The global values.
+pub(crate) fn global() -> Policy {
+    with_global(|p| *p)
 }
 
 /// Sets a global value.
@@ -65,15 +70,12 @@ pub(crate) fn global() -> Policy {
 /// # Errors
 /// `ERANGE`.
 pub(crate) fn set_global(id: KnobId, value: u64) -> Result {
-    let mut p = global();
-    p.set(id, value).map_err(|_| ERANGE)?;
-    *GLOBAL.lock() = Some(p);
-    Ok(())
+    with_global(|p| p.set(id, value)).map_err(|_| ERANGE)
 }
 
 /// Sets all global values.
 pub(crate) fn set_global_all(p: Policy) {
-    *GLOBAL.lock() = Some(p);
+    with_global(|global| *global = p);
 }
 
 /// Values of a GPU or of a space.
