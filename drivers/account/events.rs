@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Event streams (`struct huvm_event`): a bounded ring per open file that asked for one.
 //!
-//! [`emit`] costs one load when nobody listens. It never sleeps and never allocates: the ring was allocated when the
+//! [`emit`] costs a load or two when nobody listens. It is where tracepoints come from, too. It never sleeps and never allocates: the ring was allocated when the
 //! stream was turned on, and a full one drops the newest and counts them.
 
 use super::counters::Counter;
@@ -178,6 +178,7 @@ impl Drop for Ring {
 ///
 /// Call it in process context when `LISTEN_ALL` may be on; events of no space from interrupts are not emitted.
 pub(crate) fn emit(space: Option<&Space>, e: &Event) {
+    super::trace::event(space, e);
     if let Some(s) = space {
         if s.events.is_on() {
             s.events.push(Some(s), e, false);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the driver tells about itself, and what it was told: counters, events, policy.
+//! What the driver tells about itself, and what it was told: counters, events, tracepoints, policy.
 
 pub(crate) mod counters;
 pub(crate) mod events;
 pub(crate) mod policy;
+mod trace;
 
 use crate::device::Gpu;
 use crate::memory::space::Space;
@@ -17,6 +18,7 @@ pub(crate) fn count(gpu: Option<&Gpu>, space: Option<&Space>, counter: Counter, 
     if n == 0 {
         return;
     }
+    trace::count(gpu, space, counter, n);
     GLOBAL.add(counter, n);
     if let Some(g) = gpu {
         g.counters().add(counter, n);

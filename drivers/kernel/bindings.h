@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What bindgen reads for drivers/kernel/ffi.rs: the shim and the user interface. */
+/* What bindgen reads for drivers/kernel/ffi.rs: the shim, the tracepoints and the user interface. */
 #include "shim.h"
+#include "trace.h"
 #include "../../uapi/huvm.h"
 #include "../../uapi/huvm_test.h"
 

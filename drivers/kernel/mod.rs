@@ -14,6 +14,7 @@
 //! | [`task`] | who is calling |
 //! | [`thread`] | kernel threads |
 //! | [`time`] | clock and short sleeps |
+//! | [`trace`] | tracepoints |
 //! | [`user`] | structs to and from user space |
 //! | [`vma`] | page faults of managed ranges |
 //! | [`wait`] | wait queues |
@@ -32,6 +33,7 @@ pub(crate) mod rwsem;
 pub(crate) mod task;
 pub(crate) mod thread;
 pub(crate) mod time;
+pub(crate) mod trace;
 pub(crate) mod user;
 pub(crate) mod vma;
 pub(crate) mod wait;

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The trace events of the driver: /sys/kernel/tracing/events/huvm, perf's huvm:*.
+ *
+ * Places and GPUs are indices; -1 is the host, or no GPU. Addresses are those of the process whose pid is named; none is the
+ * kernel's. Words are those of uvmctl. drivers/account/trace.rs says which event of uapi/huvm.h is which.
+ */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM huvm
+
+#if !defined(_HUVM_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define _HUVM_TRACE_H
+
+#include <linux/tracepoint.h>
+
+#include "../../uapi/huvm.h"
+
+#define HUVM_TRACE_CAUSES					\
+	HUVM_WORD(HUVM_CAUSE_NONE, "none")			\
+	HUVM_WORD(HUVM_CAUSE_GPU_FAULT, "gpu-fault")		\
+	HUVM_WORD(HUVM_CAUSE_CPU_FAULT, "cpu-fault")		\
+	HUVM_WORD(HUVM_CAUSE_PREFETCH, "prefetch")		\
+	HUVM_WORD(HUVM_CAUSE_EVICTION, "eviction")		\
+	HUVM_WORD(HUVM_CAUSE_API, "call")			\
+	HUVM_LAST(HUVM_CAUSE_THRASHING, "thrashing")
+
+#define HUVM_TRACE_STATUS					\
+	HUVM_WORD(HUVM_LAUNCH_RUNNING, "running")		\
+	HUVM_WORD(HUVM_LAUNCH_DONE, "done")			\
+	HUVM_WORD(HUVM_LAUNCH_FAILED, "failed")			\
+	HUVM_LAST(HUVM_LAUNCH_ABORTED, "aborted")
+
+#define HUVM_TRACE_COUNTERS						\
+	HUVM_WORD(HUVM_CNT_FAULT_BATCHES, "fault_batches")		\
+	HUVM_WORD(HUVM_CNT_FAULTS, "faults")				\
+	HUVM_WORD(HUVM_CNT_FAULT_DUPLICATES, "fault_duplicates")	\
+	HUVM_WORD(HUVM_CNT_FAULTS_SERVED, "faults_served")		\
+	HUVM_WORD(HUVM_CNT_FAULTS_STALE, "faults_stale")		\
+	HUVM_WORD(HUVM_CNT_FAULTS_FATAL, "faults_fatal")		\
+	HUVM_WORD(HUVM_CNT_REPLAYS, "replays")				\
+	HUVM_WORD(HUVM_CNT_FLUSHES, "flushes")				\
+	HUVM_WORD(HUVM_CNT_OVERFLOWS, "overflows")			\
+	HUVM_WORD(HUVM_CNT_CPU_FAULTS, "cpu_faults")			\
+	HUVM_WORD(HUVM_CNT_CPU_FAULTS_2M, "cpu_faults_2m")		\
+	HUVM_WORD(HUVM_CNT_BYTES_H2D, "bytes_h2d")			\
+	HUVM_WORD(HUVM_CNT_BYTES_D2H, "bytes_d2h")			\
+	HUVM_WORD(HUVM_CNT_BYTES_P2P, "bytes_p2p")			\
+	HUVM_WORD(HUVM_CNT_BYTES_ZEROED, "bytes_zeroed")		\
+	HUVM_WORD(HUVM_CNT_PAGES_PREFETCHED, "pages_prefetched")	\
+	HUVM_WORD(HUVM_CNT_EVICTIONS, "evictions")			\
+	HUVM_WORD(HUVM_CNT_EVICTION_BYTES, "eviction_bytes")		\
+	HUVM_WORD(HUVM_CNT_EVICTIONS_IN_FAULT, "evictions_in_fault")	\
+	HUVM_WORD(HUVM_CNT_CHUNKS_ALLOCATED, "chunks_allocated")	\
+	HUVM_WORD(HUVM_CNT_CHUNKS_FREED, "chunks_freed")		\
+	HUVM_WORD(HUVM_CNT_HOST_2M, "host_2m")				\
+	HUVM_WORD(HUVM_CNT_HOST_64K, "host_64k")			\
+	HUVM_WORD(HUVM_CNT_HOST_4K, "host_4k")				\
+	HUVM_WORD(HUVM_CNT_HOST_FALLBACKS, "host_fallbacks")		\
+	HUVM_WORD(HUVM_CNT_TLB_INVALIDATES, "tlb_invalidates")		\
+	HUVM_WORD(HUVM_CNT_MAP_2M, "map_2m")				\
+	HUVM_WORD(HUVM_CNT_MAP_64K, "map_64k")				\
+	HUVM_WORD(HUVM_CNT_MAP_4K, "map_4k")				\
+	HUVM_WORD(HUVM_CNT_SPLITS, "splits")				\
+	HUVM_WORD(HUVM_CNT_MERGES, "merges")				\
+	HUVM_WORD(HUVM_CNT_RETRIES, "retries")				\
+	HUVM_WORD(HUVM_CNT_THRASH_PINS, "thrash_pins")			\
+	HUVM_WORD(HUVM_CNT_THRASH_THROTTLES, "thrash_throttles")	\
+	HUVM_WORD(HUVM_CNT_LAUNCHES, "launches")			\
+	HUVM_WORD(HUVM_CNT_EVENTS_DROPPED, "events_dropped")		\
+	HUVM_WORD(HUVM_CNT_SERVICE_NS, "service_ns")			\
+	HUVM_WORD(HUVM_CNT_EVICT_NS, "evict_ns")			\
+	HUVM_WORD(HUVM_CNT_WAIT_NS, "wait_ns")				\
+	HUVM_WORD(HUVM_CNT_NON_REPLAYABLE, "non_replayable")		\
+	HUVM_WORD(HUVM_CNT_MAPPED_REMOTE_PAGES, "mapped_remote_pages")	\
+	HUVM_WORD(HUVM_CNT_DISCARDED_PAGES, "discarded_pages")		\
+	HUVM_LAST(HUVM_CNT_CE_ERRORS, "ce_errors")
+
+/* perf reads the format without the header: give it the numbers. */
+#undef HUVM_WORD
+#undef HUVM_LAST
+#define HUVM_WORD(number, word) TRACE_DEFINE_ENUM(number);
+#define HUVM_LAST(number, word) TRACE_DEFINE_ENUM(number);
+HUVM_TRACE_CAUSES
+HUVM_TRACE_STATUS
+HUVM_TRACE_COUNTERS
+#undef HUVM_WORD
+#undef HUVM_LAST
+#define HUVM_WORD(number, word) { number, word },
+#define HUVM_LAST(number, word) { number, word }
+
+/* A page that a GPU faulted on, once per batch of packets. */
+TRACE_EVENT(huvm_gpu_fault,
+	TP_PROTO(s32 gpu, u32 pid, u64 va, u32 access, u32 packets),
+	TP_ARGS(gpu, pid, va, access, packets),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+		__field(u32, pid)
+		__field(u64, va)
+		__field(u32, access)
+		__field(u32, packets)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->pid = pid;
+		__entry->va = va;
+		__entry->access = access;
+		__entry->packets = packets;
+	),
+	TP_printk("gpu=%d pid=%u va=0x%llx access=%u packets=%u", __entry->gpu, __entry->pid,
+		  __entry->va, __entry->access, __entry->packets)
+);
+
+/* A batch of fault packets was served: how many there were, how many pages they named. */
+TRACE_EVENT(huvm_fault_batch,
+	TP_PROTO(s32 gpu, u64 packets, u64 pages),
+	TP_ARGS(gpu, packets, pages),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+		__field(u64, packets)
+		__field(u64, pages)
+		__field(u64, duplicates)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->packets = packets;
+		__entry->pages = pages;
+		__entry->duplicates = packets > pages ? packets - pages : 0;
+	),
+	TP_printk("gpu=%d packets=%llu pages=%llu duplicates=%llu", __entry->gpu, __entry->packets,
+		  __entry->pages, __entry->duplicates)
+);
+
+/* A fault that cannot be served; the access is cancelled and its launch fails. */
+TRACE_EVENT(huvm_fault_fatal,
+	TP_PROTO(s32 gpu, u32 pid, u64 va, u32 fault, u32 access),
+	TP_ARGS(gpu, pid, va, fault, access),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+		__field(u32, pid)
+		__field(u64, va)
+		__field(u32, fault)
+		__field(u32, access)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->pid = pid;
+		__entry->va = va;
+		__entry->fault = fault;
+		__entry->access = access;
+	),
+	TP_printk("gpu=%d pid=%u va=0x%llx fault=%u access=%u", __entry->gpu, __entry->pid,
+		  __entry->va, __entry->fault, __entry->access)
+);
+
+/* A CPU fault mapped pages of the host. */
+TRACE_EVENT(huvm_cpu_fault,
+	TP_PROTO(u32 pid, u64 va, u64 bytes, bool write),
+	TP_ARGS(pid, va, bytes, write),
+	TP_STRUCT__entry(
+		__field(u32, pid)
+		__field(bool, write)
+		__field(u64, va)
+		__field(u64, bytes)
+	),
+	TP_fast_assign(
+		__entry->pid = pid;
+		__entry->write = write;
+		__entry->va = va;
+		__entry->bytes = bytes;
+	),
+	TP_printk("pid=%u va=0x%llx bytes=%llu write=%d", __entry->pid, __entry->va, __entry->bytes,
+		  __entry->write)
+);
+
+/* Pages of a block begin to move; va is that of the first, bytes counts those that move. */
+TRACE_EVENT(huvm_migrate,
+	TP_PROTO(u32 pid, u64 va, u64 bytes, s32 src, s32 dst, u32 cause),
+	TP_ARGS(pid, va, bytes, src, dst, cause),
+	TP_STRUCT__entry(
+		__field(u32, pid)
+		__field(s32, src)
+		__field(s32, dst)
+		__field(u32, cause)
+		__field(u64, va)
+		__field(u64, bytes)
+	),
+	TP_fast_assign(
+		__entry->pid = pid;
+		__entry->src = src;
+		__entry->dst = dst;
+		__entry->cause = cause;
+		__entry->va = va;
+		__entry->bytes = bytes;
+	),
+	TP_printk("pid=%u va=0x%llx bytes=%llu src=%d dst=%d cause=%s", __entry->pid, __entry->va,
+		  __entry->bytes, __entry->src, __entry->dst,
+		  __print_symbolic(__entry->cause, HUVM_TRACE_CAUSES))
+);
+
+/* A chunk is emptied to make room. */
+TRACE_EVENT(huvm_evict,
+	TP_PROTO(s32 gpu, u32 pid, u64 va, u64 bytes, u32 chunk, bool in_fault),
+	TP_ARGS(gpu, pid, va, bytes, chunk, in_fault),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+		__field(u32, pid)
+		__field(u64, va)
+		__field(u64, bytes)
+		__field(u32, chunk)
+		__field(bool, in_fault)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->pid = pid;
+		__entry->va = va;
+		__entry->bytes = bytes;
+		__entry->chunk = chunk;
+		__entry->in_fault = in_fault;
+	),
+	TP_printk("gpu=%d pid=%u va=0x%llx bytes=%llu chunk=%u in_fault=%d", __entry->gpu,
+		  __entry->pid, __entry->va, __entry->bytes, __entry->chunk, __entry->in_fault)
+);
+
+/* A GPU was lost, or its driver was unbound. */
+TRACE_EVENT(huvm_gpu_lost,
+	TP_PROTO(s32 gpu),
+	TP_ARGS(gpu),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+	),
+	TP_printk("gpu=%d", __entry->gpu)
+);
+
+/* The result of a launch was taken. */
+TRACE_EVENT(huvm_launch_end,
+	TP_PROTO(s32 gpu, u32 pid, u64 launch, u32 status),
+	TP_ARGS(gpu, pid, launch, status),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+		__field(u32, pid)
+		__field(u64, launch)
+		__field(u32, status)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->pid = pid;
+		__entry->launch = launch;
+		__entry->status = status;
+	),
+	TP_printk("gpu=%d pid=%u launch=%llu status=%s", __entry->gpu, __entry->pid,
+		  __entry->launch, __print_symbolic(__entry->status, HUVM_TRACE_STATUS))
+);
+
+/* A counter of uapi/huvm.h grows by n: replays, mappings by size, invalidates, splits and what else is counted. */
+TRACE_EVENT(huvm_count,
+	TP_PROTO(s32 gpu, u32 pid, u32 counter, u64 n),
+	TP_ARGS(gpu, pid, counter, n),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+		__field(u32, pid)
+		__field(u32, counter)
+		__field(u64, n)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->pid = pid;
+		__entry->counter = counter;
+		__entry->n = n;
+	),
+	TP_printk("gpu=%d pid=%u counter=%s n=%llu", __entry->gpu, __entry->pid,
+		  __print_symbolic(__entry->counter, HUVM_TRACE_COUNTERS), __entry->n)
+);
+
+#endif /* _HUVM_TRACE_H */
+
+/* Kbuild has this folder on the include path. */
+#undef TRACE_INCLUDE_PATH
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_PATH .
+#define TRACE_INCLUDE_FILE trace
+#include <trace/define_trace.h>
