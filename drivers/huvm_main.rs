@@ -20,6 +20,7 @@ mod memory;
 mod service;
 
 use self::kernel::file::MiscDevice;
+use self::kernel::sysfs::OnPciDevices;
 use ::kernel::driver::Registration;
 use ::kernel::prelude::*;
 use ::kernel::{pci, InPlaceModule, ModuleMetadata};
@@ -47,7 +48,7 @@ pub(crate) fn is_test() -> bool {
 }
 
 /// What the module registers. Dropped in this order: no views, no new files, then no GPUs (files keep the module, so none is open by
-/// then), then what is kept beyond GPUs.
+/// then), then what watches for GPUs, then what is kept beyond them.
 #[pin_data]
 struct Huvm {
     #[pin]
@@ -56,6 +57,8 @@ struct Huvm {
     device: MiscDevice<memory::space::Space>,
     #[pin]
     driver: Registration<pci::Adapter<device::driver::Driver>>,
+    #[pin]
+    _knobs: OnPciDevices,
     _kept: Kept,
 }
 
@@ -72,8 +75,9 @@ impl InPlaceModule for Huvm {
     fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             _kept: Kept,
+            _knobs <- OnPciDevices::register(abi::sysfs::of_gpus()),
             driver <- Registration::new(<LocalModule as ModuleMetadata>::NAME, module),
-            device <- MiscDevice::register(c"huvm"),
+            device <- MiscDevice::register(c"huvm", abi::sysfs::of_all()),
             _views <- abi::debugfs::Views::new(),
         })
     }

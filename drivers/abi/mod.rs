@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The doors: file operations, ioctls, page faults, debugfs. They check, call, and copy out; nothing else.
+//! The doors: file operations, ioctls, page faults, sysfs, debugfs. They check, call, and copy out; nothing else.
 
 pub(crate) mod chrdev;
 pub(crate) mod debugfs;
@@ -7,5 +7,6 @@ mod ioctl;
 mod memory;
 mod observe;
 mod policy;
+pub(crate) mod sysfs;
 mod testing;
 mod work;

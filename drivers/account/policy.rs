@@ -54,10 +54,12 @@ static GLOBAL: Global<Option<Policy>> = Global::new(Which::Other, None);
 /// The global values, under their lock. Before anybody set one they are those of the default preset.
 fn with_global<R>(f: impl FnOnce(&mut Policy) -> R) -> R {
     let mut g = GLOBAL.lock();
-    f(g.get_or_insert_with(|| match preset_by_name(DEFAULT_PRESET) {
-        Some(p) => p.policy(),
-        None => Policy::new(),
-    }))
+    f(
+        g.get_or_insert_with(|| match preset_by_name(DEFAULT_PRESET) {
+            Some(p) => p.policy(),
+            None => Policy::new(),
+        }),
+    )
 }
 
 /// The global values.

@@ -7,6 +7,7 @@
 //! left. It has no pages and no operations; its host is the device's inode, which the file holds.
 
 use super::ffi::c;
+use super::sysfs::Handle;
 use super::vma::NewVma;
 use super::wait::WaitQueue;
 use core::ffi::c_void;
@@ -253,8 +254,8 @@ unsafe impl<H: FileHandler> Send for MiscDevice<H> {}
 unsafe impl<H: FileHandler> Sync for MiscDevice<H> {}
 
 impl<H: FileHandler> MiscDevice<H> {
-    /// Makes `/dev/<name>`, for everybody to open.
-    pub(crate) fn register(name: &'static CStr) -> impl PinInit<Self, Error> {
+    /// Makes `/dev/<name>`, for everybody to open, with a folder of files in `/sys/class/misc/<name>`.
+    pub(crate) fn register(name: &'static CStr, folder: Handle) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             misc <- Opaque::try_ffi_init(move |slot: *mut c::miscdevice| {
                 let mut misc: c::miscdevice = pin_init::zeroed();
@@ -262,6 +263,7 @@ impl<H: FileHandler> MiscDevice<H> {
                 misc.name = name.as_char_ptr();
                 misc.fops = Fops::<H>::table();
                 misc.mode = 0o666;
+                misc.groups = folder.list();
                 // SAFETY: `slot` is valid for writing.
                 unsafe { slot.write(misc) };
                 // SAFETY: initialised, and pinned until `drop` takes it back.

@@ -11,6 +11,7 @@
 //! | [`mmio`] | BARs that may vanish under their users |
 //! | [`pci`] | enabling and claiming a PCI function |
 //! | [`rwsem`] | reader-writer semaphore |
+//! | [`sysfs`] | folders of small text files |
 //! | [`task`] | who is calling |
 //! | [`thread`] | kernel threads |
 //! | [`time`] | clock and short sleeps |
@@ -30,6 +31,7 @@ pub(crate) mod irq;
 pub(crate) mod mmio;
 pub(crate) mod pci;
 pub(crate) mod rwsem;
+pub(crate) mod sysfs;
 pub(crate) mod task;
 pub(crate) mod thread;
 pub(crate) mod time;

@@ -11,6 +11,7 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
+#include <linux/sysfs.h>
 #include <linux/uaccess.h>
 
 #include "shim.h"
@@ -323,6 +324,26 @@ struct task_struct *huvm_kthread_create(int (*fn)(void *data), void *data, const
 bool huvm_kthread_should_stop(void)
 {
 	return (current->flags & PF_KTHREAD) && kthread_should_stop();
+}
+
+const char *huvm_dev_name(const struct device *dev)
+{
+	return dev_name(dev);
+}
+
+int huvm_sysfs_folder(struct device *dev, const struct attribute_group *group, bool there)
+{
+	struct kernfs_node *folder;
+
+	if (there)
+		return sysfs_create_group(&dev->kobj, group);
+	/* Removing what could not be created would warn. */
+	folder = sysfs_get_dirent(dev->kobj.sd, group->name);
+	if (folder) {
+		sysfs_put(folder);
+		sysfs_remove_group(&dev->kobj, group);
+	}
+	return 0;
 }
 
 int huvm_check_zeroed_user(const void __user *from, size_t len)

@@ -123,6 +123,11 @@ bool huvm_kthread_should_stop(void);
 /* DEFINE_MUTEX */
 extern struct mutex huvm_lock_gpus, huvm_lock_channels, huvm_lock_spaces, huvm_lock_other;
 
+/* dev_name */
+const char *huvm_dev_name(const struct device *dev);
+/* sysfs_create_group, or sysfs_remove_group if the group is there */
+int huvm_sysfs_folder(struct device *dev, const struct attribute_group *group, bool there);
+
 /* check_zeroed_user */
 int huvm_check_zeroed_user(const void __user *from, size_t len);
 
