@@ -30,6 +30,7 @@
 	HUVM_WORD(HUVM_LAUNCH_FAILED, "failed")			\
 	HUVM_LAST(HUVM_LAUNCH_ABORTED, "aborted")
 
+/* A new counter goes before the last line; tests/suites/observe_trace.c looks for one that is missing. */
 #define HUVM_TRACE_COUNTERS						\
 	HUVM_WORD(HUVM_CNT_FAULT_BATCHES, "fault_batches")		\
 	HUVM_WORD(HUVM_CNT_FAULTS, "faults")				\
@@ -73,7 +74,17 @@
 	HUVM_WORD(HUVM_CNT_NON_REPLAYABLE, "non_replayable")		\
 	HUVM_WORD(HUVM_CNT_MAPPED_REMOTE_PAGES, "mapped_remote_pages")	\
 	HUVM_WORD(HUVM_CNT_DISCARDED_PAGES, "discarded_pages")		\
-	HUVM_LAST(HUVM_CNT_CE_ERRORS, "ce_errors")
+	HUVM_WORD(HUVM_CNT_CE_ERRORS, "ce_errors")			\
+	HUVM_WORD(HUVM_CNT_SPARE_EVICTIONS, "spare_evictions")		\
+	HUVM_WORD(HUVM_CNT_SPARE_HIT_BYTES, "spare_hit_bytes")		\
+	HUVM_WORD(HUVM_CNT_CHUNKS_LENT, "chunks_lent")			\
+	HUVM_WORD(HUVM_CNT_WRITE_BACKS, "write_backs")			\
+	HUVM_WORD(HUVM_CNT_RECLAIMS, "reclaims")			\
+	HUVM_WORD(HUVM_CNT_RECLAIMS_COPIED, "reclaims_copied")		\
+	HUVM_WORD(HUVM_CNT_RECLAIMS_IN_FAULT, "reclaims_in_fault")	\
+	HUVM_WORD(HUVM_CNT_RECLAIM_NS, "reclaim_ns")			\
+	HUVM_WORD(HUVM_CNT_PRE_EVICTIONS, "pre_evictions")		\
+	HUVM_LAST(HUVM_CNT_COUNT, "none")
 
 /* perf reads the format without the header: give it the numbers. */
 #undef HUVM_WORD
@@ -254,7 +265,7 @@ TRACE_EVENT(huvm_launch_end,
 		  __entry->launch, __print_symbolic(__entry->status, HUVM_TRACE_STATUS))
 );
 
-/* A counter of uapi/huvm.h grows by n: replays, mappings by size, invalidates, splits and what else is counted. */
+/* A counter of uapi/huvm.h grows by n: replays, flushes, bytes zeroed and what else is counted. */
 TRACE_EVENT(huvm_count,
 	TP_PROTO(s32 gpu, u32 pid, u32 counter, u64 n),
 	TP_ARGS(gpu, pid, counter, n),
