@@ -212,7 +212,7 @@ impl Channel {
     }
 
     /// Takes the next method out of the words fetched; `Ok(None)` when there are no more.
-    fn decode(&mut self) -> Result<Option<Method>, u32> {
+    pub(crate) fn decode(&mut self) -> Result<Option<Method>, u32> {
         loop {
             if self.count == 0 {
                 let Some(h) = self.words.pop_front() else {

@@ -36,6 +36,8 @@ mod queue;
 mod regs;
 mod replay;
 mod runlist;
+#[cfg(test)]
+mod vectors;
 mod window;
 mod work;
 

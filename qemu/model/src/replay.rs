@@ -138,7 +138,7 @@ impl InvalidateRegs {
         })
     }
 
-    fn decode(&self, v: u32, has_address: bool) -> Invalidate {
+    pub(crate) fn decode(&self, v: u32, has_address: bool) -> Invalidate {
         let one_pdb = Pdb {
             sys: self.pdb & 2 != 0,
             addr: (u64::from(self.upper_pdb & 0xf_ffff) << 40) | (u64::from(self.pdb >> 4) << 12),

@@ -20,7 +20,7 @@ const PIECE_BYTES: u64 = 64 << 10;
 /// Elements of a piece whose addresses are data (gather, scatter, trace): a warp.
 const WARP: u64 = 32;
 /// MMU engine id of subcontext 0.
-const ENGINE_GR0: u32 = 64;
+pub(crate) const ENGINE_GR0: u32 = 64;
 
 /// Where a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

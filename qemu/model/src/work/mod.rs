@@ -6,7 +6,7 @@
 //! - `block`: a block's next piece: addresses, translation, stall, replay.
 //! - `exec`: what a piece does to bytes.
 
-mod block;
+pub(crate) mod block;
 mod desc;
 mod exec;
 
