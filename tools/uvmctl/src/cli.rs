@@ -1,22 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The grammar: help, completion and man pages come from it.
 
+use crate::exit::CODES;
 use crate::units::parse_bytes;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+
+/// Examples and exit codes, below the options.
+fn more_help() -> String {
+    let mut text = String::from(
+        "Examples:
+  uvmctl                                 GPUs, memory, clients
+  uvmctl run scan --ratio 1.5 --verify   a pass over 1.5 times the GPU's memory
+  uvmctl stat --gpu 0 -l 1               counters, each second
+  uvmctl client list --csv --fields pid,managed_bytes
+  uvmctl gpu list --json > gpus.json; uvmctl gpu list --from gpus.json
+
+Exit codes:
+",
+    );
+    for (code, _, meaning) in CODES {
+        text.push_str(&format!("  {code:<3} {meaning}\n"));
+    }
+    text
+}
 
 /// Shows and drives huvm: one address space over several GPUs and the host.
 ///
 /// Without a command: an overview, which changes nothing.
 #[derive(Parser, Debug)]
-#[command(
-    version,
-    after_help = "Examples:\n  uvmctl                              GPUs, memory, clients\n  uvmctl run scan --ratio 1.5 --verify  a pass over 1.5 times the GPU's memory\n  uvmctl stat --gpu 0 -l 1             counters, each second\n\nExit codes: 0 done, 1 failed, 2 usage, 3 not supported, 4 not permitted, 6 not found, 7 timed out,\n  9 driver not loaded, 13 other interface version, 15 device lost"
-)]
+#[command(version, after_help = more_help())]
 pub(crate) struct Cli {
     /// JSON for programs, with a schema number
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, conflicts_with_all = ["csv", "fields"])]
     pub(crate) json: bool,
+    /// Rows for scripts: values in base units, separated by commas
+    #[arg(long, global = true)]
+    pub(crate) csv: bool,
+    /// Columns of the table or of --csv, in this order; 'help' lists them
+    #[arg(long, global = true, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) fields: Option<Vec<String>>,
+    /// Read a saved --json document instead of the driver ('-' is standard input)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) from: Option<PathBuf>,
     /// Exact numbers of bytes in tables
     #[arg(long, global = true)]
     pub(crate) bytes: bool,
@@ -29,6 +55,8 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    /// GPUs, memory, clients on one screen; also without any command
+    Status,
     /// GPUs
     #[command(subcommand)]
     Gpu(GpuVerb),
@@ -50,7 +78,7 @@ pub(crate) enum Command {
     Stat(Stat),
     /// Faults, migrations, evictions as they happen, one line (or JSON object) each
     Events(Events),
-    /// Live view; plain blocks when the output is no terminal
+    /// Live view on a terminal ('?' shows the keys), else plain blocks
     Top(Top),
     /// Record events, summarise them, run their page accesses again
     #[command(subcommand)]
@@ -61,12 +89,14 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Look for what is wrong with this machine's set-up
     Doctor,
+    /// Versions of tool, driver and interface
+    Version,
     /// Completion script for a shell
     Completion {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Write the man pages to a folder
+    /// Write the man pages (section 8) to a folder
     Man {
         /// The folder
         dir: PathBuf,
@@ -79,7 +109,7 @@ pub(crate) enum GpuVerb {
     List,
     /// Everything about one GPU
     Show {
-        /// Index or PCI address
+        /// Index, PCI address or UUID
         gpu: String,
     },
 }
@@ -107,7 +137,7 @@ pub(crate) enum RangeVerb {
     Show {
         /// Process id
         pid: u32,
-        /// Start address (hex)
+        /// ADDR or ADDR-ADDR (hex): from there on, or from there to there
         #[arg(default_value = "0")]
         addr: String,
     },
@@ -115,9 +145,9 @@ pub(crate) enum RangeVerb {
 
 #[derive(Args, Debug)]
 pub(crate) struct PolicyScope {
-    /// Of this GPU; without it the global ones
-    #[arg(short, long)]
-    pub(crate) gpu: Option<u32>,
+    /// Of this GPU (index, PCI address or UUID); without it the global ones
+    #[arg(short, long, value_name = "ID")]
+    pub(crate) gpu: Option<String>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -141,15 +171,15 @@ pub(crate) enum PolicyVerb {
 
 #[derive(Args, Debug)]
 pub(crate) struct Stat {
-    /// Of this GPU; without it the global ones
-    #[arg(short, long)]
-    pub(crate) gpu: Option<u32>,
+    /// Of this GPU (index, PCI address or UUID); without it the global ones
+    #[arg(short, long, value_name = "ID")]
+    pub(crate) gpu: Option<String>,
     /// Repeat each so many seconds, and show what was added since
     #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
     pub(crate) r#loop: Option<f64>,
-    /// Times to repeat
-    #[arg(short, long, default_value_t = u64::MAX)]
-    pub(crate) count: u64,
+    /// End after so many
+    #[arg(short, long)]
+    pub(crate) count: Option<u64>,
     /// Counters that are zero too
     #[arg(short, long)]
     pub(crate) all: bool,
@@ -158,8 +188,8 @@ pub(crate) struct Stat {
 #[derive(Args, Debug)]
 pub(crate) struct Events {
     /// End after so many
-    #[arg(short, long, default_value_t = u64::MAX)]
-    pub(crate) count: u64,
+    #[arg(short, long)]
+    pub(crate) count: Option<u64>,
 }
 
 #[derive(Args, Debug)]
@@ -172,9 +202,12 @@ pub(crate) struct Top {
         default_value_t = 1.0
     )]
     pub(crate) period: f64,
-    /// Pictures
-    #[arg(short, long, default_value_t = u64::MAX)]
-    pub(crate) count: u64,
+    /// End after so many pictures
+    #[arg(short, long)]
+    pub(crate) count: Option<u64>,
+    /// Plain blocks also on a terminal
+    #[arg(short, long)]
+    pub(crate) batch: bool,
 }
 
 #[derive(Subcommand, Debug)]
@@ -185,8 +218,8 @@ pub(crate) enum TraceVerb {
         #[arg(short, long)]
         output: PathBuf,
         /// End after so many events
-        #[arg(short, long, default_value_t = u64::MAX)]
-        count: u64,
+        #[arg(short, long)]
+        count: Option<u64>,
         /// End after so many seconds
         #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=86400))]
         seconds: Option<u32>,
@@ -196,16 +229,17 @@ pub(crate) enum TraceVerb {
     },
     /// What a recording has: events by type and cause, bytes, the busiest blocks
     Report {
-        /// A recording
-        file: PathBuf,
+        /// A recording, or what 'events --json' wrote
+        #[arg(required_unless_present = "from")]
+        file: Option<PathBuf>,
     },
     /// Touch the pages of a recording's faults again, in its order, on a GPU
     Replay {
         /// A recording
         file: PathBuf,
-        /// GPU index
-        #[arg(short, long, default_value_t = 0)]
-        gpu: u32,
+        /// GPU: index, PCI address or UUID
+        #[arg(short, long, value_name = "ID", default_value = "0")]
+        gpu: String,
         /// Policy preset of this run
         #[arg(short, long)]
         preset: Option<String>,
@@ -234,9 +268,9 @@ pub(crate) struct Run {
     /// The workload
     #[arg(value_enum)]
     pub(crate) workload: Workload,
-    /// GPU index
-    #[arg(short, long, default_value_t = 0)]
-    pub(crate) gpu: u32,
+    /// GPU: index, PCI address or UUID
+    #[arg(short, long, value_name = "ID", default_value = "0")]
+    pub(crate) gpu: String,
     /// Working set as a share of the GPU's memory
     #[arg(short, long, default_value_t = 0.5, conflicts_with = "size")]
     pub(crate) ratio: f64,
@@ -262,9 +296,9 @@ pub(crate) struct Run {
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// GPU index
-    #[arg(short, long, default_value_t = 0)]
-    pub(crate) gpu: u32,
+    /// GPU: index, PCI address or UUID
+    #[arg(short, long, value_name = "ID", default_value = "0")]
+    pub(crate) gpu: String,
     /// Policy preset
     #[arg(short, long, default_value = "stock-595")]
     pub(crate) preset: String,

@@ -10,13 +10,54 @@ pub(crate) enum Failure {
     Huvm(Error),
     /// Bad usage.
     Usage(String),
+    /// A field that the command does not have, and those that it has.
+    Field(String, String),
     /// No such GPU, client, range or knob.
     NotFound(String, String),
     /// A check failed: wrong data.
     Wrong(String),
     /// A file could not be read or written.
     File(String),
+    /// Some of it was done before this happened.
+    Partly(Box<Failure>),
+    /// The reader of our output went away: the end, and all is well.
+    Closed,
 }
+
+/// What `--help` and the man pages say about exit codes; a test holds them and [`Failure::code`] together.
+pub(crate) const CODES: &[(u8, &str, &str)] = &[
+    (
+        0,
+        "done",
+        "done; also when the reader of the output went away",
+    ),
+    (
+        1,
+        "failed",
+        "failed, none of the below: wrong data, a file, a failed check of doctor",
+    ),
+    (
+        2,
+        "usage",
+        "bad usage: unknown option or field, value out of range",
+    ),
+    (3, "not-supported", "not supported by this driver or device"),
+    (4, "not-permitted", "not permitted"),
+    (
+        5,
+        "partly-done",
+        "partly done: what was done is in the output",
+    ),
+    (6, "not-found", "no such GPU, client, range, knob or preset"),
+    (7, "timed-out", "timed out"),
+    (9, "not-loaded", "driver not loaded"),
+    (
+        13,
+        "abi-mismatch",
+        "tool and driver speak different interface versions",
+    ),
+    (15, "device-lost", "device lost"),
+];
 
 /// Result with [`Failure`].
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
@@ -34,7 +75,7 @@ impl Failure {
             Failure::Huvm(Error::NotLoaded) => 9,
             Failure::Huvm(Error::NotPermitted) => 4,
             Failure::Huvm(Error::Abi { .. }) => 13,
-            Failure::Huvm(Error::Argument(_)) | Failure::Usage(_) => 2,
+            Failure::Huvm(Error::Argument(_)) | Failure::Usage(_) | Failure::Field(..) => 2,
             Failure::NotFound(..) => 6,
             Failure::Huvm(e) => match e.errno() {
                 Some(1 | 13) => 4,  // EPERM, EACCES
@@ -46,22 +87,16 @@ impl Failure {
                 _ => 1,
             },
             Failure::Wrong(_) | Failure::File(_) => 1,
+            Failure::Partly(_) => 5,
+            Failure::Closed => 0,
         }
     }
 
     /// A word for programs.
     pub(crate) fn name(&self) -> &'static str {
-        match self.code() {
-            2 => "usage",
-            3 => "not-supported",
-            4 => "not-permitted",
-            6 => "not-found",
-            7 => "timed-out",
-            9 => "not-loaded",
-            13 => "abi-mismatch",
-            15 => "device-lost",
-            _ => "failed",
-        }
+        let code = self.code();
+        let known = CODES.iter().find(|(c, ..)| *c == code);
+        known.map_or("failed", |(_, name, _)| name)
     }
 
     /// What to do next.
@@ -69,7 +104,9 @@ impl Failure {
         match self {
             Failure::Huvm(e) => e.hint().map(str::to_owned),
             Failure::NotFound(_, hint) => Some(hint.clone()),
+            Failure::Field(_, known) => Some(format!("there are: {known}")),
             Failure::Usage(_) => Some("see 'uvmctl --help'".into()),
+            Failure::Partly(e) => e.hint(),
             _ => None,
         }
     }
@@ -79,9 +116,56 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Failure::Huvm(e) => e.fmt(f),
-            Failure::Usage(t) | Failure::NotFound(t, _) | Failure::Wrong(t) | Failure::File(t) => {
-                f.write_str(t)
-            }
+            Failure::Usage(t)
+            | Failure::Field(t, _)
+            | Failure::NotFound(t, _)
+            | Failure::Wrong(t)
+            | Failure::File(t) => f.write_str(t),
+            Failure::Partly(e) => write!(f, "only partly done: {e}"),
+            Failure::Closed => f.write_str("the reader of the output went away"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn os(errno: i32) -> Failure {
+        Failure::Huvm(Error::Os {
+            what: "asking".into(),
+            errno,
+        })
+    }
+
+    #[test]
+    fn every_failure_has_its_code_and_name() {
+        let abi = Error::Abi {
+            driver: 2,
+            library: 1,
+        };
+        for (failure, code, name) in [
+            (Failure::Closed, 0, "done"),
+            (Failure::Wrong("x".into()), 1, "failed"),
+            (Failure::File("x".into()), 1, "failed"),
+            (Failure::Huvm(Error::Launch("x".into())), 1, "failed"),
+            (os(12), 1, "failed"),
+            (Failure::Usage("x".into()), 2, "usage"),
+            (Failure::Huvm(Error::Argument("x".into())), 2, "usage"),
+            (os(34), 2, "usage"),
+            (os(25), 3, "not-supported"),
+            (os(95), 3, "not-supported"),
+            (Failure::Huvm(Error::NotPermitted), 4, "not-permitted"),
+            (os(1), 4, "not-permitted"),
+            (Failure::Partly(Box::new(os(1))), 5, "partly-done"),
+            (Failure::NotFound("x".into(), "y".into()), 6, "not-found"),
+            (os(19), 6, "not-found"),
+            (os(110), 7, "timed-out"),
+            (Failure::Huvm(Error::NotLoaded), 9, "not-loaded"),
+            (Failure::Huvm(abi), 13, "abi-mismatch"),
+            (os(5), 15, "device-lost"),
+        ] {
+            assert_eq!((failure.code(), failure.name()), (code, name), "{failure}");
         }
     }
 }

@@ -1,204 +1,413 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Output: one model, rendered as a table for people or as JSON for programs.
+//! Output: one model per command, rendered as a table for people, as rows for scripts or as a JSON document.
 
 use crate::cli::Cli;
-use crate::exit::Failure;
-use serde::Serialize;
-use serde_json::{json, Value};
-use std::io::{IsTerminal, Write};
+use crate::exit::{Failure, Result};
+use crate::row::{csv_line, Cell, Row, Table};
+use libhuvm::Device;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::io::{ErrorKind, IsTerminal, Read, Write};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How to print.
+/// Number behind the slash of every schema. It rises when a key changes meaning or goes; new keys leave it.
+const SCHEMA: u32 = 1;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Human,
+    Json,
+    Csv,
+}
+
+/// The envelope around every document.
+#[derive(Serialize)]
+struct Envelope<'a, M: Serialize> {
+    schema: String,
+    tool_version: &'static str,
+    /// Of the driver that answered; `null` without one.
+    driver_version: Option<&'a str>,
+    /// When the data was taken, CLOCK_REALTIME in ns.
+    time_ns: u64,
+    data: Option<&'a M>,
+    warnings: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Trouble>,
+}
+
+/// The `error` of a document.
+#[derive(Serialize)]
+struct Trouble {
+    code: u8,
+    name: &'static str,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Trouble {
+    fn new(e: &Failure) -> Self {
+        Trouble {
+            code: e.code(),
+            name: e.name(),
+            message: e.to_string(),
+            hint: e.hint(),
+        }
+    }
+}
+
+/// A saved document, as `--json` wrote it.
+#[derive(Deserialize)]
+struct Saved {
+    schema: String,
+    #[serde(default)]
+    driver_version: Option<String>,
+    #[serde(default)]
+    time_ns: u64,
+    #[serde(default)]
+    data: serde_json::Value,
+    #[serde(default)]
+    warnings: Vec<String>,
+}
+
+/// Where the data comes from: noted with each reading, printed with each document.
+#[derive(Clone, Default)]
+struct Origin {
+    driver_version: Option<String>,
+    /// Only known of saved documents; else it is now.
+    time_ns: Option<u64>,
+    warnings: Vec<String>,
+}
+
+/// A model from a saved document, with where that was from.
+pub(crate) struct Loaded<M> {
+    origin: Origin,
+    /// The model.
+    pub(crate) model: M,
+}
+
+#[derive(Default)]
+struct State {
+    origin: Origin,
+    /// The header of a stream was printed.
+    headed: bool,
+    /// The failure is part of a document already.
+    told: bool,
+}
+
+/// How to print, and where data comes from.
 pub(crate) struct Out {
-    json: bool,
+    mode: Mode,
+    fields: Option<Vec<String>>,
     /// Exact numbers in tables.
     pub(crate) exact: bool,
     header: bool,
+    from: Option<PathBuf>,
+    state: RefCell<State>,
 }
 
-/// A table: header, and rows of cells. Numbers are right-aligned.
-pub(crate) struct Table {
-    head: Vec<&'static str>,
-    rows: Vec<Vec<String>>,
+/// CLOCK_REALTIME in ns.
+fn now_ns() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .ok()
+        .and_then(|d| u64::try_from(d.as_nanos()).ok())
+        .unwrap_or(0)
 }
 
-impl Table {
-    /// An empty table.
-    pub(crate) fn new(head: &[&'static str]) -> Self {
-        Table {
-            head: head.to_vec(),
-            rows: Vec::new(),
-        }
+/// Writes all of it at once. A reader that went away ends the command, and is no failure of ours.
+fn write(text: &str) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Ok(()) => Ok(()),
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Err(Failure::Closed),
+        Err(e) => Err(Failure::File(format!("standard output: {e}"))),
     }
+}
 
-    /// Adds a row.
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
-    }
-
-    /// The lines of the table.
-    pub(crate) fn render(&self, header: bool) -> String {
-        let columns = self.head.len();
-        let width = |c: usize| {
-            let cells = self
-                .rows
-                .iter()
-                .filter_map(|r| r.get(c))
-                .map(|s| s.chars().count());
-            cells
-                .chain(self.head.get(c).map(|h| h.len()))
-                .max()
-                .unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        let numeric: Vec<bool> = (0..columns)
-            .map(|c| {
-                let mut cells = self
-                    .rows
-                    .iter()
-                    .filter_map(|r| r.get(c))
-                    .filter(|s| *s != "-")
-                    .peekable();
-                cells.peek().is_some()
-                    && cells
-                        .all(|s| s.starts_with(|ch: char| ch.is_ascii_digit()) && !s.contains(':'))
-            })
-            .collect();
-        let line = |cells: &[String]| {
-            let mut text = String::new();
-            for (c, (w, right)) in widths.iter().zip(&numeric).enumerate() {
-                let cell = cells.get(c).map_or("", String::as_str);
-                if c != 0 {
-                    text.push_str("  ");
-                }
-                let pad = " ".repeat(w.saturating_sub(cell.chars().count()));
-                if *right {
-                    text.push_str(&pad);
-                    text.push_str(cell);
-                } else {
-                    text.push_str(cell);
-                    text.push_str(&pad);
-                }
-            }
-            text.trim_end().to_owned() + "\n"
-        };
-        let mut all = String::new();
-        if header {
-            all.push_str(&line(
-                &self
-                    .head
-                    .iter()
-                    .map(|h| (*h).to_owned())
-                    .collect::<Vec<_>>(),
-            ));
-        }
-        for r in &self.rows {
-            all.push_str(&line(r));
-        }
-        all
-    }
+/// Schema with its number.
+fn full(schema: &str) -> String {
+    format!("uvmctl.{schema}/{SCHEMA}")
 }
 
 impl Out {
     /// As the global options say.
     pub(crate) fn new(args: &Cli) -> Self {
         Out {
-            json: args.json,
+            mode: match (args.json, args.csv) {
+                (true, _) => Mode::Json,
+                (_, true) => Mode::Csv,
+                _ => Mode::Human,
+            },
+            fields: args.fields.clone(),
             exact: args.bytes,
             header: !args.no_header,
+            from: args.from.clone(),
+            state: RefCell::default(),
+        }
+    }
+
+    /// As for a command line that could not be read: JSON or text.
+    pub(crate) fn bare(json: bool) -> Self {
+        Out {
+            mode: if json { Mode::Json } else { Mode::Human },
+            fields: None,
+            exact: false,
+            header: true,
+            from: None,
+            state: RefCell::default(),
         }
     }
 
     /// Bytes, exact if asked for.
     pub(crate) fn bytes(&self, n: u64) -> String {
-        if self.exact {
-            n.to_string()
-        } else {
-            crate::units::bytes(n)
-        }
+        Cell::Bytes(n).human(self.exact)
     }
 
-    /// Prints `model`: as JSON under `schema`, or as what `table` makes.
-    pub(crate) fn show<T: Serialize>(
-        &self,
-        schema: &str,
-        model: &T,
-        table: impl FnOnce() -> String,
-    ) {
-        let text = if self.json {
-            self.document(schema, serde_json::to_value(model).unwrap_or(Value::Null))
-        } else {
-            table()
-        };
-        // A reader that went away is no failure of ours.
-        let _closed = std::io::stdout().write_all(text.as_bytes());
-    }
-
-    /// As [`Self::show`] with a [`Table`].
-    pub(crate) fn table<T: Serialize>(
-        &self,
-        schema: &str,
-        model: &T,
-        table: impl FnOnce() -> Table,
-    ) {
-        self.show(schema, model, || table().render(self.header));
-    }
-
-    fn document(&self, schema: &str, data: Value) -> String {
-        let doc = json!({
-            "schema": format!("uvmctl.{schema}/1"),
-            "tool_version": env!("CARGO_PKG_VERSION"),
-            "data": data,
-            "warnings": [],
-        });
-        self.to_text(&doc)
-    }
-
-    fn to_text(&self, doc: &Value) -> String {
-        let text = if std::io::stdout().is_terminal() {
-            serde_json::to_string_pretty(doc)
-        } else {
-            serde_json::to_string(doc)
-        };
-        text.unwrap_or_default() + "\n"
-    }
-
-    /// Says what failed: a line for people on stderr, and in JSON mode a document on stdout.
-    pub(crate) fn error(&self, e: &Failure) {
-        let hint = e.hint();
-        if self.json {
-            let doc = json!({
-                "schema": "uvmctl.error/1",
-                "tool_version": env!("CARGO_PKG_VERSION"),
-                "error": { "code": e.code(), "name": e.name(), "message": e.to_string(), "hint": hint },
-            });
-            let _closed = std::io::stdout().write_all(self.to_text(&doc).as_bytes());
-        }
-        match hint {
-            Some(h) => eprintln!("uvmctl: {e}; hint: {h}"),
-            None => eprintln!("uvmctl: {e}"),
-        }
+    /// Whether a person reads tables on a terminal: not for programs, not rows.
+    pub(crate) fn on_terminal(&self) -> bool {
+        self.mode == Mode::Human && self.fields.is_none() && std::io::stdout().is_terminal()
     }
 
     /// Whether people read along on stderr.
     pub(crate) fn talks(&self) -> bool {
         std::io::stderr().is_terminal()
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// The fields asked for with `--fields`.
+    pub(crate) fn fields(&self) -> Option<&[String]> {
+        self.fields.as_deref()
+    }
 
-    #[test]
-    fn numbers_align_right_and_text_left() {
-        let mut t = Table::new(&["NAME", "N"]);
-        t.row(vec!["a".into(), "5".into()]);
-        t.row(vec!["long".into(), "1234".into()]);
-        t.row(vec!["b".into(), "-".into()]);
-        assert_eq!(
-            t.render(true),
-            "NAME     N\na        5\nlong  1234\nb        -\n"
-        );
-        assert_eq!(t.render(false).lines().count(), 3);
+    /// Whether data comes from a file.
+    pub(crate) fn offline(&self) -> bool {
+        self.from.is_some()
+    }
+
+    /// Version of the driver that the data is from, if it is known.
+    pub(crate) fn driver_version(&self) -> Option<String> {
+        self.state.borrow().origin.driver_version.clone()
+    }
+
+    /// Opens the driver, and notes its version for the documents to come.
+    pub(crate) fn device(&self) -> Result<Device> {
+        let device = Device::open()?;
+        self.state.borrow_mut().origin.driver_version = Some(device.driver_version()?);
+        Ok(device)
+    }
+
+    /// The documents of `--from` that have this schema, in their order; `None` without `--from`.
+    pub(crate) fn saved<M: DeserializeOwned>(
+        &self,
+        schema: &str,
+    ) -> Result<Option<Vec<Loaded<M>>>> {
+        let Some(path) = &self.from else {
+            return Ok(None);
+        };
+        let failed = |e: &dyn std::fmt::Display| Failure::File(format!("{}: {e}", path.display()));
+        let mut text = String::new();
+        if path.as_os_str() == "-" {
+            std::io::stdin().read_to_string(&mut text)
+        } else {
+            std::fs::File::open(path).and_then(|mut f| f.read_to_string(&mut text))
+        }
+        .map_err(|e| failed(&e))?;
+        let mut all = Vec::new();
+        for document in serde_json::Deserializer::from_str(&text).into_iter::<Saved>() {
+            let d = document.map_err(|e| failed(&e))?;
+            if d.schema != full(schema) {
+                return Err(Failure::Usage(format!(
+                    "{} holds '{}', this command reads '{}'",
+                    path.display(),
+                    d.schema,
+                    full(schema)
+                )));
+            }
+            all.push(Loaded {
+                model: serde_json::from_value(d.data).map_err(|e| failed(&e))?,
+                origin: Origin {
+                    driver_version: d.driver_version,
+                    time_ns: Some(d.time_ns),
+                    warnings: d.warnings,
+                },
+            });
+        }
+        if all.is_empty() {
+            return Err(failed(&"there is no document in it"));
+        }
+        Ok(Some(all))
+    }
+
+    /// Takes the model of a saved document, whose origin goes into the documents printed from here on.
+    pub(crate) fn adopt<M>(&self, loaded: Loaded<M>) -> M {
+        self.state.borrow_mut().origin = loaded.origin;
+        loaded.model
+    }
+
+    /// The model: from the file of `--from`, else from the driver.
+    pub(crate) fn read<M: DeserializeOwned>(
+        &self,
+        schema: &str,
+        gather: impl FnOnce(&Device) -> Result<M>,
+    ) -> Result<M> {
+        match self.saved(schema)? {
+            Some(all) => match all.into_iter().next_back() {
+                Some(last) => Ok(self.adopt(last)),
+                None => Err(Failure::File("there is no document".into())),
+            },
+            None => gather(&self.device()?),
+        }
+    }
+
+    /// A table of rows, with the fields asked for or the usual ones, as wide as the terminal at most.
+    pub(crate) fn render<R: Row>(&self, rows: &[R]) -> String {
+        let width = if std::io::stdout().is_terminal() {
+            ratatui::crossterm::terminal::size()
+                .ok()
+                .map(|(w, _)| usize::from(w))
+        } else {
+            None
+        };
+        Table::of(rows, self.fields.as_deref(), self.exact).render(self.header, width)
+    }
+
+    /// Prints `model`: as JSON under `schema`, as its rows (`--csv`, `--fields`), or as the text that `human` makes.
+    pub(crate) fn show<M: Serialize, R: Row>(
+        &self,
+        schema: &str,
+        model: &M,
+        rows: &[R],
+        human: impl FnOnce() -> String,
+    ) -> Result<()> {
+        match self.mode {
+            Mode::Json => write(&self.document(schema, Some(model), None, false)?),
+            Mode::Csv => write(&self.csv(rows, self.header)),
+            Mode::Human if self.fields.is_some() => write(&self.render(rows)),
+            Mode::Human => write(&human()),
+        }
+    }
+
+    /// As [`Self::show`] where the rows are the model and the table.
+    pub(crate) fn list<R: Row + Serialize>(&self, schema: &str, rows: &[R]) -> Result<()> {
+        self.show(schema, &rows, rows, || self.render(rows))
+    }
+
+    /// As [`Self::list`], for a result that shows a failure: both are in one document.
+    pub(crate) fn list_failed<R: Row + Serialize>(
+        &self,
+        schema: &str,
+        rows: &[R],
+        failure: Option<Failure>,
+    ) -> Result<()> {
+        self.list_failed_as(schema, rows, failure, || self.render(rows))
+    }
+
+    /// As [`Self::list_failed`], with other text than a table.
+    pub(crate) fn list_failed_as<R: Row + Serialize>(
+        &self,
+        schema: &str,
+        rows: &[R],
+        failure: Option<Failure>,
+        human: impl FnOnce() -> String,
+    ) -> Result<()> {
+        if self.mode == Mode::Json {
+            write(&self.document(schema, Some(&rows), failure.as_ref(), false)?)?;
+            self.state.borrow_mut().told = true;
+        } else {
+            self.show(schema, &rows, rows, human)?;
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// As [`Self::show`], for one of many: one line a document, one header for all rows.
+    pub(crate) fn stream<M: Serialize, R: Row>(
+        &self,
+        schema: &str,
+        model: &M,
+        rows: &[R],
+        human: impl FnOnce() -> String,
+    ) -> Result<()> {
+        let header = self.header && !std::mem::replace(&mut self.state.borrow_mut().headed, true);
+        match self.mode {
+            Mode::Json => write(&self.document(schema, Some(model), None, true)?),
+            Mode::Csv => write(&self.csv(rows, header)),
+            Mode::Human if self.fields.is_some() => {
+                let table = Table::of(rows, self.fields.as_deref(), self.exact);
+                write(&table.steady().render(header, None))
+            }
+            Mode::Human => write(&human()),
+        }
+    }
+
+    fn csv<R: Row>(&self, rows: &[R], header: bool) -> String {
+        let mut text = String::new();
+        let names = |r: &R| r.fields().iter().map(|f| f.name.to_owned()).collect();
+        let wanted: Vec<String> = self.fields.clone().unwrap_or_else(|| names(&R::default()));
+        if header {
+            text.push_str(&csv_line(wanted.iter().map(String::as_str)));
+        }
+        for r in rows {
+            let fields = r.fields();
+            let cells: Vec<String> = wanted
+                .iter()
+                .map(|w| {
+                    let field = fields.iter().find(|f| f.name == *w);
+                    field.map_or_else(String::new, |f| f.cell.plain())
+                })
+                .collect();
+            text.push_str(&csv_line(cells.iter().map(String::as_str)));
+        }
+        text
+    }
+
+    fn document<M: Serialize>(
+        &self,
+        schema: &str,
+        data: Option<&M>,
+        error: Option<&Failure>,
+        one_line: bool,
+    ) -> Result<String> {
+        let state = self.state.borrow();
+        let doc = Envelope {
+            schema: full(schema),
+            tool_version: env!("CARGO_PKG_VERSION"),
+            driver_version: state.origin.driver_version.as_deref(),
+            time_ns: state.origin.time_ns.unwrap_or_else(now_ns),
+            data,
+            warnings: &state.origin.warnings,
+            error: error.map(Trouble::new),
+        };
+        let text = if !one_line && std::io::stdout().is_terminal() {
+            serde_json::to_string_pretty(&doc)
+        } else {
+            serde_json::to_string(&doc)
+        };
+        match text {
+            Ok(t) => Ok(t + "\n"),
+            Err(e) => Err(Failure::File(format!("cannot write {}: {e}", full(schema)))),
+        }
+    }
+
+    /// Says what failed: a line for people on stderr, and in JSON mode a document on stdout unless one told it already.
+    pub(crate) fn error(&self, e: &Failure) {
+        if self.mode == Mode::Json && !self.state.borrow().told {
+            // There is nobody left to tell if this fails too.
+            let _closed = self
+                .document::<()>("error", None, Some(e), false)
+                .and_then(|text| write(&text));
+        }
+        match e.hint() {
+            Some(h) => eprintln!("uvmctl: {e}; hint: {h}"),
+            None => eprintln!("uvmctl: {e}"),
+        }
+    }
+
+    /// Prints text as it is.
+    pub(crate) fn text(&self, text: &str) -> Result<()> {
+        write(text)
     }
 }

@@ -29,6 +29,7 @@ fn without_a_driver_every_command_says_so() {
         &[][..],
         &["gpu", "list"],
         &["gpu", "show", "0"],
+        &["status"],
         &["topo"],
         &["mem", "show"],
         &["client", "list"],
@@ -56,16 +57,114 @@ fn without_a_driver_every_command_says_so() {
     }
 }
 
+/// The one document of a failed command, and its exit code.
+fn failed_json(args: &[&str]) -> (serde_json::Value, i32) {
+    let o = uvmctl(args);
+    let doc = serde_json::from_slice(&o.stdout).unwrap();
+    assert!(text(&o.stderr).starts_with("uvmctl: "), "{args:?}");
+    (doc, o.status.code().unwrap())
+}
+
 #[test]
 fn json_errors_are_documents() {
     if Path::new("/dev/huvm").exists() {
         return;
     }
-    let o = uvmctl(&["gpu", "list", "--json"]);
-    let doc: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    let (doc, code) = failed_json(&["gpu", "list", "--json"]);
     assert_eq!(doc["schema"], "uvmctl.error/1");
     assert_eq!(doc["error"]["code"], 9);
     assert_eq!(doc["error"]["name"], "not-loaded");
+    assert_eq!(code, 9);
+    assert!(doc["driver_version"].is_null() && doc["data"].is_null());
+    assert!(doc["time_ns"].as_u64().unwrap() > 1_700_000_000_000_000_000);
+    assert!(doc["tool_version"].is_string() && doc["warnings"].is_array());
+}
+
+#[test]
+fn bad_usage_is_a_document_too() {
+    for args in [
+        &["-j", "nonsense"][..],
+        &["gpu", "lisst", "--json"],
+        &["stat", "-aj", "--nope"],
+        &["policy", "set", "-j"],
+        &["run", "scan", "--size", "many", "-j"],
+        &["top", "-l", "0", "-j"],
+        &["gpu", "list", "-j", "--csv"],
+        &["gpu", "list", "-j", "--fields", "pci"],
+        &["completion", "bash", "-j", "--from", "x"],
+        &["range", "show", "1", "xyz", "-j"],
+        &["gpu", "list", "-j", "--from", &data("mem.json")],
+    ] {
+        let (doc, code) = failed_json(args);
+        assert_eq!((code, &doc["error"]["code"]), (2, &2.into()), "{args:?}");
+        assert_eq!(doc["error"]["name"], "usage", "{args:?}");
+        assert_ne!(doc["error"]["message"], "", "{args:?}");
+    }
+    // What stands behind "--" is another program's.
+    let o = uvmctl(&["nonsense", "--", "--json"]);
+    assert_eq!((o.status.code(), o.stdout.len()), (Some(2), 0));
+}
+
+#[test]
+fn doctor_is_one_document_with_its_failure() {
+    if Path::new("/dev/huvm").exists() {
+        return;
+    }
+    let (doc, code) = failed_json(&["doctor", "-j"]);
+    assert_eq!(code, 1);
+    assert_eq!(doc["schema"], "uvmctl.doctor/1");
+    assert_eq!(doc["error"]["name"], "failed");
+    for check in doc["data"].as_array().unwrap() {
+        let failed = check["result"] == "failed";
+        assert_eq!(failed, check["remedy"].is_string(), "{check}");
+    }
+}
+
+#[test]
+fn help_and_version_are_no_failure() {
+    for args in [
+        &["--help"][..],
+        &["-V"],
+        &["gpu", "--help"],
+        &["version"],
+        &["version", "-j"],
+    ] {
+        let o = uvmctl(args);
+        assert_eq!(o.status.code(), Some(0), "{args:?}");
+        assert!(!o.stdout.is_empty() && o.stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it() {
+    use std::io::Read;
+    let one = std::fs::read_to_string(data("events.json")).unwrap();
+    let path = std::env::temp_dir().join(format!("uvmctl-many-{}", std::process::id()));
+    std::fs::write(&path, one.repeat(20_000)).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_uvmctl"))
+        .args(["events", "--from", path.to_str().unwrap()])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 10];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let o = child.wait_with_output().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!((o.status.code(), text(&o.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn a_document_is_read_from_standard_input() {
+    let o = Command::new(env!("CARGO_BIN_EXE_uvmctl"))
+        .args(["mem", "show", "--from", "-", "--csv", "--fields", "gpu"])
+        .stdin(std::fs::File::open(data("mem.json")).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(
+        (o.status.code(), text(&o.stdout)),
+        (Some(0), "gpu\n0\n1\n".into())
+    );
 }
 
 #[test]
@@ -76,6 +175,7 @@ fn bad_usage_is_two() {
         &["run", "scan", "--ratio", "1", "--size", "1M"],
         &["run", "scan", "--size", "many"],
         &["top", "-l", "0"],
+        &["completion", "bash", "--fields", "gpu"],
         &["trace", "record"],
         &["trace", "record", "-o", "x", "-s", "0"],
     ] {
@@ -100,6 +200,21 @@ fn a_recording_is_summarised_offline() {
 }
 
 #[test]
+fn what_events_wrote_is_a_recording_too() {
+    let report = |file: &str| {
+        let o = uvmctl(&["trace", "report", &data(file)]);
+        assert_eq!(o.status.code(), Some(0), "{file}");
+        text(&o.stdout)
+    };
+    let from_documents = report("events.json");
+    assert!(
+        from_documents.starts_with("3 events over 123.5 s, 2 lost\n"),
+        "{from_documents}"
+    );
+    assert!(from_documents.contains("evict"));
+}
+
+#[test]
 fn a_broken_recording_is_named_with_its_line() {
     let path = std::env::temp_dir().join(format!("uvmctl-test-{}", std::process::id()));
     std::fs::write(&path, "{\"seq\":1}\n").unwrap();
@@ -114,6 +229,8 @@ fn a_broken_recording_is_named_with_its_line() {
 #[test]
 fn completion_and_man_pages_know_every_command() {
     let commands = [
+        "status",
+        "version",
         "gpu",
         "topo",
         "mem",
@@ -143,7 +260,7 @@ fn completion_and_man_pages_know_every_command() {
         Some(0)
     );
     for c in commands {
-        assert!(dir.join(format!("uvmctl-{c}.1")).exists(), "{c}");
+        assert!(dir.join(format!("uvmctl-{c}.8")).exists(), "{c}");
     }
     std::fs::remove_dir_all(&dir).unwrap();
 }

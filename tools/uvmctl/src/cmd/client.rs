@@ -3,12 +3,16 @@
 
 use crate::cli::{ClientVerb, RangeVerb};
 use crate::exit::{Failure, Result};
-use crate::out::{Out, Table};
+use crate::out::Out;
+use crate::row::{extra, field, Cell, Field, Row};
 use libhuvm::{uapi, Device};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+/// Block, bytes.
+const BLOCK: u64 = 2 << 20;
 
 /// A client: an open file.
-#[derive(Serialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Client {
     pub(crate) client: u64,
     pub(crate) pid: u32,
@@ -20,6 +24,41 @@ pub(crate) struct Client {
     pub(crate) faults: u64,
     pub(crate) evictions: u64,
     pub(crate) launches: u64,
+}
+
+impl Client {
+    /// Bytes on all GPUs.
+    pub(crate) fn on_gpus(&self) -> u64 {
+        self.gpu_bytes.iter().fold(0, |a, b| a.saturating_add(*b))
+    }
+}
+
+/// Numbers behind each other; nothing if there are none.
+fn joined<T: ToString>(all: impl IntoIterator<Item = T>, between: &str) -> Cell {
+    let all: Vec<String> = all.into_iter().map(|n| n.to_string()).collect();
+    if all.is_empty() {
+        Cell::None
+    } else {
+        Cell::Text(all.join(between))
+    }
+}
+
+impl Row for Client {
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            extra("client", Cell::Count(self.client)),
+            field("pid", "PID", Cell::count(self.pid)),
+            field("name", "NAME", Cell::text(&self.name)),
+            field("gpus", "GPUS", joined(&self.gpus, " ")),
+            field("managed_bytes", "MANAGED", Cell::Bytes(self.managed_bytes)),
+            field("gpu_total_bytes", "ON-GPU", Cell::Bytes(self.on_gpus())),
+            extra("gpu_bytes", joined(&self.gpu_bytes, " ")),
+            field("host_bytes", "ON-HOST", Cell::Bytes(self.host_bytes)),
+            field("faults", "FAULTS", Cell::Count(self.faults)),
+            field("evictions", "EVICTIONS", Cell::Count(self.evictions)),
+            field("launches", "LAUNCHES", Cell::Count(self.launches)),
+        ]
+    }
 }
 
 /// All clients but this tool's own file.
@@ -46,42 +85,7 @@ pub(crate) fn all(device: &Device) -> Result<Vec<Client>> {
         .collect())
 }
 
-/// A table of clients.
-pub(crate) fn table(out: &Out, clients: &[Client]) -> Table {
-    let mut t = Table::new(&[
-        "PID",
-        "NAME",
-        "GPUS",
-        "MANAGED",
-        "ON-GPU",
-        "ON-HOST",
-        "FAULTS",
-        "EVICTIONS",
-        "LAUNCHES",
-    ]);
-    for c in clients {
-        let gpus: Vec<String> = c.gpus.iter().map(u32::to_string).collect();
-        t.row(vec![
-            c.pid.to_string(),
-            c.name.clone(),
-            if gpus.is_empty() {
-                "-".into()
-            } else {
-                gpus.join(",")
-            },
-            out.bytes(c.managed_bytes),
-            out.bytes(c.gpu_bytes.iter().sum()),
-            out.bytes(c.host_bytes),
-            c.faults.to_string(),
-            c.evictions.to_string(),
-            c.launches.to_string(),
-        ]);
-    }
-    t
-}
-
-fn of_pid(device: &Device, pid: u32) -> Result<Vec<Client>> {
-    let mut clients = all(device)?;
+fn of_pid(mut clients: Vec<Client>, pid: u32) -> Result<Vec<Client>> {
     clients.retain(|c| c.pid == pid);
     if clients.is_empty() {
         return Err(Failure::NotFound(
@@ -93,21 +97,21 @@ fn of_pid(device: &Device, pid: u32) -> Result<Vec<Client>> {
 }
 
 pub(super) fn run(out: &Out, verb: &ClientVerb) -> Result<()> {
-    let device = Device::open()?;
-    let clients = match verb {
-        ClientVerb::List => all(&device)?,
-        ClientVerb::Show { pid } => of_pid(&device, *pid)?,
-    };
-    let schema = match verb {
-        ClientVerb::List => "client.list",
-        ClientVerb::Show { .. } => "client.show",
-    };
-    out.table(schema, &clients, || table(out, &clients));
-    Ok(())
+    match verb {
+        ClientVerb::List => {
+            let clients: Vec<Client> = out.read("client.list", all)?;
+            out.list("client.list", &clients)
+        }
+        ClientVerb::Show { pid } => {
+            let clients = of_pid(out.read("client.show", all)?, *pid)?;
+            out.list("client.show", &clients)
+        }
+    }
 }
 
-#[derive(Serialize)]
-struct Block {
+/// Where the pages of a block are.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Block {
     va: String,
     managed_pages: u32,
     host_pages: u32,
@@ -115,9 +119,37 @@ struct Block {
     gpu_mapped_pages: Vec<u16>,
     cpu_mapped: bool,
     host_piece_kib: u32,
-    last_cause: &'static str,
+    last_cause: String,
     preferred: Option<String>,
     read_mostly: bool,
+}
+
+/// `GPU:pages` for each GPU that has some.
+fn by_gpu(pages: &[u16]) -> Cell {
+    let some = pages.iter().enumerate().filter(|(_, n)| **n != 0);
+    joined(some.map(|(g, n)| format!("{g}:{n}")), " ")
+}
+
+impl Row for Block {
+    fn fields(&self) -> Vec<Field> {
+        let preferred = self.preferred.as_ref().map_or(Cell::None, Cell::text);
+        vec![
+            field("va", "BLOCK", Cell::text(&self.va)),
+            field("managed_pages", "PAGES", Cell::count(self.managed_pages)),
+            field("host_pages", "HOST", Cell::count(self.host_pages)),
+            field("gpu_pages", "GPUS", by_gpu(&self.gpu_pages)),
+            extra("gpu_mapped_pages", by_gpu(&self.gpu_mapped_pages)),
+            field("cpu_mapped", "CPU-MAPPED", Cell::Flag(self.cpu_mapped)),
+            field(
+                "host_piece_kib",
+                "HOST-KIB",
+                Cell::count(self.host_piece_kib),
+            ),
+            field("last_cause", "LAST-CAUSE", Cell::text(&self.last_cause)),
+            field("preferred", "PREFERRED", preferred),
+            extra("read_mostly", Cell::Flag(self.read_mostly)),
+        ]
+    }
 }
 
 /// Name of a `HUVM_CAUSE_*`.
@@ -133,67 +165,100 @@ pub(crate) fn cause(c: u32) -> &'static str {
     }
 }
 
-pub(super) fn range(out: &Out, verb: &RangeVerb) -> Result<()> {
-    let RangeVerb::Show { pid, addr } = verb;
-    let device = Device::open()?;
-    let start = u64::from_str_radix(addr.trim_start_matches("0x"), 16)
-        .map_err(|_| Failure::Usage(format!("'{addr}' is no hexadecimal address")))?;
-    let mut blocks = Vec::new();
-    for c in of_pid(&device, *pid)? {
-        for b in device.blocks(c.client, start, 4096)? {
-            blocks.push(Block {
-                va: format!("{:#x}", b.va),
-                managed_pages: b.managed_pages,
-                host_pages: b.host_pages,
-                gpu_pages: b.gpu_pages.to_vec(),
-                gpu_mapped_pages: b.gpu_mapped.to_vec(),
-                cpu_mapped: b.cpu_mapped != 0,
-                host_piece_kib: b.host_piece_kib,
-                last_cause: cause(b.last_cause),
-                preferred: match b.preferred {
-                    uapi::HUVM_PLACE_NONE => None,
-                    uapi::HUVM_PLACE_HOST => Some("host".into()),
-                    g => Some(format!("gpu{g}")),
-                },
-                read_mostly: b.read_mostly != 0,
-            });
+fn hex(text: &str) -> Option<u64> {
+    let digits = text
+        .strip_prefix("0x")
+        .or_else(|| text.strip_prefix("0X"))
+        .unwrap_or(text);
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// Reads ADDR or ADDR-ADDR; the second value is the first address behind.
+fn addresses(text: &str) -> Result<(u64, u64)> {
+    let (from, to) = text.split_once('-').unwrap_or((text, ""));
+    let bad = |what: &str| Failure::Usage(format!("'{what}' is no hexadecimal address"));
+    let start = hex(from).ok_or_else(|| bad(from))?;
+    let end = match to {
+        "" if !text.contains('-') => u64::MAX,
+        to => hex(to).ok_or_else(|| bad(to))?,
+    };
+    if start >= end {
+        return Err(Failure::Usage(format!("'{text}' is an empty range")));
+    }
+    Ok((start, end))
+}
+
+fn block(b: &uapi::huvm_block_info) -> Block {
+    Block {
+        va: format!("{:#x}", b.va),
+        managed_pages: b.managed_pages,
+        host_pages: b.host_pages,
+        gpu_pages: b.gpu_pages.to_vec(),
+        gpu_mapped_pages: b.gpu_mapped.to_vec(),
+        cpu_mapped: b.cpu_mapped != 0,
+        host_piece_kib: b.host_piece_kib,
+        last_cause: cause(b.last_cause).into(),
+        preferred: match b.preferred {
+            uapi::HUVM_PLACE_NONE => None,
+            uapi::HUVM_PLACE_HOST => Some("host".into()),
+            g => Some(format!("gpu{g}")),
+        },
+        read_mostly: b.read_mostly != 0,
+    }
+}
+
+/// Blocks of a client between two addresses.
+fn blocks(device: &Device, client: u64, start: u64, end: u64) -> Result<Vec<Block>> {
+    let mut all = Vec::new();
+    let mut next = start;
+    loop {
+        let some = device.blocks(client, next, 4096)?;
+        let Some(last) = some.last().map(|b| b.va) else {
+            return Ok(all);
+        };
+        all.extend(some.iter().filter(|b| b.va < end).map(block));
+        // A driver that does not go forward must not keep us here.
+        match last.checked_add(BLOCK).filter(|n| *n > next && *n < end) {
+            Some(n) => next = n,
+            None => return Ok(all),
         }
     }
-    out.table("range.show", &blocks, || {
-        let mut t = Table::new(&[
-            "BLOCK",
-            "PAGES",
-            "HOST",
-            "GPUS",
-            "CPU-MAPPED",
-            "HOST-KIB",
-            "LAST-CAUSE",
-            "PREFERRED",
-        ]);
-        for b in &blocks {
-            let gpus: Vec<String> = b
-                .gpu_pages
-                .iter()
-                .enumerate()
-                .filter(|(_, n)| **n != 0)
-                .map(|(g, n)| format!("{g}:{n}"))
-                .collect();
-            t.row(vec![
-                b.va.clone(),
-                b.managed_pages.to_string(),
-                b.host_pages.to_string(),
-                if gpus.is_empty() {
-                    "-".into()
-                } else {
-                    gpus.join(" ")
-                },
-                if b.cpu_mapped { "yes" } else { "no" }.into(),
-                b.host_piece_kib.to_string(),
-                b.last_cause.into(),
-                b.preferred.clone().unwrap_or_else(|| "-".into()),
-            ]);
+}
+
+pub(super) fn range(out: &Out, verb: &RangeVerb) -> Result<()> {
+    let RangeVerb::Show { pid, addr } = verb;
+    let (start, end) = addresses(addr)?;
+    let blocks: Vec<Block> = out.read("range.show", |device| {
+        let mut found = Vec::new();
+        for c in of_pid(all(device)?, *pid)? {
+            found.extend(blocks(device, c.client, start, end)?);
         }
-        t
-    });
-    Ok(())
+        Ok(found)
+    })?;
+    out.list("range.show", &blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_hexadecimal_and_in_order() {
+        assert_eq!(addresses("0").ok(), Some((0, u64::MAX)));
+        assert_eq!(addresses("0x7f00").ok(), Some((0x7f00, u64::MAX)));
+        assert_eq!(addresses("1000-0x3000").ok(), Some((0x1000, 0x3000)));
+        for bad in [
+            "",
+            "x",
+            "1-",
+            "-1",
+            "3000-1000",
+            "1-1",
+            "0x",
+            "1-2-3",
+            "0x0x1",
+        ] {
+            assert!(addresses(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -2,75 +2,139 @@
 //! `doctor`: what is wrong with this machine's set-up, and what to do.
 
 use crate::exit::{Failure, Result};
-use crate::out::{Out, Table};
-use libhuvm::Device;
-use serde::Serialize;
+use crate::out::Out;
+use crate::row::{field, Cell, Field, Row};
+use libhuvm::{uapi, Device};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
 
-#[derive(Serialize)]
-struct Check {
+/// A check and what came of it.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Check {
     name: String,
-    ok: bool,
+    /// `ok`, `failed`, or `unknown` when it cannot be found out here.
+    result: String,
     found: String,
-    remedy: Option<&'static str>,
+    remedy: Option<String>,
 }
 
-fn check(name: &str, ok: bool, found: impl Into<String>, remedy: &'static str) -> Check {
-    Check {
-        name: name.into(),
-        ok,
-        found: found.into(),
-        remedy: (!ok).then_some(remedy),
+impl Row for Check {
+    fn fields(&self) -> Vec<Field> {
+        let result = if self.failed() {
+            "FAILED"
+        } else {
+            &self.result
+        };
+        let remedy = self.remedy.as_ref();
+        vec![
+            field("name", "CHECK", Cell::text(&self.name)),
+            field("result", "RESULT", Cell::text(result)),
+            field("found", "FOUND", Cell::text(&self.found)),
+            field(
+                "remedy",
+                "WHAT TO DO",
+                remedy.map_or(Cell::None, Cell::text),
+            ),
+        ]
     }
 }
 
-fn first_line(path: &str) -> Option<String> {
-    Some(
-        std::fs::read_to_string(path)
-            .ok()?
-            .lines()
-            .next()?
-            .to_owned(),
+impl Check {
+    fn failed(&self) -> bool {
+        self.result == "failed"
+    }
+}
+
+fn check(name: &str, ok: bool, found: impl Into<String>, remedy: &str) -> Check {
+    Check {
+        name: name.into(),
+        result: if ok { "ok" } else { "failed" }.into(),
+        found: found.into(),
+        remedy: (!ok).then(|| remedy.into()),
+    }
+}
+
+fn first_line(path: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(text.lines().next()?.to_owned())
+}
+
+/// Options that the module and its memory handling need.
+const OPTIONS: [&str; 5] = [
+    "CONFIG_RUST",
+    "CONFIG_MODULES",
+    "CONFIG_PCI_MSI",
+    "CONFIG_TRANSPARENT_HUGEPAGE",
+    "CONFIG_MIGRATION",
+];
+
+/// The running kernel's configuration, where distributions put it.
+fn options(root: &Path, release: &str) -> Check {
+    let places = [
+        format!("boot/config-{release}"),
+        format!("lib/modules/{release}/config"),
+    ];
+    let config = places
+        .iter()
+        .find_map(|p| std::fs::read_to_string(root.join(p)).ok());
+    let Some(config) = config else {
+        return Check {
+            name: "kernel options".into(),
+            result: "unknown".into(),
+            found: format!("there is no /boot/config-{release}"),
+            remedy: None,
+        };
+    };
+    let missing: Vec<&str> = OPTIONS
+        .into_iter()
+        .filter(|o| !config.lines().any(|l| l.strip_prefix(o) == Some("=y")))
+        .collect();
+    let found = if missing.is_empty() {
+        "all there".into()
+    } else {
+        format!("without {}", missing.join(", "))
+    };
+    check(
+        "kernel options",
+        missing.is_empty(),
+        found,
+        "build the kernel with them ('make kernel' does), and boot it",
     )
 }
 
-/// PCI functions that are the emulated GPU.
-fn devices() -> usize {
-    let Ok(all) = std::fs::read_dir("/sys/bus/pci/devices") else {
-        return 0;
+/// PCI functions that are the emulated GPU: their addresses, and whether the driver has them.
+fn devices(root: &Path) -> Vec<(String, bool)> {
+    let Ok(all) = std::fs::read_dir(root.join("sys/bus/pci/devices")) else {
+        return Vec::new();
     };
-    all.flatten()
+    let mut found: Vec<(String, bool)> = all
+        .flatten()
         .filter(|d| {
             let read = |f: &str| std::fs::read_to_string(d.path().join(f)).unwrap_or_default();
             read("vendor").trim() == "0x1af4" && read("device").trim() == "0x10f7"
         })
-        .count()
+        .map(|d| {
+            let driver = std::fs::read_link(d.path().join("driver")).ok();
+            let ours = driver.is_some_and(|l| l.file_name().is_some_and(|n| n == "huvm"));
+            (d.file_name().to_string_lossy().into_owned(), ours)
+        })
+        .collect();
+    found.sort();
+    found
 }
 
-pub(super) fn run(out: &Out) -> Result<()> {
+/// What files tell, below `root`.
+fn files(root: &Path) -> Vec<Check> {
     let mut checks = Vec::new();
-    let release = first_line("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = first_line(&root.join("proc/sys/kernel/osrelease")).unwrap_or_default();
     checks.push(check(
         "kernel",
         release.starts_with("7.3"),
         release.clone(),
-        "boot the 7.3 kernel that the module was built for",
+        "boot the 7.3 kernel that the module was built for ('make run' does)",
     ));
-    let n = devices();
-    checks.push(check(
-        "devices",
-        n != 0,
-        format!("{n} GPUs on the PCI bus"),
-        "start QEMU with -device huvm-gpu (make run does)",
-    ));
-    let modules = std::fs::read_to_string("/proc/modules").unwrap_or_default();
-    let loaded = modules.lines().any(|l| l.starts_with("huvm "));
-    checks.push(check(
-        "module",
-        loaded,
-        if loaded { "loaded" } else { "not loaded" },
-        "insmod huvm.ko",
-    ));
-    let thp = first_line("/sys/kernel/mm/transparent_hugepage/enabled")
+    checks.push(options(root, &release));
+    let thp = first_line(&root.join("sys/kernel/mm/transparent_hugepage/enabled"))
         .unwrap_or_else(|| "not in this kernel".into());
     checks.push(check(
         "2 MiB pages",
@@ -78,46 +142,186 @@ pub(super) fn run(out: &Out) -> Result<()> {
         thp,
         "build the kernel with CONFIG_TRANSPARENT_HUGEPAGE",
     ));
-    match Device::open() {
-        Ok(d) => {
+    let gpus = devices(root);
+    checks.push(check(
+        "devices",
+        !gpus.is_empty(),
+        format!("{} GPUs on the PCI bus", gpus.len()),
+        "start QEMU with -device huvm-gpu ('make run' does)",
+    ));
+    let modules = std::fs::read_to_string(root.join("proc/modules")).unwrap_or_default();
+    let loaded = modules.lines().any(|l| l.starts_with("huvm "));
+    checks.push(check(
+        "module",
+        loaded,
+        if loaded { "loaded" } else { "not loaded" },
+        "insmod huvm.ko",
+    ));
+    if loaded {
+        for (address, ours) in gpus {
             checks.push(check(
-                "/dev/huvm",
-                true,
-                format!("driver {}", d.driver_version()?),
-                "",
+                &format!("device {address}"),
+                ours,
+                if ours {
+                    "bound to huvm"
+                } else {
+                    "not bound to huvm"
+                },
+                &format!(
+                    "see dmesg for the reason, then 'echo {address} > /sys/bus/pci/drivers/huvm/bind'"
+                ),
             ));
-            for g in d.gpus()? {
-                let ok = g.state == libhuvm::uapi::HUVM_GPU_OK;
-                let name = format!("gpu {}", g.gpu);
+        }
+    }
+    checks
+}
+
+/// What the driver tells.
+fn driver(opened: std::result::Result<Device, Failure>) -> Vec<Check> {
+    let device = match opened {
+        Ok(d) => d,
+        Err(e) => {
+            let remedy = e
+                .hint()
+                .unwrap_or_else(|| "see dmesg, and load the module again".into());
+            return vec![check("/dev/huvm", false, e.to_string(), &remedy)];
+        }
+    };
+    let version = device.driver_version().unwrap_or_default();
+    let mut checks = vec![check("/dev/huvm", true, format!("driver {version}"), "")];
+    match device.gpus() {
+        Ok(gpus) => {
+            for g in gpus {
                 checks.push(check(
-                    &name,
-                    ok,
+                    &format!("gpu {}", g.gpu),
+                    g.state == uapi::HUVM_GPU_OK,
                     Device::pci_name(&g),
-                    "the GPU was lost: see dmesg, then remove and rescan it",
+                    "the GPU was lost: see dmesg, then remove and rescan its PCI function",
                 ));
             }
         }
         Err(e) => checks.push(check(
-            "/dev/huvm",
+            "gpus",
             false,
             e.to_string(),
-            "load the module; check the node's permissions",
+            "see dmesg, then unload the module and load it again",
         )),
     }
-    out.table("doctor", &checks, || {
-        let mut t = Table::new(&["CHECK", "RESULT", "FOUND", "WHAT TO DO"]);
-        for c in &checks {
-            t.row(vec![
-                c.name.clone(),
-                if c.ok { "ok" } else { "FAILED" }.into(),
-                c.found.clone(),
-                c.remedy.unwrap_or("-").into(),
-            ]);
+    checks
+}
+
+pub(super) fn run(out: &Out) -> Result<()> {
+    let checks = match out
+        .saved::<Vec<Check>>("doctor")?
+        .and_then(|mut all| all.pop())
+    {
+        Some(last) => out.adopt(last),
+        None => {
+            let mut checks = files(Path::new("/"));
+            checks.extend(driver(out.device()));
+            checks
         }
-        t
-    });
-    match checks.iter().filter(|c| !c.ok).count() {
-        0 => Ok(()),
-        n => Err(Failure::Wrong(format!("{n} checks failed"))),
+    };
+    let failed = match checks.iter().filter(|c| c.failed()).count() {
+        0 => None,
+        1 => Some(Failure::Wrong("1 check failed".into())),
+        n => Some(Failure::Wrong(format!("{n} checks failed"))),
+    };
+    out.list_failed("doctor", &checks, failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// A folder that is gone after the test.
+    struct Root(PathBuf);
+
+    impl Root {
+        fn new(name: &str) -> Self {
+            let dir =
+                std::env::temp_dir().join(format!("uvmctl-doctor-{}-{name}", std::process::id()));
+            std::fs::create_dir_all(&dir).unwrap();
+            Root(dir)
+        }
+
+        fn file(&self, path: &str, text: &str) {
+            let path = self.0.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+    }
+
+    impl Drop for Root {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    fn result<'a>(checks: &'a [Check], name: &str) -> &'a str {
+        &checks.iter().find(|c| c.name == name).unwrap().result
+    }
+
+    #[test]
+    fn each_failed_line_says_what_to_do() {
+        let root = Root::new("empty");
+        let mut checks = files(&root.0);
+        checks.extend(driver(Err(Failure::Huvm(libhuvm::Error::NotLoaded))));
+        checks.extend(driver(Err(Failure::File("odd".into()))));
+        for name in ["kernel", "2 MiB pages", "devices", "module", "/dev/huvm"] {
+            assert_eq!(result(&checks, name), "failed", "{name}");
+        }
+        for c in &checks {
+            assert_eq!(c.failed(), c.remedy.is_some(), "{}", c.name);
+            assert_ne!(c.remedy.as_deref(), Some(""), "{}", c.name);
+        }
+    }
+
+    #[test]
+    fn a_good_machine_passes_and_an_unbound_device_is_named() {
+        let root = Root::new("good");
+        root.file("proc/sys/kernel/osrelease", "7.3.4\n");
+        root.file(
+            "sys/kernel/mm/transparent_hugepage/enabled",
+            "always [madvise] never\n",
+        );
+        root.file("proc/modules", "other 1\nhuvm 1 0 - Live\n");
+        for (n, device) in [("0000:00:02.0", "0x10f7"), ("0000:00:03.0", "0x1000")] {
+            root.file(&format!("sys/bus/pci/devices/{n}/vendor"), "0x1af4\n");
+            root.file(&format!("sys/bus/pci/devices/{n}/device"), device);
+        }
+        let all: String = OPTIONS.iter().map(|o| format!("{o}=y\n")).collect();
+        root.file("boot/config-7.3.4", &all);
+        let checks = files(&root.0);
+        for name in [
+            "kernel",
+            "kernel options",
+            "2 MiB pages",
+            "devices",
+            "module",
+        ] {
+            assert_eq!(result(&checks, name), "ok", "{name}");
+        }
+        assert_eq!(result(&checks, "device 0000:00:02.0"), "failed");
+        assert_eq!(checks.len(), 6);
+
+        std::os::unix::fs::symlink(
+            "../../drivers/huvm",
+            root.0.join("sys/bus/pci/devices/0000:00:02.0/driver"),
+        )
+        .unwrap();
+        assert_eq!(result(&files(&root.0), "device 0000:00:02.0"), "ok");
+
+        root.file(
+            "boot/config-7.3.4",
+            &all.replace("CONFIG_RUST=y", "# CONFIG_RUST is not set"),
+        );
+        let checks = files(&root.0);
+        let options = checks.iter().find(|c| c.name == "kernel options").unwrap();
+        assert_eq!(
+            (options.result.as_str(), options.found.as_str()),
+            ("failed", "without CONFIG_RUST")
+        );
     }
 }

@@ -5,11 +5,12 @@ use super::client::cause;
 use crate::cli::Events;
 use crate::exit::Result;
 use crate::out::Out;
-use libhuvm::{uapi, Device};
+use crate::row::{extra, field, Cell, Field, Row};
+use libhuvm::uapi;
 use serde::{Deserialize, Serialize};
 
 /// An event, as `events` and `trace` write it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Event {
     pub(super) seq: u64,
     pub(super) time_ns: u64,
@@ -22,6 +23,24 @@ pub(super) struct Event {
     pub(super) arg0: u64,
     pub(super) arg1: u64,
     pub(super) dropped: u32,
+}
+
+impl Row for Event {
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            extra("seq", Cell::Count(self.seq)),
+            field("time_ns", "TIME-NS", Cell::Count(self.time_ns)),
+            field("type", "TYPE", Cell::text(&self.r#type)),
+            field("place", "PLACE", Cell::text(&self.place)),
+            field("pid", "PID", Cell::count(self.pid)),
+            field("va", "ADDRESS", Cell::text(&self.va)),
+            field("length_bytes", "LENGTH", Cell::Bytes(self.length_bytes)),
+            field("cause", "CAUSE", Cell::text(&self.cause)),
+            extra("arg0", Cell::Count(self.arg0)),
+            extra("arg1", Cell::Count(self.arg1)),
+            extra("dropped", Cell::count(self.dropped)),
+        ]
+    }
 }
 
 impl Event {
@@ -63,25 +82,38 @@ fn kind(t: u16) -> &'static str {
     }
 }
 
+fn print(out: &Out, event: &Event) -> Result<()> {
+    out.stream("event", event, std::slice::from_ref(event), || {
+        format!(
+            "{:>12.6}  {:<10} {:<5} pid {:<6} {} {} {}\n",
+            event.time_ns as f64 / 1e9,
+            event.r#type,
+            event.place,
+            event.pid,
+            event.va,
+            out.bytes(event.length_bytes),
+            event.cause
+        )
+    })
+}
+
 pub(super) fn run(out: &Out, e: &Events) -> Result<()> {
-    let device = Device::open()?;
+    let mut left = e.count.unwrap_or(u64::MAX);
+    if let Some(all) = out.saved::<Event>("event")? {
+        for event in all
+            .into_iter()
+            .take(usize::try_from(left).unwrap_or(usize::MAX))
+        {
+            let event = out.adopt(event);
+            print(out, &event)?;
+        }
+        return Ok(());
+    }
+    let device = out.device()?;
     device.listen(ALL, true)?;
-    let mut left = e.count;
     while left != 0 {
         for raw in device.events(256)? {
-            let event = Event::new(&raw);
-            out.show("event", &event, || {
-                format!(
-                    "{:>12.6}  {:<10} {:<5} pid {:<6} {} {} {}\n",
-                    event.time_ns as f64 / 1e9,
-                    event.r#type,
-                    event.place,
-                    event.pid,
-                    event.va,
-                    out.bytes(event.length_bytes),
-                    event.cause
-                )
-            });
+            print(out, &Event::new(&raw))?;
             left -= 1;
             if left == 0 {
                 break;

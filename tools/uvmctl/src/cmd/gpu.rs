@@ -2,17 +2,18 @@
 //! `gpu list`, `gpu show`, `topo`.
 
 use crate::exit::{Failure, Result};
-use crate::out::{Out, Table};
-use libhuvm::{uapi, Device};
-use serde::Serialize;
+use crate::out::Out;
+use crate::row::{extra, field, Cell, Field, Row};
+use libhuvm::{uapi, Device, Scope};
+use serde::{Deserialize, Serialize};
 
 /// A GPU.
-#[derive(Serialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Gpu {
     pub(crate) index: u32,
     pub(crate) pci: String,
     pub(crate) uuid: String,
-    pub(crate) state: &'static str,
+    pub(crate) state: String,
     pub(crate) chip_id: String,
     pub(crate) vram_bytes: u64,
     pub(crate) chunks: u32,
@@ -26,12 +27,41 @@ pub(crate) struct Gpu {
 }
 
 /// How an emulated GPU behaves.
-#[derive(Serialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Emulated {
     pub(crate) timing: bool,
     pub(crate) phantom_data: bool,
     pub(crate) realism: bool,
     pub(crate) profile_id: String,
+}
+
+impl Row for Gpu {
+    fn fields(&self) -> Vec<Field> {
+        let e = self.emulated.as_ref();
+        let flag = |of: fn(&Emulated) -> bool| e.map_or(Cell::None, |e| Cell::Flag(of(e)));
+        vec![
+            field("index", "GPU", Cell::count(self.index)),
+            field("pci", "PCI", Cell::text(&self.pci)),
+            extra("uuid", Cell::text(&self.uuid)),
+            field("state", "STATE", Cell::text(&self.state)),
+            field("chip_id", "CHIP", Cell::text(&self.chip_id)),
+            field("vram_bytes", "VRAM", Cell::Bytes(self.vram_bytes)),
+            extra("chunks", Cell::count(self.chunks)),
+            field("copy_engines", "ENGINES", Cell::count(self.copy_engines)),
+            field("links", "LINKS", Cell::count(self.links)),
+            extra("host_h2d_mbps", Cell::known(self.host_h2d_mbps)),
+            extra("host_d2h_mbps", Cell::known(self.host_d2h_mbps)),
+            extra("host_latency_ns", Cell::known(self.host_latency_ns)),
+            field("clients", "CLIENTS", Cell::count(self.clients)),
+            extra("timing", flag(|e| e.timing)),
+            extra("phantom_data", flag(|e| e.phantom_data)),
+            extra("realism", flag(|e| e.realism)),
+            extra(
+                "profile_id",
+                e.map_or(Cell::None, |e| Cell::text(&e.profile_id)),
+            ),
+        ]
+    }
 }
 
 impl Gpu {
@@ -53,7 +83,8 @@ impl Gpu {
                 "ok"
             } else {
                 "lost"
-            },
+            }
+            .into(),
             chip_id: format!("{:#x}", g.chip_id),
             vram_bytes: g.vram_bytes,
             chunks: g.chunk_count,
@@ -79,26 +110,8 @@ pub(crate) fn all(device: &Device) -> Result<Vec<Gpu>> {
 }
 
 pub(super) fn list(out: &Out) -> Result<()> {
-    let gpus = all(&Device::open()?)?;
-    out.table("gpu.list", &gpus, || {
-        let mut t = Table::new(&[
-            "GPU", "PCI", "STATE", "CHIP", "VRAM", "ENGINES", "LINKS", "CLIENTS",
-        ]);
-        for g in &gpus {
-            t.row(vec![
-                g.index.to_string(),
-                g.pci.clone(),
-                g.state.into(),
-                g.chip_id.clone(),
-                out.bytes(g.vram_bytes),
-                g.copy_engines.to_string(),
-                g.links.to_string(),
-                g.clients.to_string(),
-            ]);
-        }
-        t
-    });
-    Ok(())
+    let gpus: Vec<Gpu> = out.read("gpu.list", all)?;
+    out.list("gpu.list", &gpus)
 }
 
 /// The GPU that an index, a PCI address or a UUID names.
@@ -108,24 +121,48 @@ fn find(gpus: Vec<Gpu>, id: &str) -> Result<Gpu> {
         .map(|g| format!("{} ({})", g.index, g.pci))
         .collect();
     gpus.into_iter()
-        .find(|g| g.index.to_string() == id || g.pci == id || g.uuid == id)
+        .find(|g| {
+            g.index.to_string() == id
+                || g.pci.eq_ignore_ascii_case(id)
+                || g.uuid.eq_ignore_ascii_case(id)
+        })
         .ok_or_else(|| {
-            Failure::NotFound(
-                format!("there is no GPU '{id}'"),
-                format!("there are: {}", known.join(", ")),
-            )
+            let hint = if known.is_empty() {
+                "the driver sees no GPU; see 'uvmctl doctor'".into()
+            } else {
+                format!("there are: {}", known.join(", "))
+            };
+            Failure::NotFound(format!("there is no GPU '{id}'"), hint)
         })
 }
 
+/// Index of the GPU that an index, a PCI address or a UUID names.
+pub(crate) fn index(device: &Device, id: &str) -> Result<u32> {
+    Ok(find(all(device)?, id)?.index)
+}
+
+/// The scope that `--gpu` names, and its name in documents.
+pub(crate) fn scope(device: &Device, id: Option<&str>) -> Result<(Scope, String)> {
+    match id {
+        None => Ok((Scope::Global, "global".into())),
+        Some(id) => {
+            let index = index(device, id)?;
+            Ok((Scope::Gpu(index), format!("gpu{index}")))
+        }
+    }
+}
+
 pub(super) fn show(out: &Out, id: &str) -> Result<()> {
-    let g = find(all(&Device::open()?)?, id)?;
-    out.show("gpu.show", &g, || {
+    let g: Gpu = out.read("gpu.show", |device| find(all(device)?, id))?;
+    // A saved document has one GPU: it must be the one that is asked for.
+    let g = find(vec![g], id)?;
+    out.show("gpu.show", &g, std::slice::from_ref(&g), || {
         let or = |n: Option<u32>, unit: &str| n.map_or("-".into(), |n| format!("{n} {unit}"));
         let mut lines = vec![
             ("Index", g.index.to_string()),
             ("PCI address", g.pci.clone()),
             ("UUID", g.uuid.clone()),
-            ("State", g.state.into()),
+            ("State", g.state.clone()),
             ("Chip", g.chip_id.clone()),
             ("VRAM", out.bytes(g.vram_bytes)),
             ("Chunks of 2 MiB", g.chunks.to_string()),
@@ -144,22 +181,37 @@ pub(super) fn show(out: &Out, id: &str) -> Result<()> {
             lines.push(("Emulated: profile", e.profile_id.clone()));
         }
         lines.iter().map(|(k, v)| format!("{k:<24}{v}\n")).collect()
-    });
-    Ok(())
+    })
 }
 
-#[derive(Serialize)]
-struct Link {
+/// A link of a GPU.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Link {
     gpu: u32,
     peer: u32,
-    r#type: &'static str,
+    r#type: String,
     mbps: u32,
     latency_ns: u32,
     up: bool,
 }
 
-pub(super) fn topo(out: &Out) -> Result<()> {
-    let device = Device::open()?;
+impl Row for Link {
+    fn fields(&self) -> Vec<Field> {
+        let state = if self.up { "up" } else { "down" };
+        vec![
+            field("gpu", "GPU", Cell::count(self.gpu)),
+            field("peer", "PEER", Cell::count(self.peer)),
+            field("type", "TYPE", Cell::text(&self.r#type)),
+            field("mbps", "MB/S", Cell::count(self.mbps)),
+            field("latency_ns", "LATENCY", Cell::Nanos(self.latency_ns.into())),
+            field("state", "STATE", Cell::text(state)),
+            extra("up", Cell::Flag(self.up)),
+        ]
+    }
+}
+
+/// All links.
+pub(super) fn links(device: &Device) -> Result<Vec<Link>> {
     let mut links = Vec::new();
     for g in device.gpus()? {
         for l in device.links(g.gpu)? {
@@ -170,26 +222,18 @@ pub(super) fn topo(out: &Out) -> Result<()> {
                     "nvlink"
                 } else {
                     "pcie"
-                },
+                }
+                .into(),
                 mbps: l.mbps,
                 latency_ns: l.latency_ns,
                 up: l.up != 0,
             });
         }
     }
-    out.table("topo", &links, || {
-        let mut t = Table::new(&["GPU", "PEER", "TYPE", "MB/S", "LATENCY_NS", "STATE"]);
-        for l in &links {
-            t.row(vec![
-                l.gpu.to_string(),
-                l.peer.to_string(),
-                l.r#type.into(),
-                l.mbps.to_string(),
-                l.latency_ns.to_string(),
-                if l.up { "up" } else { "down" }.into(),
-            ]);
-        }
-        t
-    });
-    Ok(())
+    Ok(links)
+}
+
+pub(super) fn topo(out: &Out) -> Result<()> {
+    let links: Vec<Link> = out.read("topo", links)?;
+    out.list("topo", &links)
 }

@@ -2,12 +2,13 @@
 //! `mem show`.
 
 use crate::exit::Result;
-use crate::out::{Out, Table};
+use crate::out::Out;
+use crate::row::{field, Cell, Field, Row};
 use libhuvm::Device;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Chunks of a GPU by state.
-#[derive(Serialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Mem {
     pub(crate) gpu: u32,
     pub(crate) free_chunks: u64,
@@ -17,6 +18,26 @@ pub(crate) struct Mem {
     pub(crate) lent_removable_chunks: u64,
     pub(crate) pinned_chunks: u64,
     pub(crate) unusable_chunks: u64,
+}
+
+impl Row for Mem {
+    fn fields(&self) -> Vec<Field> {
+        let chunks = |name, head, n| field(name, head, Cell::Count(n));
+        vec![
+            field("gpu", "GPU", Cell::count(self.gpu)),
+            chunks("free_chunks", "FREE", self.free_chunks),
+            chunks("used_chunks", "USED", self.used_chunks),
+            chunks("evicting_chunks", "EVICTING", self.evicting_chunks),
+            chunks("lent_only_chunks", "LENT", self.lent_only_chunks),
+            chunks(
+                "lent_removable_chunks",
+                "REMOVABLE",
+                self.lent_removable_chunks,
+            ),
+            chunks("pinned_chunks", "PINNED", self.pinned_chunks),
+            chunks("unusable_chunks", "UNUSABLE", self.unusable_chunks),
+        ]
+    }
 }
 
 /// Memory of all GPUs.
@@ -39,35 +60,6 @@ pub(crate) fn all(device: &Device) -> Result<Vec<Mem>> {
 }
 
 pub(super) fn show(out: &Out) -> Result<()> {
-    let mem = all(&Device::open()?)?;
-    out.table("mem.show", &mem, || {
-        let mut t = Table::new(&[
-            "GPU",
-            "FREE",
-            "USED",
-            "EVICTING",
-            "LENT",
-            "REMOVABLE",
-            "PINNED",
-            "UNUSABLE",
-        ]);
-        for m in &mem {
-            t.row(
-                [
-                    m.gpu.into(),
-                    m.free_chunks,
-                    m.used_chunks,
-                    m.evicting_chunks,
-                    m.lent_only_chunks,
-                    m.lent_removable_chunks,
-                    m.pinned_chunks,
-                    m.unusable_chunks,
-                ]
-                .map(|n| n.to_string())
-                .to_vec(),
-            );
-        }
-        t
-    });
-    Ok(())
+    let mem: Vec<Mem> = out.read("mem.show", all)?;
+    out.list("mem.show", &mem)
 }

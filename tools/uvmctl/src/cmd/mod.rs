@@ -7,6 +7,7 @@ mod demo;
 mod doctor;
 mod events;
 mod gpu;
+mod man;
 mod mem;
 mod overview;
 mod policy;
@@ -16,39 +17,111 @@ mod top;
 mod trace;
 mod workload;
 
-use crate::cli::{Cli, Command, GpuVerb};
+use crate::cli::Cli;
+use crate::cli::{ClientVerb, Command, GpuVerb, PolicyVerb, TraceVerb};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
-use clap::CommandFactory;
+use crate::row::names;
+
+/// What a command offers beside its text.
+struct Abilities {
+    /// Fields of its rows; none if it has no table.
+    fields: Vec<&'static str>,
+    /// It can read a saved document.
+    offline: bool,
+}
+
+fn abilities(command: Option<&Command>) -> Abilities {
+    let reads = |fields| Abilities {
+        fields,
+        offline: true,
+    };
+    let acts = |fields| Abilities {
+        fields,
+        offline: false,
+    };
+    let Some(command) = command else {
+        return reads(names::<overview::Line>());
+    };
+    match command {
+        Command::Status => reads(names::<overview::Line>()),
+        Command::Gpu(GpuVerb::List | GpuVerb::Show { .. }) => reads(names::<gpu::Gpu>()),
+        Command::Topo => reads(names::<gpu::Link>()),
+        Command::Mem(_) => reads(names::<mem::Mem>()),
+        Command::Client(ClientVerb::List | ClientVerb::Show { .. }) => {
+            reads(names::<client::Client>())
+        }
+        Command::Range(_) => reads(names::<client::Block>()),
+        Command::Policy(PolicyVerb::List) => reads(names::<policy::Described>()),
+        Command::Policy(PolicyVerb::Show(_)) => reads(names::<policy::Value>()),
+        Command::Policy(PolicyVerb::Set { .. }) => acts(names::<policy::Change>()),
+        Command::Stat(_) => reads(names::<stat::Sample>()),
+        Command::Events(_) => reads(names::<events::Event>()),
+        Command::Top(_) => reads(names::<top::Gpu>()),
+        Command::Trace(TraceVerb::Record { .. }) => acts(names::<trace::Recorded>()),
+        Command::Trace(TraceVerb::Report { .. }) => reads(names::<trace::Line>()),
+        Command::Trace(TraceVerb::Replay { .. }) => acts(names::<trace::Replayed>()),
+        Command::Run(_) | Command::Demo(_) => reads(names::<workload::Figures>()),
+        Command::Doctor => reads(names::<doctor::Check>()),
+        Command::Version => reads(names::<overview::Versions>()),
+        Command::Completion { .. } | Command::Man { .. } => acts(Vec::new()),
+    }
+}
+
+/// Looks at the global options before anything is done. `true`: they asked for nothing more than the fields' names.
+fn prepared(command: Option<&Command>, out: &Out) -> Result<bool> {
+    let can = abilities(command);
+    if out.offline() && !can.offline {
+        return Err(Failure::Usage(
+            "this command acts; it cannot read a saved document".into(),
+        ));
+    }
+    let Some(wanted) = out.fields() else {
+        return Ok(false);
+    };
+    if can.fields.is_empty() {
+        return Err(Failure::Usage("this command has no fields".into()));
+    }
+    if wanted == ["help"] {
+        out.text(&(can.fields.join("\n") + "\n"))?;
+        return Ok(true);
+    }
+    match wanted.iter().find(|w| !can.fields.contains(&w.as_str())) {
+        None => Ok(false),
+        Some(w) => Err(Failure::Field(
+            format!("there is no field '{w}'"),
+            can.fields.join(", "),
+        )),
+    }
+}
 
 /// Runs the command.
 pub(crate) fn run(args: &Cli, out: &Out) -> Result<()> {
-    match &args.command {
-        None => overview::show(out),
-        Some(Command::Gpu(GpuVerb::List)) => gpu::list(out),
-        Some(Command::Gpu(GpuVerb::Show { gpu })) => gpu::show(out, gpu),
-        Some(Command::Topo) => gpu::topo(out),
-        Some(Command::Mem(_)) => mem::show(out),
-        Some(Command::Client(v)) => client::run(out, v),
-        Some(Command::Range(v)) => client::range(out, v),
-        Some(Command::Policy(v)) => policy::run(out, v),
-        Some(Command::Stat(s)) => stat::run(out, s),
-        Some(Command::Events(e)) => events::run(out, e),
-        Some(Command::Top(t)) => top::run(out, t),
-        Some(Command::Trace(v)) => trace::run(out, v),
-        Some(Command::Run(r)) => run::run(out, r),
-        Some(Command::Demo(d)) => demo::run(out, d),
-        Some(Command::Doctor) => doctor::run(out),
-        Some(Command::Completion { shell }) => {
-            clap_complete::generate(
-                *shell,
-                &mut Cli::command(),
-                "uvmctl",
-                &mut std::io::stdout(),
-            );
-            Ok(())
-        }
-        Some(Command::Man { dir }) => clap_mangen::generate_to(Cli::command(), dir)
-            .map_err(|e| Failure::File(format!("{}: {e}", dir.display()))),
+    let command = args.command.as_ref();
+    if prepared(command, out)? {
+        return Ok(());
+    }
+    let Some(command) = command else {
+        return overview::show(out);
+    };
+    match command {
+        Command::Status => overview::show(out),
+        Command::Gpu(GpuVerb::List) => gpu::list(out),
+        Command::Gpu(GpuVerb::Show { gpu }) => gpu::show(out, gpu),
+        Command::Topo => gpu::topo(out),
+        Command::Mem(_) => mem::show(out),
+        Command::Client(v) => client::run(out, v),
+        Command::Range(v) => client::range(out, v),
+        Command::Policy(v) => policy::run(out, v),
+        Command::Stat(s) => stat::run(out, s),
+        Command::Events(e) => events::run(out, e),
+        Command::Top(t) => top::run(out, t),
+        Command::Trace(v) => trace::run(out, v),
+        Command::Run(r) => run::run(out, r),
+        Command::Demo(d) => demo::run(out, d),
+        Command::Doctor => doctor::run(out),
+        Command::Version => overview::version(out),
+        Command::Completion { shell } => man::completion(out, *shell),
+        Command::Man { dir } => man::pages(dir),
     }
 }

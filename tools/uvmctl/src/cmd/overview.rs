@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Bare `uvmctl`: one screen, read-only.
+//! Bare `uvmctl`, `status`: one screen, read-only. `version`.
 
 use super::{client, gpu, mem};
 use crate::exit::Result;
-use crate::out::{Out, Table};
+use crate::out::Out;
+use crate::row::{extra, field, Cell, Field, Row};
 use libhuvm::{uapi, Device, Scope};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Overview {
     driver_version: String,
     preset: String,
@@ -20,39 +21,73 @@ struct Overview {
     bytes_d2h: u64,
 }
 
-pub(super) fn show(out: &Out) -> Result<()> {
-    let device = Device::open()?;
+/// A GPU with its memory.
+#[derive(Default)]
+pub(super) struct Line {
+    gpu: gpu::Gpu,
+    mem: mem::Mem,
+}
+
+impl Row for Line {
+    fn fields(&self) -> Vec<Field> {
+        let (g, m) = (&self.gpu, &self.mem);
+        let mib = |chunks: u64| Cell::Bytes(chunks.saturating_mul(2 << 20));
+        vec![
+            field("index", "GPU", Cell::count(g.index)),
+            field("pci", "PCI", Cell::text(&g.pci)),
+            extra("uuid", Cell::text(&g.uuid)),
+            field("state", "STATE", Cell::text(&g.state)),
+            field("vram_bytes", "MEMORY", Cell::Bytes(g.vram_bytes)),
+            field("used_bytes", "USED", mib(m.used_chunks)),
+            field(
+                "lent_bytes",
+                "LENT",
+                mib(m.lent_only_chunks.saturating_add(m.lent_removable_chunks)),
+            ),
+            field("free_bytes", "FREE", mib(m.free_chunks)),
+            field("clients", "CLIENTS", Cell::count(g.clients)),
+        ]
+    }
+}
+
+fn gather(device: &Device) -> Result<Overview> {
     let c = device.counters(Scope::Global)?;
-    let o = Overview {
+    Ok(Overview {
         driver_version: device.driver_version()?,
         preset: device.preset(Scope::Global)?,
-        gpus: gpu::all(&device)?,
-        memory: mem::all(&device)?,
-        clients: client::all(&device)?,
+        gpus: gpu::all(device)?,
+        memory: mem::all(device)?,
+        clients: client::all(device)?,
         faults: c.get(uapi::HUVM_CNT_FAULTS),
         evictions: c.get(uapi::HUVM_CNT_EVICTIONS),
         bytes_h2d: c.get(uapi::HUVM_CNT_BYTES_H2D),
         bytes_d2h: c.get(uapi::HUVM_CNT_BYTES_D2H),
-    };
-    out.show("status", &o, || {
+    })
+}
+
+pub(super) fn show(out: &Out) -> Result<()> {
+    let o: Overview = out.read("status", gather)?;
+    let lines: Vec<Line> = o
+        .gpus
+        .iter()
+        .map(|g| Line {
+            gpu: g.clone(),
+            // A GPU may come or go between the two readings.
+            mem: o
+                .memory
+                .iter()
+                .find(|m| m.gpu == g.index)
+                .cloned()
+                .unwrap_or_default(),
+        })
+        .collect();
+    out.show("status", &o, &lines, || {
         let mut text = format!("huvm {}   policy {}\n\n", o.driver_version, o.preset);
-        let mut t = Table::new(&[
-            "GPU", "PCI", "STATE", "MEMORY", "USED", "LENT", "FREE", "CLIENTS",
-        ]);
-        for (g, m) in o.gpus.iter().zip(&o.memory) {
-            let mib = |chunks: u64| out.bytes(chunks << 21);
-            t.row(vec![
-                g.index.to_string(),
-                g.pci.clone(),
-                g.state.into(),
-                out.bytes(g.vram_bytes),
-                mib(m.used_chunks),
-                mib(m.lent_only_chunks + m.lent_removable_chunks),
-                mib(m.free_chunks),
-                g.clients.to_string(),
-            ]);
+        if lines.is_empty() {
+            text.push_str("no GPUs\n");
+        } else {
+            text.push_str(&out.render(&lines));
         }
-        text.push_str(&t.render(true));
         text.push_str(&format!(
             "\nfaults {}   evictions {}   to GPUs {}   to host {}\n",
             o.faults,
@@ -64,9 +99,48 @@ pub(super) fn show(out: &Out) -> Result<()> {
             text.push_str("\nno clients\n");
         } else {
             text.push('\n');
-            text.push_str(&client::table(out, &o.clients).render(true));
+            text.push_str(&out.render(&o.clients));
         }
         text
-    });
-    Ok(())
+    })
+}
+
+/// What `version` says.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Versions {
+    tool: String,
+    abi: String,
+    driver: Option<String>,
+    driver_abi: Option<String>,
+}
+
+impl Row for Versions {
+    fn fields(&self) -> Vec<Field> {
+        let or = |t: &Option<String>| t.as_ref().map_or(Cell::None, Cell::text);
+        vec![
+            field("tool", "UVMCTL", Cell::text(&self.tool)),
+            field("abi", "INTERFACE", Cell::text(&self.abi)),
+            field("driver", "DRIVER", or(&self.driver)),
+            field("driver_abi", "ITS-INTERFACE", or(&self.driver_abi)),
+        ]
+    }
+}
+
+/// Works without a driver too: that it is not there is not what was asked.
+pub(super) fn version(out: &Out) -> Result<()> {
+    let saved = out.saved::<Vec<Versions>>("version")?;
+    let versions = match saved.and_then(|mut all| all.pop()) {
+        Some(last) => return out.list("version", &out.adopt(last)),
+        None => {
+            let device = out.device().ok();
+            let driver = device.as_ref().and_then(|d| d.version().ok());
+            Versions {
+                tool: env!("CARGO_PKG_VERSION").into(),
+                abi: format!("{}.{}", uapi::HUVM_ABI_MAJOR, uapi::HUVM_ABI_MINOR),
+                driver: out.driver_version(),
+                driver_abi: driver.map(|v| format!("{}.{}", v.abi_major, v.abi_minor)),
+            }
+        }
+    };
+    out.list("version", &[versions])
 }

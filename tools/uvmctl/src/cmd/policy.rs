@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `policy list|show|set`.
 
-use crate::cli::{PolicyScope, PolicyVerb};
+use super::gpu;
+use crate::cli::PolicyVerb;
 use crate::exit::{Failure, Result};
-use crate::out::{Out, Table};
+use crate::out::Out;
+use crate::row::{extra, field, Cell, Field, Row};
 use libhuvm::device::Knob;
 use libhuvm::{uapi, Device, Scope};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-fn scope(s: &PolicyScope) -> Scope {
-    s.gpu.map_or(Scope::Global, Scope::Gpu)
-}
-
-#[derive(Serialize)]
-struct Described {
+/// A knob.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Described {
     name: String,
     unit: Option<String>,
     min: u64,
@@ -23,103 +22,137 @@ struct Described {
     doc: String,
 }
 
-#[derive(Serialize)]
+impl Row for Described {
+    fn fields(&self) -> Vec<Field> {
+        let range = if self.choices.is_empty() {
+            format!("{} to {}", self.min, self.max)
+        } else {
+            self.choices.join("|")
+        };
+        let default = usize::try_from(self.default.saturating_sub(self.min))
+            .ok()
+            .and_then(|i| self.choices.get(i));
+        vec![
+            field("name", "KNOB", Cell::text(&self.name)),
+            field(
+                "unit",
+                "UNIT",
+                self.unit.as_ref().map_or(Cell::None, Cell::text),
+            ),
+            field("range", "RANGE", Cell::Text(range)),
+            extra("min", Cell::Count(self.min)),
+            extra("max", Cell::Count(self.max)),
+            field(
+                "default",
+                "DEFAULT",
+                default.map_or(Cell::Count(self.default), Cell::text),
+            ),
+            field("doc", "WHAT IT DOES", Cell::text(&self.doc)),
+        ]
+    }
+}
+
+#[derive(Default, Serialize, Deserialize)]
 struct Preset {
     name: String,
     doc: String,
 }
 
-#[derive(Serialize)]
+impl Row for Preset {
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            field("name", "PRESET", Cell::text(&self.name)),
+            field("doc", "WHAT IT IS", Cell::text(&self.doc)),
+        ]
+    }
+}
+
+#[derive(Serialize, Deserialize)]
 struct List {
     presets: Vec<Preset>,
     knobs: Vec<Described>,
 }
 
-#[derive(Serialize)]
-struct Value {
+/// A knob's value in force.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Value {
     name: String,
     value: u64,
     text: String,
-    origin: &'static str,
+    origin: String,
 }
 
-#[derive(Serialize)]
+impl Row for Value {
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            field("name", "KNOB", Cell::text(&self.name)),
+            field("text", "VALUE", Cell::text(&self.text)),
+            extra("value", Cell::Count(self.value)),
+            field("origin", "FROM", Cell::text(&self.origin)),
+        ]
+    }
+}
+
+#[derive(Serialize, Deserialize)]
 struct Show {
     preset: String,
     values: Vec<Value>,
 }
 
-#[derive(Serialize)]
-struct Change {
+/// What was changed.
+#[derive(Default, Serialize)]
+pub(super) struct Change {
     name: String,
     from: String,
     to: String,
 }
 
-pub(super) fn run(out: &Out, verb: &PolicyVerb) -> Result<()> {
-    let device = Device::open()?;
-    match verb {
-        PolicyVerb::List => list(out, &device),
-        PolicyVerb::Show(s) => show(out, &device, scope(s)),
-        PolicyVerb::Set {
-            scope: s,
-            preset,
-            values,
-        } => set(out, &device, scope(s), preset.as_deref(), values),
+impl Row for Change {
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            field("name", "KNOB", Cell::text(&self.name)),
+            field("from", "FROM", Cell::text(&self.from)),
+            field("to", "TO", Cell::text(&self.to)),
+        ]
     }
 }
 
-fn list(out: &Out, device: &Device) -> Result<()> {
-    let l = List {
-        presets: device
-            .presets()?
-            .into_iter()
-            .map(|(name, doc)| Preset { name, doc })
-            .collect(),
-        knobs: device
-            .knobs()?
-            .into_iter()
-            .map(|k| Described {
-                unit: (!k.unit.is_empty()).then_some(k.unit),
-                name: k.name,
-                min: k.min,
-                max: k.max,
-                default: k.default,
-                choices: k.choices,
-                doc: k.doc,
-            })
-            .collect(),
-    };
-    out.show("policy.list", &l, || {
-        let mut p = Table::new(&["PRESET", "WHAT IT IS"]);
-        for preset in &l.presets {
-            p.row(vec![preset.name.clone(), preset.doc.clone()]);
-        }
-        let mut t = Table::new(&["KNOB", "UNIT", "RANGE", "DEFAULT", "WHAT IT DOES"]);
-        for k in &l.knobs {
-            let range = if k.choices.is_empty() {
-                format!("{} to {}", k.min, k.max)
-            } else {
-                k.choices.join("|")
-            };
-            let default = usize::try_from(k.default - k.min)
-                .ok()
-                .and_then(|i| k.choices.get(i))
-                .cloned();
-            t.row(vec![
-                k.name.clone(),
-                k.unit.clone().unwrap_or_else(|| "-".into()),
-                range,
-                default.unwrap_or_else(|| k.default.to_string()),
-                k.doc.clone(),
-            ]);
-        }
-        format!("{}\n{}", p.render(true), t.render(true))
-    });
-    Ok(())
+pub(super) fn run(out: &Out, verb: &PolicyVerb) -> Result<()> {
+    match verb {
+        PolicyVerb::List => list(out),
+        PolicyVerb::Show(s) => show(out, s.gpu.as_deref()),
+        PolicyVerb::Set {
+            scope,
+            preset,
+            values,
+        } => set(out, scope.gpu.as_deref(), preset.as_deref(), values),
+    }
 }
 
-fn show(out: &Out, device: &Device, scope: Scope) -> Result<()> {
+fn list(out: &Out) -> Result<()> {
+    let l: List = out.read("policy.list", |device| {
+        let preset = |(name, doc)| Preset { name, doc };
+        let knob = |k: Knob| Described {
+            unit: (!k.unit.is_empty()).then_some(k.unit),
+            name: k.name,
+            min: k.min,
+            max: k.max,
+            default: k.default,
+            choices: k.choices,
+            doc: k.doc,
+        };
+        Ok(List {
+            presets: device.presets()?.into_iter().map(preset).collect(),
+            knobs: device.knobs()?.into_iter().map(knob).collect(),
+        })
+    })?;
+    out.show("policy.list", &l, &l.knobs, || {
+        format!("{}\n{}", out.render(&l.presets), out.render(&l.knobs))
+    })
+}
+
+/// All knobs' values in a scope.
+pub(super) fn values(device: &Device, scope: Scope) -> Result<Vec<Value>> {
     let mut values = Vec::new();
     for k in device.knobs()? {
         let (value, origin) = device.policy(scope, k.index)?;
@@ -131,21 +164,24 @@ fn show(out: &Out, device: &Device, scope: Scope) -> Result<()> {
                 uapi::HUVM_SCOPE_GPU => "gpu",
                 uapi::HUVM_SCOPE_SPACE => "space",
                 _ => "global",
-            },
+            }
+            .into(),
         });
     }
-    let s = Show {
-        preset: device.preset(scope)?,
-        values,
-    };
-    out.show("policy.show", &s, || {
-        let mut t = Table::new(&["KNOB", "VALUE", "FROM"]);
-        for v in &s.values {
-            t.row(vec![v.name.clone(), v.text.clone(), v.origin.into()]);
-        }
-        format!("preset {}\n\n{}", s.preset, t.render(true))
-    });
-    Ok(())
+    Ok(values)
+}
+
+fn show(out: &Out, id: Option<&str>) -> Result<()> {
+    let s: Show = out.read("policy.show", |device| {
+        let (scope, _) = gpu::scope(device, id)?;
+        Ok(Show {
+            preset: device.preset(scope)?,
+            values: values(device, scope)?,
+        })
+    })?;
+    out.show("policy.show", &s, &s.values, || {
+        format!("preset {}\n\n{}", s.preset, out.render(&s.values))
+    })
 }
 
 /// Reads KNOB=VALUE.
@@ -171,20 +207,14 @@ fn assignment<'a>(knobs: &'a [Knob], text: &str) -> Result<(&'a Knob, u64)> {
     Ok((knob, value))
 }
 
-fn set(
-    out: &Out,
+/// Makes the changes, and notes each that was made.
+fn change(
     device: &Device,
     scope: Scope,
     preset: Option<&str>,
-    values: &[String],
+    wanted: Vec<(&Knob, u64)>,
+    changes: &mut Vec<Change>,
 ) -> Result<()> {
-    let knobs = device.knobs()?;
-    // All is read before anything is changed.
-    let wanted = values
-        .iter()
-        .map(|v| assignment(&knobs, v))
-        .collect::<Result<Vec<_>>>()?;
-    let mut changes = Vec::new();
     if let Some(name) = preset {
         let from = device.preset(scope)?;
         device
@@ -211,11 +241,28 @@ fn set(
             to: knob.show(value),
         });
     }
-    out.show("policy.set", &changes, || {
+    Ok(())
+}
+
+fn set(out: &Out, id: Option<&str>, preset: Option<&str>, values: &[String]) -> Result<()> {
+    let device = out.device()?;
+    let (scope, _) = gpu::scope(&device, id)?;
+    let knobs = device.knobs()?;
+    // All is read before anything is changed.
+    let wanted = values
+        .iter()
+        .map(|v| assignment(&knobs, v))
+        .collect::<Result<Vec<_>>>()?;
+    let mut changes = Vec::new();
+    let failure = match change(&device, scope, preset, wanted, &mut changes) {
+        Err(e) if changes.is_empty() => return Err(e),
+        Err(e) => Some(Failure::Partly(Box::new(e))),
+        Ok(()) => None,
+    };
+    out.list_failed_as("policy.set", &changes, failure, || {
         changes
             .iter()
             .map(|c| format!("{}: {} -> {}\n", c.name, c.from, c.to))
             .collect()
-    });
-    Ok(())
+    })
 }

@@ -2,21 +2,86 @@
 //! `stat`: counters, or what was added to them since.
 
 use super::counters::NAMES;
+use super::gpu;
 use crate::cli::Stat;
 use crate::exit::{Failure, Result};
-use crate::out::{Out, Table};
+use crate::out::Out;
+use crate::row::{extra, field, Cell, Field, Row};
 use libhuvm::device::Counters;
 use libhuvm::{Device, Scope};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-#[derive(Serialize)]
-struct Sample {
+/// A reading of a scope's counters. As a row it is one line with a column per counter; for people, a list.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Sample {
     scope: String,
     time_ns: u64,
+    /// Since the reading before; without one the counters are totals.
     interval_ns: Option<u64>,
-    counters: BTreeMap<&'static str, u64>,
+    counters: BTreeMap<String, u64>,
+}
+
+impl Row for Sample {
+    fn fields(&self) -> Vec<Field> {
+        let mut all = vec![
+            extra("scope", Cell::text(&self.scope)),
+            extra("time_ns", Cell::Count(self.time_ns)),
+            extra(
+                "interval_ns",
+                self.interval_ns.map_or(Cell::None, Cell::Count),
+            ),
+        ];
+        all.extend(NAMES.iter().map(|name| {
+            let cell = self.counters.get(*name);
+            extra(name, cell.map_or(Cell::None, |v| value(name, *v)))
+        }));
+        all
+    }
+}
+
+/// A counter, as its name says.
+fn value(name: &str, v: u64) -> Cell {
+    if name.starts_with("bytes") || name.ends_with("bytes") {
+        Cell::Bytes(v)
+    } else if name.ends_with("_ns") {
+        Cell::Nanos(v)
+    } else {
+        Cell::Count(v)
+    }
+}
+
+/// A line of the list: of totals, or of what was added.
+#[derive(Default)]
+struct Line<const ADDED: bool> {
+    name: String,
+    cell: Option<Cell>,
+}
+
+impl<const ADDED: bool> Row for Line<ADDED> {
+    fn fields(&self) -> Vec<Field> {
+        let title = if ADDED { "ADDED" } else { "TOTAL" };
+        let cell = self.cell.clone().unwrap_or(Cell::None);
+        vec![
+            field("counter", "COUNTER", Cell::text(&self.name)),
+            field("value", title, cell),
+        ]
+    }
+}
+
+/// The list of a sample's counters; those that are zero only with `all`.
+fn list<const ADDED: bool>(out: &Out, shown: &Sample, all: bool) -> String {
+    let lines: Vec<Line<ADDED>> = NAMES
+        .iter()
+        .filter_map(|n| Some((n, *shown.counters.get(*n)?)))
+        .filter(|(_, v)| all || *v != 0)
+        .map(|(n, v)| Line {
+            name: (*n).into(),
+            cell: Some(value(n, v)),
+        })
+        .collect();
+    out.render(&lines)
 }
 
 fn sample(scope: &str, now: &Counters, before: Option<&Counters>) -> Sample {
@@ -26,7 +91,7 @@ fn sample(scope: &str, now: &Counters, before: Option<&Counters>) -> Sample {
         .enumerate()
         .map(|(i, (name, v))| {
             let old = before.and_then(|b| b.values.get(i)).copied().unwrap_or(0);
-            (*name, v.wrapping_sub(old))
+            ((*name).to_owned(), v.wrapping_sub(old))
         })
         .collect();
     Sample {
@@ -37,44 +102,108 @@ fn sample(scope: &str, now: &Counters, before: Option<&Counters>) -> Sample {
     }
 }
 
+/// The scopes of `--gpu`: one, several, or `all` GPUs.
+fn scopes(device: &Device, ids: Option<&str>) -> Result<Vec<(Scope, String)>> {
+    match ids {
+        Some("all") => Ok(device
+            .gpus()?
+            .iter()
+            .map(|g| (Scope::Gpu(g.gpu), format!("gpu{}", g.gpu)))
+            .collect()),
+        Some(ids) => ids
+            .split(',')
+            .map(|id| gpu::scope(device, Some(id)))
+            .collect(),
+        None => Ok(vec![gpu::scope(device, None)?]),
+    }
+}
+
+/// `several`: of more than one scope, or again and again.
+fn print(out: &Out, s: &Stat, shown: &Sample, several: bool) -> Result<()> {
+    let human = || {
+        let mut text = String::new();
+        if several {
+            let over = shown.interval_ns.map_or_else(String::new, |ns| {
+                format!(", over {}", crate::units::time(ns))
+            });
+            text.push_str(&format!("{}{over}\n", shown.scope));
+        }
+        text.push_str(&match shown.interval_ns {
+            Some(_) => list::<true>(out, shown, s.all),
+            None => list::<false>(out, shown, s.all),
+        });
+        if several {
+            text.push('\n');
+        }
+        text
+    };
+    let rows = std::slice::from_ref(shown);
+    if several {
+        out.stream("stat", shown, rows, human)
+    } else {
+        out.show("stat", shown, rows, human)
+    }
+}
+
 pub(super) fn run(out: &Out, s: &Stat) -> Result<()> {
-    let device = Device::open()?;
-    let scope = s.gpu.map_or(Scope::Global, Scope::Gpu);
-    let name = s.gpu.map_or("global".into(), |g| format!("gpu{g}"));
     let pause = match s.r#loop {
         Some(p) if !(0.01..=86400.0).contains(&p) => {
             return Err(Failure::Usage(format!(
                 "{p} s is no interval: 0.01 to 86400"
             )))
         }
-        other => other.map(Duration::from_secs_f64),
+        other => other.or(s.count.map(|_| 1.0)).map(Duration::from_secs_f64),
     };
-    let mut before: Option<Counters> = None;
-    for turn in 0..s.count {
-        let now = device.counters(scope)?;
-        let shown = sample(&name, &now, before.as_ref());
-        out.table("stat", &shown, || {
-            let title = if before.is_some() { "ADDED" } else { "TOTAL" };
-            let mut t = Table::new(&["COUNTER", title]);
-            for n in NAMES {
-                if let Some(v) = shown.counters.get(n).filter(|v| s.all || **v != 0) {
-                    let text = if n.starts_with("bytes") || n.ends_with("bytes") {
-                        out.bytes(*v)
-                    } else {
-                        v.to_string()
-                    };
-                    t.row(vec![(*n).into(), text]);
-                }
-            }
-            t
-        });
+    let count = s.count.unwrap_or(u64::MAX);
+    if let Some(all) = out.saved::<Sample>("stat")? {
+        let several = all.len() > 1;
+        for one in all
+            .into_iter()
+            .take(usize::try_from(count).unwrap_or(usize::MAX))
+        {
+            let one = out.adopt(one);
+            print(out, s, &one, several)?;
+        }
+        return Ok(());
+    }
+    let device = out.device()?;
+    let scopes = scopes(&device, s.gpu.as_deref())?;
+    let several = pause.is_some() || scopes.len() > 1;
+    let mut before: Vec<Counters> = Vec::new();
+    for turn in 0..count {
+        let mut now = Vec::new();
+        for (i, (scope, name)) in scopes.iter().enumerate() {
+            let counters = device.counters(*scope)?;
+            print(out, s, &sample(name, &counters, before.get(i)), several)?;
+            now.push(counters);
+        }
+        before = now;
         let Some(pause) = pause else {
             break;
         };
-        if turn + 1 < s.count {
+        if turn.saturating_add(1) < count {
             std::thread::sleep(pause);
         }
-        before = Some(now);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_what_was_added() {
+        let c = |time_ns, values: &[u64]| Counters {
+            values: values.to_vec(),
+            time_ns,
+        };
+        let s = sample("global", &c(50, &[7, 9]), Some(&c(20, &[5, 9])));
+        assert_eq!((s.interval_ns, s.time_ns), (Some(30), 50));
+        assert_eq!(s.counters.get("fault_batches"), Some(&2));
+        assert_eq!(s.counters.get("faults"), Some(&0));
+        // A driver that knows fewer counters.
+        assert_eq!(s.counters.len(), 2);
+        assert_eq!(sample("gpu0", &c(50, &[7]), None).interval_ns, None);
+    }
 }

@@ -2,13 +2,15 @@
 //! `trace record|report|replay`: events in a file, one JSON object a line.
 
 use super::events::{Event, ALL};
+use super::gpu;
 use super::workload;
 use crate::cli::TraceVerb;
 use crate::exit::{Failure, Result};
-use crate::out::{Out, Table};
+use crate::out::Out;
+use crate::row::{field, Cell, Field, Row};
 use crate::units;
-use libhuvm::{uapi, Device, Program, Scope};
-use serde::Serialize;
+use libhuvm::{uapi, Program, Scope};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -28,14 +30,20 @@ pub(super) fn run(out: &Out, verb: &TraceVerb) -> Result<()> {
             count,
             seconds,
             command,
-        } => record(out, output, *count, *seconds, command),
+        } => record(out, output, count.unwrap_or(u64::MAX), *seconds, command),
         TraceVerb::Report { file } => {
-            let report = summarise(&load(file)?);
-            out.show("trace.report", &report, || paint(out, &report));
-            Ok(())
+            let saved = out.saved("trace.report")?.and_then(|mut all| all.pop());
+            let report = match (saved, file) {
+                (Some(last), _) => out.adopt(last),
+                (None, Some(file)) => summarise(&load(file)?),
+                (None, None) => return Err(Failure::Usage("a recording is wanted".into())),
+            };
+            out.show("trace.report", &report, &report.lines, || {
+                paint(out, &report)
+            })
         }
         TraceVerb::Replay { file, gpu, preset } => {
-            replay(out, &load(file)?, *gpu, preset.as_deref())
+            replay(out, &load(file)?, gpu, preset.as_deref())
         }
     }
 }
@@ -44,11 +52,22 @@ fn file_failed(path: &Path, e: impl std::fmt::Display) -> Failure {
     Failure::File(format!("{}: {e}", path.display()))
 }
 
-#[derive(Serialize)]
-struct Recorded {
+/// What was recorded.
+#[derive(Default, Serialize)]
+pub(super) struct Recorded {
     events: u64,
     dropped: u64,
     file: String,
+}
+
+impl Row for Recorded {
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            field("events", "EVENTS", Cell::Count(self.events)),
+            field("dropped", "DROPPED", Cell::Count(self.dropped)),
+            field("file", "FILE", Cell::text(&self.file)),
+        ]
+    }
 }
 
 fn record(
@@ -58,7 +77,7 @@ fn record(
     seconds: Option<u32>,
     command: &[String],
 ) -> Result<()> {
-    let device = Device::open()?;
+    let device = out.device()?;
     let mut file = BufWriter::new(File::create(path).map_err(|e| file_failed(path, e))?);
     device.listen(ALL, true)?;
     let mut child = match command {
@@ -107,13 +126,18 @@ fn record(
             eprintln!("uvmctl: the recorded command ended with {status}");
         }
     }
-    out.show("trace.record", &done, || {
+    out.show("trace.record", &done, std::slice::from_ref(&done), || {
         format!(
             "{} events written to {}, {} lost\n",
             done.events, done.file, done.dropped
         )
-    });
-    Ok(())
+    })
+}
+
+/// A line of what `events --json` wrote; a recording has the events alone.
+#[derive(Deserialize)]
+struct Document {
+    data: Event,
 }
 
 fn load(path: &Path) -> Result<Vec<Event>> {
@@ -121,9 +145,15 @@ fn load(path: &Path) -> Result<Vec<Event>> {
     let mut events = Vec::new();
     for (n, line) in (1..).zip(file.lines()) {
         let line = line.map_err(|e| file_failed(path, e))?;
-        let event = serde_json::from_str(&line)
-            .map_err(|e| Failure::File(format!("{}:{n}: {e}", path.display())))?;
-        events.push(event);
+        let failed = |e| Failure::File(format!("{}:{n}: {e}", path.display()));
+        let document = line.contains("\"data\"");
+        events.push(if document {
+            serde_json::from_str::<Document>(&line)
+                .map_err(failed)?
+                .data
+        } else {
+            serde_json::from_str(&line).map_err(failed)?
+        });
     }
     Ok(events)
 }
@@ -133,22 +163,44 @@ fn va(e: &Event) -> u64 {
     u64::from_str_radix(e.va.trim_start_matches("0x"), 16).unwrap_or(0)
 }
 
-#[derive(Serialize, Debug, PartialEq, Eq)]
-struct Line {
+/// Events of one type and cause.
+#[derive(Default, Serialize, Deserialize, Debug, PartialEq, Eq)]
+pub(super) struct Line {
     r#type: String,
     cause: String,
     events: u64,
     bytes: u64,
 }
 
-#[derive(Serialize, Debug, PartialEq, Eq)]
+impl Row for Line {
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            field("type", "TYPE", Cell::text(&self.r#type)),
+            field("cause", "CAUSE", Cell::text(&self.cause)),
+            field("events", "EVENTS", Cell::Count(self.events)),
+            field("bytes", "SIZE", Cell::Bytes(self.bytes)),
+        ]
+    }
+}
+
+#[derive(Default, Serialize, Deserialize, Debug, PartialEq, Eq)]
 struct Busy {
     pid: u32,
     block: String,
     faults: u64,
 }
 
-#[derive(Serialize, Debug)]
+impl Row for Busy {
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            field("pid", "PID", Cell::count(self.pid)),
+            field("block", "BLOCK", Cell::text(&self.block)),
+            field("faults", "FAULTS", Cell::Count(self.faults)),
+        ]
+    }
+}
+
+#[derive(Serialize, Deserialize, Debug)]
 struct Report {
     events: u64,
     lost: u64,
@@ -212,27 +264,10 @@ fn paint(out: &Out, r: &Report) -> String {
         units::time(r.span_ns),
         r.lost
     );
-    let mut t = Table::new(&["TYPE", "CAUSE", "EVENTS", "SIZE"]);
-    for l in &r.lines {
-        t.row(vec![
-            l.r#type.clone(),
-            l.cause.clone(),
-            l.events.to_string(),
-            out.bytes(l.bytes),
-        ]);
-    }
-    text.push_str(&t.render(true));
+    text.push_str(&out.render(&r.lines));
     if !r.busiest.is_empty() {
-        let mut t = Table::new(&["PID", "BLOCK", "FAULTS"]);
-        for b in &r.busiest {
-            t.row(vec![
-                b.pid.to_string(),
-                b.block.clone(),
-                b.faults.to_string(),
-            ]);
-        }
         text.push('\n');
-        text.push_str(&t.render(true));
+        text.push_str(&out.render(&r.busiest));
     }
     text
 }
@@ -257,8 +292,9 @@ fn accesses(events: &[Event]) -> (Vec<(u64, bool)>, u64) {
     (list, blocks.len() as u64)
 }
 
-#[derive(Serialize)]
-struct Replayed {
+/// Figures of a replay.
+#[derive(Default, Serialize)]
+pub(super) struct Replayed {
     accesses: u64,
     bytes: u64,
     preset: String,
@@ -269,12 +305,28 @@ struct Replayed {
     evictions: u64,
 }
 
-fn replay(out: &Out, events: &[Event], gpu: u32, preset: Option<&str>) -> Result<()> {
+impl Row for Replayed {
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            field("accesses", "ACCESSES", Cell::Count(self.accesses)),
+            field("bytes", "SIZE", Cell::Bytes(self.bytes)),
+            field("preset", "PRESET", Cell::text(&self.preset)),
+            field("time_ns", "TIME", Cell::Nanos(self.time_ns)),
+            field("faults", "FAULTS", Cell::Count(self.faults)),
+            field("h2d_bytes", "TO-GPU", Cell::Bytes(self.h2d_bytes)),
+            field("d2h_bytes", "TO-HOST", Cell::Bytes(self.d2h_bytes)),
+            field("evictions", "EVICTIONS", Cell::Count(self.evictions)),
+        ]
+    }
+}
+
+fn replay(out: &Out, events: &[Event], id: &str, preset: Option<&str>) -> Result<()> {
     let (list, blocks) = accesses(events);
     if list.is_empty() {
         return Err(Failure::Usage("the recording has no GPU faults".into()));
     }
-    let device = Device::open()?;
+    let device = out.device()?;
+    let gpu = gpu::index(&device, id)?;
     if let Some(p) = preset {
         workload::choose(&device, p)?;
     }
@@ -300,30 +352,9 @@ fn replay(out: &Out, events: &[Event], gpu: u32, preset: Option<&str>) -> Result
         d2h_bytes: added(uapi::HUVM_CNT_BYTES_D2H),
         evictions: added(uapi::HUVM_CNT_EVICTIONS),
     };
-    out.table("trace.replay", &r, || {
-        let mut t = Table::new(&[
-            "ACCESSES",
-            "SIZE",
-            "PRESET",
-            "TIME",
-            "FAULTS",
-            "TO-GPU",
-            "TO-HOST",
-            "EVICTIONS",
-        ]);
-        t.row(vec![
-            r.accesses.to_string(),
-            out.bytes(r.bytes),
-            r.preset.clone(),
-            units::time(r.time_ns),
-            r.faults.to_string(),
-            out.bytes(r.h2d_bytes),
-            out.bytes(r.d2h_bytes),
-            r.evictions.to_string(),
-        ]);
-        t
-    });
-    Ok(())
+    out.show("trace.replay", &r, std::slice::from_ref(&r), || {
+        out.render(std::slice::from_ref(&r))
+    })
 }
 
 #[cfg(test)]

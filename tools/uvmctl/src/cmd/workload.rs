@@ -4,9 +4,10 @@
 use crate::cli::Workload;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
+use crate::row::{extra, field, Cell, Field, Row};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use libhuvm::{uapi, work::PIECE, Device, Managed, Program, Scope};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Chunk of GPU memory, bytes.
 const CHUNK: u64 = 2 << 20;
@@ -25,8 +26,8 @@ pub(crate) struct Spec {
 }
 
 /// Figures of the measured passes.
-#[derive(Serialize)]
-pub(crate) struct Row {
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Figures {
     pub(crate) workload: String,
     pub(crate) preset: String,
     pub(crate) ratio: f64,
@@ -43,7 +44,37 @@ pub(crate) struct Row {
     pub(crate) passes: u32,
     pub(crate) service_ns: u64,
     pub(crate) fault_batches: u64,
-    pub(crate) data: &'static str,
+    pub(crate) data: String,
+}
+
+impl Row for Figures {
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            field("workload", "WORKLOAD", Cell::text(&self.workload)),
+            field("preset", "PRESET", Cell::text(&self.preset)),
+            field("ratio", "RATIO", Cell::Ratio(self.ratio)),
+            field("bytes", "SIZE", Cell::Bytes(self.bytes)),
+            field("time_ns", "TIME", Cell::Nanos(self.time_ns)),
+            field("faults", "FAULTS", Cell::Count(self.faults)),
+            field("h2d_bytes", "TO-GPU", Cell::Bytes(self.h2d_bytes)),
+            field("d2h_bytes", "TO-HOST", Cell::Bytes(self.d2h_bytes)),
+            field("evictions", "EVICTIONS", Cell::Count(self.evictions)),
+            field(
+                "link_efficiency",
+                "LINK-EFF",
+                self.link_efficiency.map_or(Cell::None, Cell::Share),
+            ),
+            field(
+                "mismatches",
+                "MISMATCHES",
+                self.mismatches.map_or(Cell::None, Cell::Count),
+            ),
+            extra("passes", Cell::count(self.passes)),
+            extra("service_ns", Cell::Nanos(self.service_ns)),
+            extra("fault_batches", Cell::Count(self.fault_batches)),
+            extra("data", Cell::text(&self.data)),
+        ]
+    }
 }
 
 /// Name of a workload.
@@ -159,8 +190,8 @@ pub(crate) fn choose(device: &Device, preset: &str) -> Result<()> {
 }
 
 /// Runs it.
-pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Row> {
-    let device = Device::open()?;
+pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Figures> {
+    let device = out.device()?;
     let info = device.gpu_info(spec.gpu)?;
     if let Some(p) = &spec.preset {
         choose(&device, p)?;
@@ -221,7 +252,7 @@ pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Row> {
         added(uapi::HUVM_CNT_BYTES_H2D),
         added(uapi::HUVM_CNT_BYTES_D2H),
     );
-    Ok(Row {
+    Ok(Figures {
         workload: name(spec.workload).into(),
         preset: device.preset(Scope::Space)?,
         ratio: spec.ratio,
@@ -236,7 +267,7 @@ pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Row> {
         passes: spec.iterations,
         service_ns: added(uapi::HUVM_CNT_SERVICE_NS),
         fault_batches: added(uapi::HUVM_CNT_FAULT_BATCHES),
-        data: if phantom { "phantom" } else { "real" },
+        data: if phantom { "phantom" } else { "real" }.into(),
     })
 }
 

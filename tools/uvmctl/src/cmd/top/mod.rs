@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `top`: rates per GPU and the clients, again and again. Sampler, frame (pure data), painter.
+
+mod live;
+mod screen;
+
+use super::client::{self, Client};
+use super::gpu::Link;
+use super::mem::{self, Mem};
+use super::policy;
+use crate::cli;
+use crate::exit::{Failure, Result};
+use crate::out::{Loaded, Out};
+use crate::row::{extra, field, Cell, Field, Row};
+use libhuvm::device::Counters;
+use libhuvm::{uapi, Device, Scope};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A counter: its total, and what was added a second since the frame before (`null` in the first).
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Figure {
+    total: u64,
+    per_s: Option<f64>,
+}
+
+impl Figure {
+    fn new(now: &Counters, before: Option<&Counters>, counter: u32) -> Self {
+        let total = now.get(counter);
+        let per_s = before.map(|b| {
+            let ns = now.time_ns.saturating_sub(b.time_ns).max(1);
+            total.saturating_sub(b.get(counter)) as f64 * 1e9 / ns as f64
+        });
+        Figure { total, per_s }
+    }
+
+    /// The rate, or the total while there is none.
+    fn count(self) -> Cell {
+        self.per_s.map_or(Cell::Count(self.total), Cell::Rate)
+    }
+
+    /// As [`Self::count`], of bytes.
+    fn bytes(self) -> Cell {
+        self.per_s.map_or(Cell::Bytes(self.total), Cell::BytesRate)
+    }
+}
+
+/// A GPU.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Gpu {
+    gpu: u32,
+    total_bytes: u64,
+    used_bytes: u64,
+    lent_bytes: u64,
+    free_bytes: u64,
+    faults: Figure,
+    fault_batches: Figure,
+    duplicates: Figure,
+    fatal: Figure,
+    replays: Figure,
+    evictions: Figure,
+    h2d_bytes: Figure,
+    d2h_bytes: Figure,
+    p2p_bytes: Figure,
+}
+
+impl Row for Gpu {
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            field("gpu", "GPU", Cell::count(self.gpu)),
+            extra("total_bytes", Cell::Bytes(self.total_bytes)),
+            field("used_bytes", "USED", Cell::Bytes(self.used_bytes)),
+            field("lent_bytes", "LENT", Cell::Bytes(self.lent_bytes)),
+            field("free_bytes", "FREE", Cell::Bytes(self.free_bytes)),
+            extra("faults", Cell::Count(self.faults.total)),
+            field("faults_per_s", "FAULTS", self.faults.count()),
+            extra("evictions", Cell::Count(self.evictions.total)),
+            field("evictions_per_s", "EVICTIONS", self.evictions.count()),
+            extra("h2d_bytes", Cell::Bytes(self.h2d_bytes.total)),
+            field("h2d_bytes_per_s", "TO-GPU", self.h2d_bytes.bytes()),
+            extra("d2h_bytes", Cell::Bytes(self.d2h_bytes.total)),
+            field("d2h_bytes_per_s", "TO-HOST", self.d2h_bytes.bytes()),
+            extra("p2p_bytes", Cell::Bytes(self.p2p_bytes.total)),
+            field("p2p_bytes_per_s", "PEERS", self.p2p_bytes.bytes()),
+        ]
+    }
+}
+
+/// The view of a GPU's faults.
+#[derive(Default)]
+struct Faults<'a>(Option<&'a Gpu>);
+
+impl Row for Faults<'_> {
+    fn fields(&self) -> Vec<Field> {
+        let none = Gpu::default();
+        let g = self.0.unwrap_or(&none);
+        vec![
+            field("gpu", "GPU", Cell::count(g.gpu)),
+            field("faults", "FAULTS", g.faults.count()),
+            field("fault_batches", "BATCHES", g.fault_batches.count()),
+            field("duplicates", "DUPLICATES", g.duplicates.count()),
+            field("fatal", "FATAL", g.fatal.count()),
+            field("replays", "REPLAYS", g.replays.count()),
+        ]
+    }
+}
+
+/// A client with its rates.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Process {
+    #[serde(flatten)]
+    client: Client,
+    faults_per_s: Option<f64>,
+    evictions_per_s: Option<f64>,
+}
+
+impl Row for Process {
+    fn fields(&self) -> Vec<Field> {
+        let c = &self.client;
+        let rate = |r: Option<f64>| r.map_or(Cell::None, Cell::Rate);
+        let gpus: Vec<String> = c.gpus.iter().map(u32::to_string).collect();
+        vec![
+            field("pid", "PID", Cell::count(c.pid)),
+            field("name", "NAME", Cell::text(&c.name)),
+            field("gpus", "GPUS", Cell::Text(gpus.join(" "))),
+            field("managed_bytes", "MANAGED", Cell::Bytes(c.managed_bytes)),
+            field("gpu_total_bytes", "ON-GPU", Cell::Bytes(c.on_gpus())),
+            field("host_bytes", "ON-HOST", Cell::Bytes(c.host_bytes)),
+            extra("faults", Cell::Count(c.faults)),
+            field("faults_per_s", "FAULTS/S", rate(self.faults_per_s)),
+            field("evictions_per_s", "EVICT/S", rate(self.evictions_per_s)),
+        ]
+    }
+}
+
+/// A picture.
+#[derive(Default, Serialize, Deserialize)]
+struct Frame {
+    preset: String,
+    /// Time between the two readings; `null` in the first frame, whose figures are totals.
+    interval_ns: Option<u64>,
+    gpus: Vec<Gpu>,
+    clients: Vec<Process>,
+    /// For the view of links; only the live view asks for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    links: Vec<Link>,
+    /// For the view of the policy, as `links`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    policy: Vec<policy::Value>,
+}
+
+fn gpu(m: &Mem, now: &Counters, before: Option<&Counters>) -> Gpu {
+    let of = |counter| Figure::new(now, before, counter);
+    let bytes = |chunks: u64| chunks.saturating_mul(2 << 20);
+    let all = [
+        m.free_chunks,
+        m.used_chunks,
+        m.evicting_chunks,
+        m.lent_only_chunks,
+        m.lent_removable_chunks,
+        m.pinned_chunks,
+        m.unusable_chunks,
+    ];
+    Gpu {
+        gpu: m.gpu,
+        total_bytes: bytes(all.into_iter().fold(0, u64::saturating_add)),
+        used_bytes: bytes(
+            m.used_chunks
+                .saturating_add(m.evicting_chunks)
+                .saturating_add(m.pinned_chunks),
+        ),
+        lent_bytes: bytes(m.lent_only_chunks.saturating_add(m.lent_removable_chunks)),
+        free_bytes: bytes(m.free_chunks),
+        faults: of(uapi::HUVM_CNT_FAULTS),
+        fault_batches: of(uapi::HUVM_CNT_FAULT_BATCHES),
+        duplicates: of(uapi::HUVM_CNT_FAULT_DUPLICATES),
+        fatal: of(uapi::HUVM_CNT_FAULTS_FATAL),
+        replays: of(uapi::HUVM_CNT_REPLAYS),
+        evictions: of(uapi::HUVM_CNT_EVICTIONS),
+        h2d_bytes: of(uapi::HUVM_CNT_BYTES_H2D),
+        d2h_bytes: of(uapi::HUVM_CNT_BYTES_D2H),
+        p2p_bytes: of(uapi::HUVM_CNT_BYTES_P2P),
+    }
+}
+
+/// A client's rates: of its totals, over the interval. A client that is new has none.
+fn process(client: Client, before: &[Process], interval_ns: Option<u64>) -> Process {
+    let old = before.iter().find(|p| p.client.client == client.client);
+    let rate = |of: fn(&Client) -> u64| {
+        let added = of(&client).saturating_sub(of(&old?.client));
+        Some(added as f64 * 1e9 / interval_ns?.max(1) as f64)
+    };
+    Process {
+        faults_per_s: rate(|c| c.faults),
+        evictions_per_s: rate(|c| c.evictions),
+        client,
+    }
+}
+
+/// Takes readings, and makes frames of what changed between them.
+struct Sampler {
+    device: Device,
+    counters: Vec<(u32, Counters)>,
+    clients: Vec<Process>,
+    /// Links and policy too.
+    all: bool,
+}
+
+impl Sampler {
+    fn next(&mut self) -> Result<Frame> {
+        let mut now = Vec::new();
+        let mut gpus = Vec::new();
+        let mut interval_ns = None;
+        for m in mem::all(&self.device)? {
+            let c = self.device.counters(Scope::Gpu(m.gpu))?;
+            let old = self.counters.iter().find(|(g, _)| *g == m.gpu);
+            let old = old.map(|(_, c)| c);
+            interval_ns = interval_ns.or(old.map(|o| c.time_ns.saturating_sub(o.time_ns)));
+            gpus.push(gpu(&m, &c, old));
+            now.push((m.gpu, c));
+        }
+        self.counters = now;
+        let clients: Vec<Process> = client::all(&self.device)?
+            .into_iter()
+            .map(|c| process(c, &self.clients, interval_ns))
+            .collect();
+        self.clients.clone_from(&clients);
+        let (links, policy) = if self.all {
+            (
+                super::gpu::links(&self.device)?,
+                policy::values(&self.device, Scope::Global)?,
+            )
+        } else {
+            Default::default()
+        };
+        Ok(Frame {
+            preset: self.device.preset(Scope::Global)?,
+            interval_ns,
+            gpus,
+            clients,
+            links,
+            policy,
+        })
+    }
+}
+
+/// Where frames come from.
+enum Source {
+    Device(Box<Sampler>),
+    Saved(VecDeque<Loaded<Frame>>),
+}
+
+impl Source {
+    /// The next frame; `None` after a file's last.
+    fn next(&mut self, out: &Out) -> Result<Option<Frame>> {
+        match self {
+            Source::Device(s) => s.next().map(Some),
+            Source::Saved(all) => Ok(all.pop_front().map(|one| out.adopt(one))),
+        }
+    }
+}
+
+/// The frame as text.
+fn paint(out: &Out, f: &Frame) -> String {
+    let what = f.interval_ns.map_or("totals".into(), |ns| {
+        format!("a second, over {:.1} s", ns as f64 / 1e9)
+    });
+    let mut text = format!("policy {}   figures: {what}\n\n", f.preset);
+    if f.gpus.is_empty() {
+        text.push_str("no GPUs\n");
+    } else {
+        text.push_str(&out.render(&f.gpus));
+    }
+    text.push('\n');
+    if f.clients.is_empty() {
+        text.push_str("no clients\n");
+    } else {
+        text.push_str(&out.render(&f.clients));
+    }
+    text.push('\n');
+    text
+}
+
+pub(super) fn run(out: &Out, t: &cli::Top) -> Result<()> {
+    if !(0.05..=86400.0).contains(&t.period) {
+        return Err(Failure::Usage(format!(
+            "{} s is no interval: 0.05 to 86400",
+            t.period
+        )));
+    }
+    let live = out.on_terminal() && !t.batch;
+    let count = t.count.unwrap_or(u64::MAX);
+    let mut source = match out.saved("top")? {
+        Some(all) => Source::Saved(all.into()),
+        None => Source::Device(Box::new(Sampler {
+            device: out.device()?,
+            counters: Vec::new(),
+            clients: Vec::new(),
+            all: live,
+        })),
+    };
+    if live {
+        return live::run(out, &mut source, t.period, count);
+    }
+    for turn in 0..count {
+        // A file's frames need no waiting for.
+        if turn != 0 && matches!(source, Source::Device(_)) {
+            std::thread::sleep(Duration::from_secs_f64(t.period));
+        }
+        let Some(frame) = source.next(out)? else {
+            break;
+        };
+        out.stream("top", &frame, &frame.gpus, || paint(out, &frame))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(time_ns: u64, faults: u64) -> Counters {
+        let mut values = vec![0; uapi::HUVM_CNT_COUNT as usize];
+        values[uapi::HUVM_CNT_FAULTS as usize] = faults;
+        Counters { values, time_ns }
+    }
+
+    #[test]
+    fn rates_use_the_measured_interval() {
+        let (a, b) = (counters(1_000_000_000, 10), counters(1_500_000_000, 60));
+        let of = |now, before| Figure::new(now, before, uapi::HUVM_CNT_FAULTS);
+        assert_eq!((of(&a, None).total, of(&a, None).per_s), (10, None));
+        assert_eq!(of(&b, Some(&a)).per_s, Some(100.0));
+        // A counter that went back, as after a reload, is no rate below zero.
+        assert_eq!(of(&a, Some(&b)).per_s, Some(0.0));
+        assert_eq!(of(&a, Some(&a)).per_s, Some(0.0));
+    }
+
+    #[test]
+    fn a_new_client_has_no_rate_yet() {
+        let client = |client, faults| Client {
+            client,
+            faults,
+            ..Client::default()
+        };
+        let old = [process(client(1, 10), &[], None)];
+        assert_eq!(old[0].faults_per_s, None);
+        let rate = |c| process(c, &old, Some(500_000_000)).faults_per_s;
+        assert_eq!(rate(client(1, 30)), Some(40.0));
+        assert_eq!(rate(client(2, 30)), None);
+    }
+}

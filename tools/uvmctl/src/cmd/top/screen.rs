@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The full screen: what keys change ([`Screen::key`]) and how a frame is painted. No terminal in here.
+
+use super::{Faults, Frame, Gpu};
+use crate::row::{Cell, Row, Table};
+use crate::units;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Clear, Paragraph};
+use std::cmp::Ordering;
+
+/// What the table shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum View {
+    Clients,
+    Gpus,
+    Links,
+    Faults,
+    Policy,
+}
+
+/// The views by their digits.
+const VIEWS: [(char, View, &str); 5] = [
+    ('1', View::Clients, "clients"),
+    ('2', View::Gpus, "GPUs"),
+    ('3', View::Links, "links"),
+    ('4', View::Faults, "faults"),
+    ('5', View::Policy, "policy"),
+];
+
+const KEYS: &[(&str, &str)] = &[
+    ("1 to 5", "clients, GPUs, links, faults, policy"),
+    (
+        "up, down",
+        "choose a line; with Home, End, PageUp, PageDown",
+    ),
+    ("left, right, s, F6", "choose the column to sort by"),
+    ("+, -", "largest first, smallest first"),
+    ("/", "show lines with a text; Enter keeps it, Esc drops it"),
+    ("p", "stop and go on"),
+    ("d", "twice as slow, up to 8 s, then from 1 s again"),
+    ("?, h", "this"),
+    ("q, Esc, F10, Ctrl-C", "end"),
+];
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Paint again.
+    Paint,
+    /// The end.
+    Quit,
+}
+
+/// What the user chose to see.
+pub(super) struct Screen {
+    view: View,
+    /// Column to sort by; `None` is the usual order.
+    sort: Option<usize>,
+    ascending: bool,
+    selected: usize,
+    filter: String,
+    typing: bool,
+    help: bool,
+    /// No new frames.
+    pub(super) paused: bool,
+    /// Seconds between frames.
+    pub(super) period: f64,
+    /// Columns and lines of the view when it was painted last.
+    columns: usize,
+    lines: usize,
+    /// The driver's version.
+    pub(super) driver: String,
+}
+
+impl Screen {
+    pub(super) fn new(period: f64, driver: String) -> Self {
+        Screen {
+            view: View::Clients,
+            sort: None,
+            ascending: false,
+            selected: 0,
+            filter: String::new(),
+            typing: false,
+            help: false,
+            paused: false,
+            period,
+            columns: 0,
+            lines: 0,
+            driver,
+        }
+    }
+
+    fn select(&mut self, down: bool, by: usize) {
+        self.selected = if down {
+            self.selected.saturating_add(by)
+        } else {
+            self.selected.saturating_sub(by)
+        }
+        .min(self.lines.saturating_sub(1));
+    }
+
+    fn sort_by(&mut self, right: bool) {
+        let last = self.columns.saturating_sub(1);
+        self.sort = Some(match (self.sort, right) {
+            (None, true) => 0,
+            (None, false) => last,
+            (Some(c), true) if c >= last => 0,
+            (Some(c), true) => c.saturating_add(1),
+            (Some(0), false) => last,
+            (Some(c), false) => c.saturating_sub(1),
+        });
+    }
+
+    /// What a key does.
+    pub(super) fn key(&mut self, key: KeyEvent) -> Act {
+        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+            return Act::Quit;
+        }
+        if self.typing {
+            match key.code {
+                KeyCode::Enter => self.typing = false,
+                KeyCode::Esc => {
+                    self.typing = false;
+                    self.filter.clear();
+                }
+                KeyCode::Backspace => {
+                    self.filter.pop();
+                }
+                KeyCode::Char(c) => self.filter.push(c),
+                _ => {}
+            }
+            return Act::Paint;
+        }
+        if self.help {
+            self.help = false;
+            return match key.code {
+                KeyCode::Char('q') | KeyCode::F(10) => Act::Quit,
+                _ => Act::Paint,
+            };
+        }
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc | KeyCode::F(10) => return Act::Quit,
+            KeyCode::Up => self.select(false, 1),
+            KeyCode::Down => self.select(true, 1),
+            KeyCode::PageUp => self.select(false, 10),
+            KeyCode::PageDown => self.select(true, 10),
+            KeyCode::Home => self.selected = 0,
+            KeyCode::End => self.select(true, usize::MAX),
+            KeyCode::Left => self.sort_by(false),
+            KeyCode::Right | KeyCode::Char('s') | KeyCode::F(6) => self.sort_by(true),
+            KeyCode::Char('+') => self.ascending = false,
+            KeyCode::Char('-') => self.ascending = true,
+            KeyCode::Char('/') => {
+                self.typing = true;
+                self.filter.clear();
+            }
+            KeyCode::Char('p') => self.paused = !self.paused,
+            KeyCode::Char('d') => {
+                self.period = if self.period >= 8.0 {
+                    1.0
+                } else {
+                    (self.period * 2.0).min(8.0)
+                };
+            }
+            KeyCode::Char('?' | 'h') => self.help = true,
+            KeyCode::Char(c) => {
+                if let Some((_, view, _)) = VIEWS.iter().find(|(digit, ..)| *digit == c) {
+                    self.view = *view;
+                    self.sort = None;
+                    self.selected = 0;
+                }
+            }
+            _ => {}
+        }
+        Act::Paint
+    }
+
+    /// Paints a frame.
+    pub(super) fn paint(&mut self, to: &mut ratatui::Frame<'_>, f: &Frame) {
+        let area = to.area();
+        let (width, height) = (usize::from(area.width), usize::from(area.height));
+        if height == 0 {
+            return;
+        }
+        let mut lines = vec![Line::from(self.title(f)), Line::default()];
+        // GPUs take half of the screen at most; view 2 has them all.
+        let room = (height / 2).saturating_sub(2).max(1);
+        for g in f.gpus.iter().take(room) {
+            lines.push(bar(g, width));
+        }
+        if f.gpus.len() > room {
+            lines.push(Line::from(format!(
+                "  and {} more: press 2",
+                f.gpus.len() - room
+            )));
+        }
+        if f.gpus.is_empty() {
+            lines.push(Line::from("no GPUs"));
+        }
+        lines.push(Line::default());
+        let left = height.saturating_sub(lines.len() + 1);
+        lines.extend(self.table(f, width, left));
+        lines.resize(height.saturating_sub(1), Line::default());
+        lines.push(self.foot());
+        to.render_widget(Paragraph::new(lines), area);
+        if self.help {
+            help(to, area);
+        }
+    }
+
+    fn title(&self, f: &Frame) -> String {
+        let over = f.interval_ns.map_or("totals".into(), |ns| {
+            format!("a second, over {}", units::time(ns))
+        });
+        let paused = if self.paused { "STOPPED   " } else { "" };
+        format!(
+            "{paused}huvm {}   policy {}   figures: {over}   every {} s",
+            self.driver, f.preset, self.period
+        )
+    }
+
+    fn foot(&self) -> Line<'static> {
+        if self.typing || !self.filter.is_empty() {
+            let end = if self.typing { "_" } else { "" };
+            return Line::from(format!("with: {}{end}", self.filter));
+        }
+        let mut spans = Vec::new();
+        for (digit, view, name) in VIEWS {
+            let style = if view == self.view {
+                Style::new().add_modifier(Modifier::REVERSED)
+            } else {
+                Style::new()
+            };
+            spans.push(Span::styled(format!("{digit} {name}"), style));
+            spans.push(Span::raw("  "));
+        }
+        spans.push(Span::raw(" s sort  / find  ? help  q end"));
+        Line::from(spans)
+    }
+
+    /// The view's table in so many lines.
+    fn table(&mut self, f: &Frame, width: usize, height: usize) -> Vec<Line<'static>> {
+        match self.view {
+            View::Clients => self.rows(&f.clients, width, height),
+            View::Gpus => self.rows(&f.gpus, width, height),
+            View::Links => self.rows(&f.links, width, height),
+            View::Faults => {
+                let all: Vec<Faults<'_>> = f.gpus.iter().map(|g| Faults(Some(g))).collect();
+                self.rows(&all, width, height)
+            }
+            View::Policy => self.rows(&f.policy, width, height),
+        }
+    }
+
+    fn rows<R: Row>(&mut self, rows: &[R], width: usize, height: usize) -> Vec<Line<'static>> {
+        let shown = |r: &R| -> Vec<Cell> {
+            let fields = r.fields().into_iter();
+            fields
+                .filter(|f| !f.head.is_empty())
+                .map(|f| f.cell)
+                .collect()
+        };
+        let wanted = self.filter.to_lowercase();
+        let mut order: Vec<(Vec<Cell>, &R)> = rows
+            .iter()
+            .map(|r| (shown(r), r))
+            .filter(|(cells, _)| {
+                wanted.is_empty()
+                    || cells
+                        .iter()
+                        .any(|c| c.human(false).to_lowercase().contains(&wanted))
+            })
+            .collect();
+        if let Some(c) = self.sort {
+            order.sort_by(|(a, _), (b, _)| {
+                let by = compare(a.get(c), b.get(c));
+                if self.ascending {
+                    by
+                } else {
+                    by.reverse()
+                }
+            });
+        }
+        self.columns = shown(&R::default()).len();
+        self.lines = order.len();
+        self.selected = self.selected.min(self.lines.saturating_sub(1));
+
+        let table = Table::of_refs(order.iter().map(|(_, r)| *r), None, false);
+        let text = table
+            .marked(self.sort, self.ascending)
+            .render(true, Some(width));
+        let mut lines = text.lines().map(str::to_owned);
+        let mut all = Vec::new();
+        if let Some(head) = lines.next() {
+            all.push(Line::styled(
+                head,
+                Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+            ));
+        }
+        if self.lines == 0 {
+            all.push(Line::from("none"));
+        }
+        // The selected line stays in sight.
+        let room = height.saturating_sub(1).max(1);
+        let first = (self.selected + 1).saturating_sub(room);
+        for (i, line) in lines.enumerate().skip(first).take(room) {
+            let style = if i == self.selected {
+                Style::new().add_modifier(Modifier::REVERSED)
+            } else {
+                Style::new()
+            };
+            all.push(Line::styled(format!("{line:<width$}"), style));
+        }
+        all
+    }
+}
+
+/// Numbers by size, words by letters, what is not available first.
+fn compare(a: Option<&Cell>, b: Option<&Cell>) -> Ordering {
+    let number = |c: Option<&Cell>| match c {
+        Some(Cell::Count(n) | Cell::Bytes(n) | Cell::Nanos(n)) => Some(*n as f64),
+        Some(Cell::Rate(r) | Cell::BytesRate(r) | Cell::Ratio(r) | Cell::Share(r)) => Some(*r),
+        _ => None,
+    };
+    let words = |c: Option<&Cell>| c.map_or_else(String::new, Cell::plain);
+    match (number(a), number(b)) {
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        (Some(_), None) => Ordering::Greater,
+        (None, Some(_)) => Ordering::Less,
+        (None, None) => words(a).cmp(&words(b)),
+    }
+}
+
+/// Parts of a bar so many cells wide: used, lent. A part that is there has one cell at least.
+fn parts(g: &Gpu, cells: usize) -> (usize, usize) {
+    let all = g.total_bytes.max(1) as f64;
+    let part = |bytes: u64, room: usize| {
+        // CAST: at most `cells`, up to rounding.
+        let n = (bytes as f64 / all * cells as f64).round() as usize;
+        n.max(usize::from(bytes != 0)).min(room)
+    };
+    let used = part(g.used_bytes, cells);
+    (used, part(g.lent_bytes, cells.saturating_sub(used)))
+}
+
+/// A GPU in one line: memory as a bar, rates.
+fn bar(g: &Gpu, width: usize) -> Line<'static> {
+    let text = format!(
+        " {:>9}/{:<9}  faults {:>6}  in {:>10}  out {:>10}",
+        units::bytes(g.used_bytes),
+        units::bytes(g.total_bytes),
+        g.faults.count().human(false),
+        g.h2d_bytes.bytes().human(false),
+        g.d2h_bytes.bytes().human(false),
+    );
+    let name = format!("{:>2} [", g.gpu);
+    let cells = width
+        .saturating_sub(name.len() + 1 + text.len())
+        .clamp(6, 60);
+    let (used, lent) = parts(g, cells);
+    let free = cells.saturating_sub(used + lent);
+    Line::from(vec![
+        Span::raw(name),
+        Span::styled("|".repeat(used), Style::new().fg(Color::Green)),
+        Span::styled("+".repeat(lent), Style::new().fg(Color::Blue)),
+        Span::raw(" ".repeat(free)),
+        Span::raw("]"),
+        Span::raw(text),
+    ])
+}
+
+fn help(to: &mut ratatui::Frame<'_>, area: Rect) {
+    let mut lines = vec![Line::styled(
+        " Keys",
+        Style::new().add_modifier(Modifier::BOLD),
+    )];
+    for (keys, what) in KEYS {
+        lines.push(Line::from(format!("  {keys:<20} {what}")));
+    }
+    lines.push(Line::default());
+    lines.push(Line::from(
+        "  Bars: | own memory, + lent to others. Any key goes back.",
+    ));
+    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX);
+    let inside = Rect {
+        y: area.y.saturating_add(2),
+        height: height.min(area.height.saturating_sub(2)),
+        ..area
+    };
+    to.render_widget(Clear, inside);
+    to.render_widget(Paragraph::new(lines), inside);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden;
+    use ratatui::backend::TestBackend;
+    use ratatui::Terminal;
+
+    fn frame(name: &str) -> Frame {
+        let text = std::fs::read_to_string(golden::path(&format!("data/{name}.json"))).unwrap();
+        let last = serde_json::Deserializer::from_str(&text)
+            .into_iter::<serde_json::Value>()
+            .map(|d| d.unwrap())
+            .last()
+            .unwrap();
+        serde_json::from_value(last["data"].clone()).unwrap()
+    }
+
+    /// The screen as text, after these keys.
+    fn picture(f: &Frame, keys: &str, width: u16, height: u16) -> String {
+        let mut screen = Screen::new(1.0, "0.1.0".into());
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|to| screen.paint(to, f)).unwrap();
+        for word in keys.split_whitespace() {
+            press(&mut screen, word);
+            terminal.draw(|to| screen.paint(to, f)).unwrap();
+        }
+        let buffer = terminal.backend().buffer();
+        let mut text = String::new();
+        for y in 0..height {
+            let mut line = String::new();
+            let mut x = 0;
+            while x < width {
+                let symbol = buffer[(x, y)].symbol();
+                line.push_str(symbol);
+                // What is under the second half of a wide character is not seen.
+                x += if unicode_width::UnicodeWidthStr::width(symbol) == 2 {
+                    2
+                } else {
+                    1
+                };
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    fn press(screen: &mut Screen, word: &str) -> Act {
+        let code = match word {
+            "up" => KeyCode::Up,
+            "down" => KeyCode::Down,
+            "left" => KeyCode::Left,
+            "right" => KeyCode::Right,
+            "enter" => KeyCode::Enter,
+            "esc" => KeyCode::Esc,
+            "end" => KeyCode::End,
+            "f10" => KeyCode::F(10),
+            c => KeyCode::Char(c.chars().next().unwrap()),
+        };
+        screen.key(KeyEvent::new(code, KeyModifiers::NONE))
+    }
+
+    #[test]
+    fn frames_are_painted() {
+        let (f, empty) = (frame("top"), Frame::default());
+        for (name, f, keys, w, h) in [
+            ("clients-80x24", &f, "", 80, 24),
+            ("clients-120x40", &f, "", 120, 40),
+            ("clients-sorted-80x24", &f, "s s s s down", 80, 24),
+            ("clients-found-80x24", &f, "/ t r a i n enter", 80, 24),
+            ("gpus-120x40", &f, "2 s +", 120, 40),
+            ("links-80x24", &f, "3", 80, 24),
+            ("faults-80x24", &f, "4 s -", 80, 24),
+            ("policy-80x24", &f, "5 end", 80, 24),
+            ("help-80x24", &f, "p ?", 80, 24),
+            ("small-40x8", &f, "end", 40, 8),
+            ("empty-80x24", &empty, "", 80, 24),
+        ] {
+            golden::check(&format!("top/{name}.txt"), &picture(f, keys, w, h));
+        }
+    }
+
+    #[test]
+    fn many_gpus_leave_room_for_clients() {
+        let mut f = frame("top");
+        let one = f.gpus[0].clone();
+        f.gpus = (0..16).map(|gpu| Gpu { gpu, ..one.clone() }).collect();
+        golden::check("top/many-80x24.txt", &picture(&f, "", 80, 24));
+    }
+
+    #[test]
+    fn no_size_is_too_small() {
+        let f = frame("top");
+        for (w, h) in [(1, 1), (1, 30), (200, 1), (7, 3), (12, 5)] {
+            for keys in ["", "?", "2", "end"] {
+                picture(&f, keys, w, h);
+            }
+        }
+    }
+
+    #[test]
+    fn keys_end_it_and_only_those() {
+        let quits = |keys: &str| {
+            let mut s = Screen::new(1.0, String::new());
+            keys.split(' ').map(|k| press(&mut s, k)).last() == Some(Act::Quit)
+        };
+        for yes in ["q", "esc", "f10", "? q", "/ x enter q", "/ esc q"] {
+            assert!(quits(yes), "{yes}");
+        }
+        for no in ["p", "/ q", "? x", "k", "/ esc", "down", "?"] {
+            assert!(!quits(no), "{no}");
+        }
+        let mut s = Screen::new(1.0, String::new());
+        press(&mut s, "/");
+        let ctrl_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(s.key(ctrl_c), Act::Quit);
+    }
+
+    #[test]
+    fn the_delay_doubles_and_starts_again() {
+        let mut s = Screen::new(0.5, String::new());
+        let mut seen = Vec::new();
+        for _ in 0..6 {
+            press(&mut s, "d");
+            seen.push(s.period);
+        }
+        assert_eq!(seen, [1.0, 2.0, 4.0, 8.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn a_bar_never_overflows_and_shows_the_least_part() {
+        let g = |used_bytes, lent_bytes, total_bytes| Gpu {
+            used_bytes,
+            lent_bytes,
+            total_bytes,
+            ..Gpu::default()
+        };
+        assert_eq!(parts(&g(50, 25, 100), 20), (10, 5));
+        assert_eq!(parts(&g(1, 1, 1_000_000), 20), (1, 1));
+        assert_eq!(parts(&g(100, 100, 100), 20), (20, 0));
+        assert_eq!(parts(&g(u64::MAX, 5, 1), 20), (20, 0));
+        assert_eq!(parts(&g(0, 0, 0), 20), (0, 0));
+        assert_eq!(parts(&g(5, 5, 10), 0), (0, 0));
+    }
+}

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Rows: what one record has in a table and in CSV, and how it is drawn. One line per field serves both.
+
+use crate::units;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// A value, with what is needed to write it for people and for programs.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Cell {
+    /// Not available.
+    None,
+    /// Words.
+    Text(String),
+    /// A number of things.
+    Count(u64),
+    /// Bytes.
+    Bytes(u64),
+    /// Nanoseconds.
+    Nanos(u64),
+    /// Things a second.
+    Rate(f64),
+    /// Bytes a second.
+    BytesRate(f64),
+    /// A number with two decimals.
+    Ratio(f64),
+    /// A part of 1, shown in percent.
+    Share(f64),
+    /// Yes or no.
+    Flag(bool),
+}
+
+impl Cell {
+    /// Text.
+    pub(crate) fn text(t: impl Into<String>) -> Cell {
+        Cell::Text(t.into())
+    }
+
+    /// A number that may be unknown.
+    pub(crate) fn known(n: Option<u32>) -> Cell {
+        n.map_or(Cell::None, |n| Cell::Count(n.into()))
+    }
+
+    /// A number.
+    pub(crate) fn count(n: impl Into<u64>) -> Cell {
+        Cell::Count(n.into())
+    }
+
+    /// For people. `exact` writes bytes as they are.
+    pub(crate) fn human(&self, exact: bool) -> String {
+        match self {
+            Cell::None => "-".into(),
+            Cell::Text(t) if t.is_empty() => "-".into(),
+            Cell::Text(t) => t.chars().map(shown).collect(),
+            Cell::Count(n) => n.to_string(),
+            Cell::Bytes(n) if exact => n.to_string(),
+            Cell::Bytes(n) => units::bytes(*n),
+            Cell::Nanos(n) => units::time(*n),
+            Cell::Rate(r) => format!("{r:.0}"),
+            Cell::BytesRate(r) if exact => format!("{r:.0}"),
+            // CAST: a rate is positive; beyond 2^64 bytes a second it saturates.
+            Cell::BytesRate(r) => units::bytes(*r as u64) + "/s",
+            Cell::Ratio(r) => format!("{r:.2}"),
+            Cell::Share(r) => format!("{:.1} %", r * 100.0),
+            Cell::Flag(b) => if *b { "yes" } else { "no" }.into(),
+        }
+    }
+
+    /// For programs: base units, empty for what is not available.
+    pub(crate) fn plain(&self) -> String {
+        match self {
+            Cell::None => String::new(),
+            Cell::Text(t) => t.clone(),
+            Cell::Count(n) | Cell::Bytes(n) | Cell::Nanos(n) => n.to_string(),
+            Cell::Rate(r) | Cell::BytesRate(r) | Cell::Ratio(r) | Cell::Share(r) => r.to_string(),
+            Cell::Flag(b) => b.to_string(),
+        }
+    }
+
+    fn right(&self) -> bool {
+        !matches!(self, Cell::Text(_) | Cell::Flag(_) | Cell::None)
+    }
+}
+
+/// Names of processes are theirs to choose: nothing in them may drive a terminal.
+fn shown(c: char) -> char {
+    if c.is_control() {
+        '\u{fffd}'
+    } else {
+        c
+    }
+}
+
+/// A field of a row.
+#[derive(Clone, Debug)]
+pub(crate) struct Field {
+    /// The key: as in JSON, where the row has it too.
+    pub(crate) name: &'static str,
+    /// Its column's title; empty if the usual table does not have it.
+    pub(crate) head: &'static str,
+    /// The value.
+    pub(crate) cell: Cell,
+}
+
+/// A field with a column in the table.
+pub(crate) fn field(name: &'static str, head: &'static str, cell: Cell) -> Field {
+    Field { name, head, cell }
+}
+
+/// A field without one.
+pub(crate) fn extra(name: &'static str, cell: Cell) -> Field {
+    Field {
+        name,
+        head: "",
+        cell,
+    }
+}
+
+/// A record that can be a row. The default one lends its fields to the header.
+pub(crate) trait Row: Default {
+    /// Its fields, always the same ones in the same order.
+    fn fields(&self) -> Vec<Field>;
+}
+
+/// Names of a row's fields.
+pub(crate) fn names<R: Row>() -> Vec<&'static str> {
+    R::default().fields().iter().map(|f| f.name).collect()
+}
+
+/// A line of CSV (RFC 4180, but lines end as here everywhere).
+pub(crate) fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
+    let quoted: Vec<String> = cells
+        .map(|c| {
+            if c.contains(['"', ',', '\n', '\r']) {
+                format!("\"{}\"", c.replace('"', "\"\""))
+            } else {
+                c.to_owned()
+            }
+        })
+        .collect();
+    quoted.join(",") + "\n"
+}
+
+/// A table as text: titles, and rows of cells.
+pub(crate) struct Table {
+    head: Vec<String>,
+    right: Vec<bool>,
+    rows: Vec<Vec<String>>,
+    least: usize,
+}
+
+/// Between two columns.
+const GAP: usize = 2;
+/// A text column is not made narrower than this.
+const NARROWEST: usize = 8;
+
+impl Table {
+    /// Of rows, with these fields or the usual ones.
+    pub(crate) fn of<R: Row>(rows: &[R], wanted: Option<&[String]>, exact: bool) -> Table {
+        Self::of_refs(rows.iter(), wanted, exact)
+    }
+
+    /// As [`Self::of`], of rows in another order.
+    pub(crate) fn of_refs<'a, R: Row + 'a>(
+        rows: impl Iterator<Item = &'a R>,
+        wanted: Option<&[String]>,
+        exact: bool,
+    ) -> Table {
+        let all = R::default().fields();
+        let chosen: Vec<&Field> = match wanted {
+            None => all.iter().filter(|f| !f.head.is_empty()).collect(),
+            Some(w) => w
+                .iter()
+                .filter_map(|w| all.iter().find(|f| f.name == *w))
+                .collect(),
+        };
+        let mut table = Table {
+            head: chosen
+                .iter()
+                .map(|f| match f.head {
+                    "" => f.name.to_uppercase().replace('_', "-"),
+                    h => h.to_owned(),
+                })
+                .collect(),
+            right: vec![false; chosen.len()],
+            rows: Vec::new(),
+            least: 0,
+        };
+        for row in rows {
+            let fields = row.fields();
+            let cells = chosen.iter().map(|c| {
+                let field = fields.iter().find(|f| f.name == c.name);
+                field.map_or(Cell::None, |f| f.cell.clone())
+            });
+            let mut line = Vec::new();
+            for (cell, right) in cells.zip(&mut table.right) {
+                *right |= cell.right();
+                line.push(cell.human(exact));
+            }
+            table.rows.push(line);
+        }
+        table
+    }
+
+    /// With columns wide enough for most values, so that rows printed one after the other stay below each other.
+    pub(crate) fn steady(mut self) -> Table {
+        self.least = 11;
+        self
+    }
+
+    /// With a mark at the column that it is sorted by.
+    pub(crate) fn marked(mut self, column: Option<usize>, ascending: bool) -> Table {
+        if let Some(head) = column.and_then(|c| self.head.get_mut(c)) {
+            head.push(if ascending { '^' } else { 'v' });
+        }
+        self
+    }
+
+    fn widths(&self, terminal: Option<usize>) -> Vec<usize> {
+        let mut widths: Vec<usize> = self
+            .head
+            .iter()
+            .enumerate()
+            .map(|(c, h)| {
+                let cells = self.rows.iter().filter_map(|r| r.get(c)).map(|s| s.width());
+                cells
+                    .chain([h.width(), self.least])
+                    .max()
+                    .unwrap_or(self.least)
+            })
+            .collect();
+        let Some(limit) = terminal else {
+            return widths;
+        };
+        let gaps = GAP * widths.len().saturating_sub(1);
+        let mut over = (widths.iter().sum::<usize>() + gaps).saturating_sub(limit);
+        while over != 0 {
+            // The widest text column gives way; numbers never do.
+            let texts = widths.iter_mut().zip(&self.right).filter(|(_, r)| !**r);
+            match texts.map(|(w, _)| w).max() {
+                Some(w) if *w > NARROWEST => *w -= 1,
+                _ => break,
+            }
+            over -= 1;
+        }
+        widths
+    }
+
+    /// The lines; no wider than the terminal, if there is one and text columns can be cut.
+    pub(crate) fn render(&self, header: bool, terminal: Option<usize>) -> String {
+        let widths = self.widths(terminal);
+        let mut all = String::new();
+        for cells in header.then_some(&self.head).into_iter().chain(&self.rows) {
+            let mut text = String::new();
+            for (c, ((cell, width), right)) in
+                cells.iter().zip(&widths).zip(&self.right).enumerate()
+            {
+                if c != 0 {
+                    text.push_str("  ");
+                }
+                let cell = cut(cell, *width);
+                let pad = " ".repeat(width.saturating_sub(cell.width()));
+                if *right {
+                    text.push_str(&pad);
+                    text.push_str(&cell);
+                } else {
+                    text.push_str(&cell);
+                    text.push_str(&pad);
+                }
+            }
+            all.push_str(text.trim_end());
+            all.push('\n');
+        }
+        all
+    }
+}
+
+/// The text in so many columns, its end marked if it was cut.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut left = width.saturating_sub(1);
+    let mut short: String = text
+        .chars()
+        .take_while(|c| {
+            let w = c.width().unwrap_or(0);
+            let fits = w <= left;
+            left = left.saturating_sub(w);
+            fits
+        })
+        .collect();
+    short.push('…');
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Pet {
+        name: String,
+        legs: Option<u32>,
+        weight: u64,
+    }
+
+    impl Row for Pet {
+        fn fields(&self) -> Vec<Field> {
+            vec![
+                field("name", "NAME", Cell::text(&self.name)),
+                field("legs", "LEGS", Cell::known(self.legs)),
+                extra("weight_bytes", Cell::Bytes(self.weight)),
+            ]
+        }
+    }
+
+    fn pets() -> Vec<Pet> {
+        let pet = |name: &str, legs, weight| Pet {
+            name: name.into(),
+            legs,
+            weight,
+        };
+        vec![
+            pet("a", Some(4), 1),
+            pet("a long name", None, 2048),
+            pet("", Some(1000), 0),
+        ]
+    }
+
+    #[test]
+    fn numbers_align_right_and_text_left() {
+        assert_eq!(
+            Table::of(&pets(), None, false).render(true, None),
+            "NAME         LEGS\na               4\na long name     -\n-            1000\n"
+        );
+        let none: &[Pet] = &[];
+        assert_eq!(
+            Table::of(none, None, false).render(true, None),
+            "NAME  LEGS\n"
+        );
+        assert_eq!(Table::of(none, None, false).render(false, None), "");
+    }
+
+    #[test]
+    fn fields_choose_and_order_columns() {
+        let wanted = ["weight_bytes".to_owned(), "name".to_owned()];
+        let t = Table::of(&pets(), Some(&wanted), false);
+        assert_eq!(
+            t.render(true, None),
+            "WEIGHT-BYTES  NAME\n         1 B  a\n     2.0 KiB  a long name\n         0 B  -\n"
+        );
+    }
+
+    #[test]
+    fn only_text_gives_way_on_a_terminal() {
+        let t = Table::of(&pets(), None, false);
+        assert_eq!(
+            t.render(true, Some(14)),
+            "NAME      LEGS\na            4\na long …     -\n-         1000\n"
+        );
+        // Narrower than the narrowest: the terminal folds the lines, nothing is lost.
+        assert_eq!(t.render(true, Some(3)), t.render(true, Some(14)));
+    }
+
+    #[test]
+    fn wide_characters_count_as_two() {
+        let mut all = pets();
+        all[0].name = "汉字".into();
+        let text = Table::of(&all, None, false).render(false, None);
+        assert!(text.starts_with("汉字            4\n"), "{text}");
+        assert_eq!(cut("汉字汉字", 5), "汉字…");
+        assert_eq!(cut("汉字汉字", 4), "汉…");
+        assert_eq!(cut("abc", 0), "…");
+    }
+
+    #[test]
+    fn nothing_in_a_name_drives_the_terminal() {
+        assert_eq!(
+            Cell::text("a\x1b[2Jb\n").human(false),
+            "a\u{fffd}[2Jb\u{fffd}"
+        );
+    }
+
+    #[test]
+    fn csv_quotes_what_must_be() {
+        assert_eq!(
+            csv_line(["a", "b,c", "d\"e", "f\ng", ""].into_iter()),
+            "a,\"b,c\",\"d\"\"e\",\"f\ng\",\n"
+        );
+    }
+}
