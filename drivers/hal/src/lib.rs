@@ -43,5 +43,8 @@ pub mod seam;
 mod chaos;
 #[cfg(test)]
 mod fake;
+#[cfg(test)]
+#[path = "../../../tests/vectors/reader.rs"]
+mod vectors;
 
 pub use error::{Error, Result};

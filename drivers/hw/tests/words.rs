@@ -213,10 +213,11 @@ fn pushes() {
         ]
     );
     let none = Launch::unpack(0).unwrap();
-    for (name, flush, semaphore) in [
-        ("release", true, SemaphoreType::OneWord),
-        ("release_no_flush", false, SemaphoreType::OneWord),
-        ("timestamp", true, SemaphoreType::FourWords),
+    let own = 0x98_7654_3400u64;
+    for (name, flush, semaphore, at, payload) in [
+        ("release", true, SemaphoreType::OneWord, own, 1),
+        ("release_no_flush", false, SemaphoreType::OneWord, own, 1),
+        ("timestamp", true, SemaphoreType::FourWords, sem, payload),
     ] {
         let launch = Launch {
             flush,
@@ -224,8 +225,8 @@ fn pushes() {
             ..none
         };
         let want = [
-            (c::SET_SEMAPHORE_A, hi),
-            (c::SET_SEMAPHORE_B, lo),
+            (c::SET_SEMAPHORE_A, (at >> 32) as u32),
+            (c::SET_SEMAPHORE_B, at as u32),
             (c::SET_SEMAPHORE_PAYLOAD, payload),
             (c::LAUNCH_DMA, launch.pack()),
         ];

@@ -13,6 +13,8 @@ mod tracker;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;
 
 pub use crate::ga100::invalidate::{CancelAccess, ReplayKind};
 pub use pushbuf::{CopyFlags, Fill, MemBar, Push, ACQUIRE_DWORDS, COPY_DWORDS, MEM_OP_DWORDS};

@@ -12,3 +12,5 @@ pub mod runlist;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;

@@ -16,6 +16,8 @@ mod tree;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;
 
 pub use block::{Block, Need};
 pub use invalidate::{Invalidate, Level};

@@ -266,17 +266,18 @@ fn pushes() {
             "{case}"
         );
     }
-    for (case, timestamp) in [
-        ("release", false),
-        ("release_no_flush", false),
-        ("timestamp", true),
+    let own = 0x98_7654_3400;
+    for (case, va, payload, timestamp) in [
+        ("release", own, 1, false),
+        ("release_no_flush", own, 1, false),
+        ("timestamp", SEM, 0x89ab_cdef, true),
     ] {
         let (mut b, _) = run(case);
         let j = job(&mut b);
         assert_eq!((j.src, j.dst, j.bytes), (None, None, 0), "{case}");
         let want = Release {
-            va: SEM,
-            payload: 0x89ab_cdef,
+            va,
+            payload,
             timestamp,
             reduction: None,
         };
