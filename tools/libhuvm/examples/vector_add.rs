@@ -11,13 +11,13 @@ fn add() -> Result<usize> {
     device.register(0)?;
     let mut x = device.alloc(BYTES)?;
     let mut y = device.alloc(BYTES)?;
-    let z = device.alloc(BYTES)?;
+    let mut z = device.alloc(BYTES)?;
     for (i, (x, y)) in (0..).zip(x.as_mut_slice().iter_mut().zip(y.as_mut_slice())) {
         *x = i;
         *y = 2 * i + 1;
     }
     device
-        .launch(0, &Program::add(&z, &x, &y, 32)?)?
+        .launch(0, &Program::add(&mut z, &x, &y, 32)?)?
         .wait_done()?;
     let sums = (0..).zip(z.as_slice());
     Ok(sums.filter(|(i, sum)| **sum != 3 * i + 1).count())

@@ -81,7 +81,7 @@ pub unsafe extern "C" fn libhuvm_close(h: *mut libhuvm) {
 #[no_mangle]
 pub unsafe extern "C" fn libhuvm_fd(h: *const libhuvm) -> c_int {
     // SAFETY: the same contract.
-    unsafe { device(h) }.map_or(-libc::EINVAL, |d| d.file.as_raw_fd())
+    unsafe { device(h) }.map_or(-libc::EINVAL, |d| d.space.file.as_raw_fd())
 }
 
 /// Highest GPU index plus one.
@@ -175,13 +175,13 @@ pub unsafe extern "C" fn libhuvm_migrate(
         ..Default::default()
     };
     // SAFETY: the driver takes addresses of managed ranges alone, and moves pages without changing what they hold.
-    status(unsafe { sys::call(&d.file, &mut arg, "migrating") })
+    status(unsafe { sys::call(&d.space.file, &mut arg, "migrating") })
 }
 
 fn run(
     d: &Device,
     gpu: u32,
-    program: &Program,
+    program: &Program<'_>,
     result: Option<&mut uapi::huvm_wait>,
 ) -> Result<()> {
     let r = d.launch(gpu, program)?.wait()?;
@@ -223,14 +223,15 @@ pub unsafe extern "C" fn libhuvm_vector_add(
     let Some(d) = (unsafe { device(h) }) else {
         return -libc::EINVAL;
     };
-    let (mut program, mut instr) = match Program::over(uapi::HUVM_OP_ADD, bytes, blocks) {
+    let (shape, mut instr) = match Program::over(uapi::HUVM_OP_ADD, bytes, blocks) {
         Ok(p) => p,
         Err(e) => return code(&e),
     };
     instr.dst = z as u64;
     instr.a = x as u64;
     instr.b = y as u64;
-    program.instrs.push(instr);
+    // SAFETY: by this function's contract nothing else uses the arrays, and the launch is over when we return.
+    let program = unsafe { Program::raw(shape.blocks, shape.elem_bytes, vec![instr]) };
     status(run(d, gpu, &program, None))
 }
 
@@ -258,13 +259,8 @@ pub unsafe extern "C" fn libhuvm_run(
     }
     // SAFETY: not null, and so many instructions by this function's contract.
     let instrs = unsafe { std::slice::from_raw_parts(program, instructions) }.to_vec();
-    let program = Program {
-        blocks,
-        iterations: 1,
-        elem_bytes,
-        max_resident: 0,
-        instrs,
-    };
+    // SAFETY: by this function's contract nothing else uses that memory, and the launch is over when we return.
+    let program = unsafe { Program::raw(blocks, elem_bytes, instrs) };
     // SAFETY: null, or ours to write by this function's contract.
     status(run(d, gpu, &program, unsafe { result.as_mut() }))
 }

@@ -2,6 +2,7 @@
 //! An open `/dev/huvm`, and every call that looks or sets.
 
 use crate::error::{Error, Result};
+use crate::space::Space;
 use crate::sys;
 use crate::uapi;
 use std::fs::File;
@@ -110,7 +111,7 @@ impl Counters {
 /// An open `/dev/huvm`: one address space.
 #[derive(Clone, Debug)]
 pub struct Device {
-    pub(crate) file: Arc<File>,
+    pub(crate) space: Arc<Space>,
 }
 
 impl Device {
@@ -140,7 +141,7 @@ impl Device {
                 },
             })?;
         let device = Device {
-            file: Arc::new(file),
+            space: Arc::new(Space::new(file)),
         };
         let v = device.version()?;
         if v.abi_major != uapi::HUVM_ABI_MAJOR {
@@ -154,7 +155,7 @@ impl Device {
 
     fn ask<T: sys::Argument>(&self, mut arg: T, what: &str) -> Result<T> {
         // SAFETY: the structs that come this way have no address in them.
-        unsafe { sys::call(&self.file, &mut arg, what) }?;
+        unsafe { sys::call(&self.space.file, &mut arg, what) }?;
         Ok(arg)
     }
 
@@ -262,7 +263,7 @@ impl Device {
         // SAFETY: no address in the struct.
         unsafe {
             sys::call_nr(
-                &self.file,
+                &self.space.file,
                 0x11,
                 &mut arg,
                 &format!("unregistering GPU {gpu}"),
@@ -285,7 +286,7 @@ impl Device {
             ..Default::default()
         };
         // SAFETY: `values` names a buffer of `nr` counters that lives through the call.
-        unsafe { sys::call(&self.file, &mut arg, "reading counters") }?;
+        unsafe { sys::call(&self.space.file, &mut arg, "reading counters") }?;
         values.truncate(arg.nr as usize);
         Ok(Counters {
             values,
@@ -357,7 +358,7 @@ impl Device {
             ..Default::default()
         };
         // SAFETY: no address in the struct.
-        unsafe { sys::call_nr(&self.file, 0x22, &mut arg, "setting a knob") }
+        unsafe { sys::call_nr(&self.space.file, 0x22, &mut arg, "setting a knob") }
     }
 
     /// The presets: name and what each stands for.
@@ -417,7 +418,7 @@ impl Device {
         // SAFETY: no address in the struct.
         unsafe {
             sys::call_nr(
-                &self.file,
+                &self.space.file,
                 0x24,
                 &mut arg,
                 &format!("choosing the preset '{name}'"),
@@ -469,7 +470,7 @@ impl Device {
             ..Default::default()
         };
         // SAFETY: `blocks` names a buffer of `nr` records that lives through the call.
-        unsafe { sys::call(&self.file, &mut arg, "asking for blocks") }?;
+        unsafe { sys::call(&self.space.file, &mut arg, "asking for blocks") }?;
         blocks.truncate(arg.nr as usize);
         Ok(blocks)
     }
@@ -496,7 +497,7 @@ impl Device {
     /// # Errors
     /// [`Error::Os`].
     pub fn has_events(&self, timeout_ms: u32) -> Result<bool> {
-        sys::readable(&self.file, timeout_ms)
+        sys::readable(&self.space.file, timeout_ms)
     }
 
     /// Waits for events and returns up to `max` of them.
@@ -504,6 +505,6 @@ impl Device {
     /// # Errors
     /// `EINVAL` when the stream is off.
     pub fn events(&self, max: usize) -> Result<Vec<uapi::huvm_event>> {
-        sys::read_events(&self.file, max.max(1))
+        sys::read_events(&self.space.file, max.max(1))
     }
 }

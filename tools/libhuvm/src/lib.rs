@@ -17,7 +17,8 @@
 //! device.register(0)?;
 //! let mut data = device.alloc(64 << 20)?;
 //! data.as_mut_slice().fill(7);
-//! let launch = device.launch(0, &Program::scale(&data, 3, 1, 32)?)?;
+//! let launch = device.launch(0, &Program::scale(&mut data, 3, 1, 32)?)?;
+//! // Here `data` is the GPU's: the compiler lets nobody look at it before the launch is waited for.
 //! let report = launch.wait_done()?;
 //! assert_eq!(data.as_slice()[0], 22);
 //! println!("{} faults", report.faults);
@@ -30,6 +31,7 @@ pub mod capi;
 pub mod device;
 pub mod error;
 pub mod managed;
+mod space;
 mod sys;
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::indexing_slicing, clippy::undocumented_unsafe_blocks)]
 #[rustfmt::skip]
@@ -38,5 +40,5 @@ pub mod work;
 
 pub use device::{Device, Place, Scope};
 pub use error::{Error, Result};
-pub use managed::Managed;
+pub use managed::{Handle, Managed};
 pub use work::{Launch, Program, Report};

@@ -3,8 +3,8 @@
 
 use crate::device::{Device, Place};
 use crate::error::{Error, Result};
+use crate::space::{Space, Use};
 use crate::{sys, uapi};
-use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -12,15 +12,104 @@ use std::sync::Arc;
 /// A managed range of 64-bit words, zero at first, unmapped when dropped.
 ///
 /// # Aliasing
-/// A GPU may write the range only while a [`crate::Launch`] lives, and a launch borrows its device mutably in no way
-/// that Rust could tie to this memory. So [`crate::Launch`] ends the launch when it is dropped, and its `wait` consumes it;
-/// [`Self::as_slice`] and [`Self::as_mut_slice`] must not be held across a running launch that writes the range. Programs
-/// in [`crate::work`] that are built from `&Managed` keep to this when waited for before the data is looked at again.
+/// A [`crate::Program`] borrows the ranges that it uses, mutably those that it writes, and a [`crate::Launch`] goes on
+/// borrowing them until it was waited for or dropped (which ends it). So the compiler lets nobody see the words while a GPU may
+/// change them:
+///
+/// ```compile_fail,E0502
+/// # fn f(device: &libhuvm::Device, data: &mut libhuvm::Managed) -> libhuvm::Result<()> {
+/// let launch = device.launch(0, &libhuvm::Program::scale(data, 3, 1, 32)?)?;
+/// let first = data.as_slice()[0]; // the launch still writes `data`
+/// launch.wait_done()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// ```compile_fail,E0502
+/// # fn f(device: &libhuvm::Device, mut data: libhuvm::Managed) -> libhuvm::Result<()> {
+/// let words = data.as_slice();
+/// let launch = device.launch(0, &libhuvm::Program::scale(&mut data, 3, 1, 32)?)?;
+/// launch.wait_done()?;
+/// println!("{}", words[0]); // held across the launch
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Nor can a range go away below a launch, or be changed while one reads it:
+///
+/// ```compile_fail,E0505
+/// # fn f(device: &libhuvm::Device, data: libhuvm::Managed, mut z: libhuvm::Managed) -> libhuvm::Result<()> {
+/// let launch = device.launch(0, &libhuvm::Program::add(&mut z, &data, &data, 32)?)?;
+/// drop(data);
+/// launch.wait_done()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// ```compile_fail,E0502
+/// # fn f(device: &libhuvm::Device, mut data: libhuvm::Managed, mut z: libhuvm::Managed) -> libhuvm::Result<()> {
+/// let launch = device.launch(0, &libhuvm::Program::add(&mut z, &data, &data, 32)?)?;
+/// data.as_mut_slice()[0] = 1;
+/// launch.wait_done()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Looking at what a launch only reads is fine, and so is all of it after the wait:
+///
+/// ```no_run
+/// # fn f(device: &libhuvm::Device, data: libhuvm::Managed, mut z: libhuvm::Managed) -> libhuvm::Result<()> {
+/// let launch = device.launch(0, &libhuvm::Program::add(&mut z, &data, &data, 32)?)?;
+/// let first = data.as_slice()[0];
+/// launch.wait_done()?;
+/// assert_eq!(z.as_slice()[0], 2 * first);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A launch that was forgotten (`std::mem::forget`) is ended when memory that it may use is looked at or unmapped.
 #[derive(Debug)]
 pub struct Managed {
     ptr: NonNull<u64>,
     words: usize,
-    file: Arc<File>,
+    space: Arc<Space>,
+}
+
+/// Names a managed range, without a right to look at it: pages can be moved while a launch uses them.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    va: u64,
+    bytes: u64,
+    space: Arc<Space>,
+}
+
+impl Handle {
+    /// First address.
+    pub fn va(&self) -> u64 {
+        self.va
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Moves the range to a place. Returns the bytes moved.
+    ///
+    /// # Errors
+    /// [`Error::Os`], `EINVAL` or `ENOMEM` when the range is gone.
+    pub fn migrate(&self, dst: Place) -> Result<u64> {
+        let mut arg = uapi::huvm_migrate {
+            va: self.va,
+            length: self.bytes,
+            dst: dst.raw(),
+            ..Default::default()
+        };
+        // SAFETY: the driver takes managed ranges of this file alone, and moves pages without changing what they hold; so it
+        // does no harm that the range may be gone, or another one be in its place.
+        unsafe { sys::call(&self.space.file, &mut arg, "migrating") }?;
+        Ok(arg.moved_bytes)
+    }
 }
 
 // SAFETY: a shared mapping may be used from any thread; `&mut` is needed to write it.
@@ -48,7 +137,7 @@ impl Device {
                 len,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
-                self.file.as_raw_fd(),
+                self.space.file.as_raw_fd(),
                 0,
             )
         };
@@ -56,7 +145,7 @@ impl Device {
             Some(ptr) => Ok(Managed {
                 ptr,
                 words: len / 8,
-                file: self.file.clone(),
+                space: self.space.clone(),
             }),
             None => Err(Error::Os {
                 what: format!("mapping {bytes} bytes"),
@@ -74,8 +163,8 @@ impl Managed {
     pub(crate) fn into_raw(self) -> *mut u64 {
         let mut this = std::mem::ManuallyDrop::new(self);
         let ptr = this.ptr.as_ptr();
-        // SAFETY: `this` is not dropped and not used again, so its reference to the file is given up once.
-        unsafe { std::ptr::drop_in_place(&raw mut this.file) };
+        // SAFETY: `this` is not dropped and not used again, so its reference to the space is given up once.
+        unsafe { std::ptr::drop_in_place(&raw mut this.space) };
         ptr
     }
 
@@ -89,15 +178,36 @@ impl Managed {
         self.words as u64 * 8
     }
 
-    /// The words. Not across a running launch that writes them (see the type).
+    /// The range, for the list of what a program uses.
+    pub(crate) fn uses(&self, writes: bool) -> Use {
+        Use {
+            start: self.va(),
+            end: self.va() + self.bytes(),
+            writes,
+        }
+    }
+
+    /// Names the range, for what may be done to it while a launch uses it.
+    pub fn handle(&self) -> Handle {
+        Handle {
+            va: self.va(),
+            bytes: self.bytes(),
+            space: self.space.clone(),
+        }
+    }
+
+    /// The words.
     pub fn as_slice(&self) -> &[u64] {
-        // SAFETY: mapped and readable for `words` words until dropped; aligned to a page; any bits are a u64.
+        self.space.settle(self.uses(false));
+        // SAFETY: mapped and readable for `words` words until dropped; aligned to a page; any bits are a u64. No launch
+        // writes them: one that lives borrows the range mutably, and one that was forgotten is over now.
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.words) }
     }
 
-    /// The words, to change. Not across a running launch that uses them (see the type).
+    /// The words, to change.
     pub fn as_mut_slice(&mut self) -> &mut [u64] {
-        // SAFETY: as `as_slice`, writable, and borrowed mutably.
+        self.space.settle(self.uses(true));
+        // SAFETY: as `as_slice`, writable, and borrowed mutably; no launch reads or writes them, for the same reasons.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.words) }
     }
 
@@ -106,15 +216,7 @@ impl Managed {
     /// # Errors
     /// [`Error::Os`].
     pub fn migrate(&self, dst: Place) -> Result<u64> {
-        let mut arg = uapi::huvm_migrate {
-            va: self.va(),
-            length: self.bytes(),
-            dst: dst.raw(),
-            ..Default::default()
-        };
-        // SAFETY: the range is ours; contents stay as they are.
-        unsafe { sys::call(&self.file, &mut arg, "migrating") }?;
-        Ok(arg.moved_bytes)
+        self.handle().migrate(dst)
     }
 
     /// Gives advice (`HUVM_ADVISE_*`) about the range. Discard makes it read as zero, hence `&mut`.
@@ -129,14 +231,75 @@ impl Managed {
             place,
             ..Default::default()
         };
-        // SAFETY: the range is ours and borrowed mutably.
-        unsafe { sys::call(&self.file, &mut arg, "giving advice") }
+        self.space.settle(self.uses(true));
+        // SAFETY: the range is ours, borrowed mutably, and used by no launch.
+        unsafe { sys::call(&self.space.file, &mut arg, "giving advice") }
     }
 }
 
 impl Drop for Managed {
     fn drop(&mut self) {
+        // The addresses may be those of another range soon: no launch that was forgotten must find them there.
+        self.space.settle(self.uses(true));
         // SAFETY: mapped by `alloc` with this length, and no slice outlives `self`.
         unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.words * 8) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::work::{Launch, Program};
+    use std::fs::File;
+
+    /// Memory without a driver: a shared mapping of /dev/zero is as good for what is tested here.
+    fn device() -> Device {
+        let zero = File::options().read(true).write(true).open("/dev/zero");
+        Device {
+            space: Arc::new(Space::new(zero.unwrap())),
+        }
+    }
+
+    fn started<'m>(device: &Device, program: &Program<'m>) -> Launch<'m> {
+        Launch::noted(device, 7, program)
+    }
+
+    #[test]
+    fn a_forgotten_launch_is_ended_before_its_memory_is_looked_at() {
+        let device = device();
+        let bytes = crate::work::PIECE;
+        let (mut x, mut z) = (device.alloc(bytes).unwrap(), device.alloc(bytes).unwrap());
+        let other = device.alloc(bytes).unwrap();
+        let forget = |x: &Managed, z: &mut Managed| {
+            let program = Program::add(z, x, x, 1).unwrap();
+            std::mem::forget(started(&device, &program));
+            assert_eq!(device.space.count(), 1);
+        };
+
+        forget(&x, &mut z);
+        // Nobody writes these.
+        assert_eq!((other.as_slice()[0], x.as_slice()[0]), (0, 0));
+        assert_eq!(device.space.count(), 1);
+        assert_eq!(z.as_slice()[0], 0);
+        assert_eq!(device.space.count(), 0);
+
+        forget(&x, &mut z);
+        x.as_mut_slice()[0] = 1;
+        assert_eq!(device.space.count(), 0);
+
+        forget(&x, &mut z);
+        drop(x);
+        assert_eq!(device.space.count(), 0);
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_mapped_are_refused() {
+        let device = device();
+        for bytes in [0, 1, 4095, 4097, u64::MAX] {
+            assert!(matches!(device.alloc(bytes), Err(Error::Argument(_))));
+        }
+        let m = device.alloc(8192).unwrap();
+        assert_eq!((m.bytes(), m.as_slice().len()), (8192, 1024));
+        assert_eq!((m.handle().va(), m.handle().bytes()), (m.va(), 8192));
     }
 }

@@ -4,34 +4,66 @@
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::managed::Managed;
+use crate::space::{Space, Use, ABORT, ABORT_NS, WAIT};
 use crate::{sys, uapi};
+use std::marker::PhantomData;
+use std::sync::Arc;
 
 /// Bytes that a block handles per step in the ready-made programs: neighbouring blocks touch neighbouring pieces.
 pub const PIECE: u64 = 65536;
 /// Longest wait for one launch, ns.
 const WAIT_NS: u64 = 600_000_000_000;
 
-/// What a GPU shall do.
+/// What a GPU shall do. Borrows the memory that it does it with, for as long as it or a launch of it lives.
 #[derive(Clone, Debug)]
-pub struct Program {
-    /// Blocks.
-    pub blocks: u32,
-    /// Iterations of all instructions.
-    pub iterations: u32,
-    /// Bytes of an element, 4 or 8.
-    pub elem_bytes: u32,
-    /// Blocks resident at once; 0 = the device's.
-    pub max_resident: u32,
-    /// Instructions, 1 to 16.
-    pub instrs: Vec<uapi::huvm_instr>,
+pub struct Program<'m> {
+    pub(crate) blocks: u32,
+    iterations: u32,
+    pub(crate) elem_bytes: u32,
+    max_resident: u32,
+    instrs: Vec<uapi::huvm_instr>,
+    uses: Vec<Use>,
+    memory: PhantomData<&'m mut [u64]>,
 }
 
-impl Program {
+impl Program<'_> {
+    /// A program of one's own: `blocks` blocks run the instructions (1 to 16, Documentation/device.md 2.3) once over elements
+    /// of `elem_bytes`.
+    ///
+    /// # Safety
+    /// The instructions' addresses are not checked, and no memory is borrowed. While a launch of it runs, memory that it
+    /// writes must not be looked at by Rust code, memory that it uses must not be changed or unmapped.
+    pub unsafe fn raw(blocks: u32, elem_bytes: u32, instrs: Vec<uapi::huvm_instr>) -> Self {
+        Program {
+            blocks,
+            iterations: 1,
+            elem_bytes,
+            max_resident: 0,
+            instrs,
+            uses: Vec::new(),
+            memory: PhantomData,
+        }
+    }
+
+    /// All instructions so many times (1 at first).
+    #[must_use]
+    pub fn iterations(mut self, n: u32) -> Self {
+        self.iterations = n;
+        self
+    }
+
+    /// So many blocks resident at once; 0, as at first, is as many as the device can have.
+    #[must_use]
+    pub fn max_resident(mut self, blocks: u32) -> Self {
+        self.max_resident = blocks;
+        self
+    }
+
     /// One instruction over `bytes` of 64-bit words in grid-stride order: block k handles pieces k, k + blocks, …
     ///
     /// # Errors
     /// [`Error::Argument`] unless `bytes` is a multiple of `blocks` pieces.
-    pub fn over(op: u32, bytes: u64, blocks: u32) -> Result<(Program, uapi::huvm_instr)> {
+    pub(crate) fn over(op: u32, bytes: u64, blocks: u32) -> Result<(Self, uapi::huvm_instr)> {
         let row = PIECE * u64::from(blocks);
         if blocks == 0 || bytes == 0 || bytes % row != 0 {
             return Err(Error::Argument(format!(
@@ -52,28 +84,36 @@ impl Program {
             elem_bytes: 8,
             max_resident: 0,
             instrs: Vec::new(),
+            uses: Vec::new(),
+            memory: PhantomData,
         };
         Ok((program, instr))
     }
+}
 
+impl<'m> Program<'m> {
+    /// One instruction over all of `z`, with what it reads. The lifetimes of the callers' borrows end up in `'m`.
     fn one(
         op: u32,
-        on: &Managed,
+        z: &Managed,
+        reads: &[&Managed],
         blocks: u32,
         set: impl FnOnce(&mut uapi::huvm_instr),
-    ) -> Result<Program> {
-        let (mut program, mut instr) = Self::over(op, on.bytes(), blocks)?;
+    ) -> Result<Program<'m>> {
+        let (mut program, mut instr) = Self::over(op, z.bytes(), blocks)?;
         set(&mut instr);
         program.instrs.push(instr);
+        program.uses.push(z.uses(true));
+        program.uses.extend(reads.iter().map(|m| m.uses(false)));
         Ok(program)
     }
 
     /// `x = mul · x + add`, in place: a streaming pass that reads and writes everything once.
     ///
     /// # Errors
-    /// As [`Self::over`].
-    pub fn scale(x: &Managed, mul: u64, add: u64, blocks: u32) -> Result<Program> {
-        Self::one(uapi::HUVM_OP_SCALE, x, blocks, |i| {
+    /// [`Error::Argument`] unless `x` is a multiple of `blocks` pieces ([`PIECE`]).
+    pub fn scale(x: &'m mut Managed, mul: u64, add: u64, blocks: u32) -> Result<Program<'m>> {
+        Self::one(uapi::HUVM_OP_SCALE, x, &[], blocks, |i| {
             i.dst = x.va();
             i.a = x.va();
             i.imm0 = mul;
@@ -84,10 +124,15 @@ impl Program {
     /// `z = x + y`.
     ///
     /// # Errors
-    /// As [`Self::over`]; the three must have one size.
-    pub fn add(z: &Managed, x: &Managed, y: &Managed, blocks: u32) -> Result<Program> {
+    /// As [`Self::scale`], of `z`; the three must have one size.
+    pub fn add(
+        z: &'m mut Managed,
+        x: &'m Managed,
+        y: &'m Managed,
+        blocks: u32,
+    ) -> Result<Program<'m>> {
         same_size(&[z, x, y])?;
-        Self::one(uapi::HUVM_OP_ADD, z, blocks, |i| {
+        Self::one(uapi::HUVM_OP_ADD, z, &[x, y], blocks, |i| {
             i.dst = z.va();
             i.a = x.va();
             i.b = y.va();
@@ -99,14 +144,14 @@ impl Program {
     /// # Errors
     /// As [`Self::add`].
     pub fn triad(
-        z: &Managed,
-        x: &Managed,
-        y: &Managed,
+        z: &'m mut Managed,
+        x: &'m Managed,
+        y: &'m Managed,
         scalar: u64,
         blocks: u32,
-    ) -> Result<Program> {
+    ) -> Result<Program<'m>> {
         same_size(&[z, x, y])?;
-        Self::one(uapi::HUVM_OP_TRIAD, z, blocks, |i| {
+        Self::one(uapi::HUVM_OP_TRIAD, z, &[x, y], blocks, |i| {
             i.dst = z.va();
             i.a = x.va();
             i.b = y.va();
@@ -117,14 +162,14 @@ impl Program {
     /// `z[i] = x[i] + 2·x[i+1] + x[i+2]`: a one-dimensional stencil of three points.
     ///
     /// # Errors
-    /// As [`Self::over`]; [`Error::Argument`] unless `x` has two elements more than `z`, or further.
-    pub fn stencil(z: &Managed, x: &Managed, blocks: u32) -> Result<Program> {
+    /// As [`Self::scale`], of `z`; [`Error::Argument`] unless `x` has two elements more than `z`, or further.
+    pub fn stencil(z: &'m mut Managed, x: &'m Managed, blocks: u32) -> Result<Program<'m>> {
         if x.bytes() < z.bytes().saturating_add(16) {
             return Err(Error::Argument(
                 "a stencil reads two elements beyond the end of its result".into(),
             ));
         }
-        let mut program = Self::one(uapi::HUVM_OP_ADD, z, blocks, |i| {
+        let mut program = Self::one(uapi::HUVM_OP_ADD, z, &[x], blocks, |i| {
             i.dst = z.va();
             i.a = x.va();
             i.b = x.va() + 16;
@@ -143,7 +188,11 @@ impl Program {
     ///
     /// # Errors
     /// [`Error::Argument`] if there are no records, more than `list` holds, or one of them is outside `on`.
-    pub fn trace(on: &Managed, list: &mut Managed, records: &[u64]) -> Result<Program> {
+    pub fn trace(
+        on: &'m mut Managed,
+        list: &'m mut Managed,
+        records: &[u64],
+    ) -> Result<Program<'m>> {
         let end = on.va() + on.bytes();
         if records.is_empty()
             || records
@@ -173,6 +222,8 @@ impl Program {
                 a: list.va(),
                 ..Default::default()
             }],
+            uses: vec![on.uses(true), list.uses(false)],
+            memory: PhantomData,
         })
     }
 
@@ -180,9 +231,14 @@ impl Program {
     ///
     /// # Errors
     /// As [`Self::add`]. An index beyond `x` may fault at run time.
-    pub fn gather(z: &Managed, x: &Managed, idx: &Managed, blocks: u32) -> Result<Program> {
+    pub fn gather(
+        z: &'m mut Managed,
+        x: &'m Managed,
+        idx: &'m Managed,
+        blocks: u32,
+    ) -> Result<Program<'m>> {
         same_size(&[z, idx])?;
-        Self::one(uapi::HUVM_OP_GATHER, z, blocks, |i| {
+        Self::one(uapi::HUVM_OP_GATHER, z, &[x, idx], blocks, |i| {
             i.dst = z.va();
             i.a = x.va();
             i.idx = idx.va();
@@ -227,12 +283,14 @@ impl Report {
     }
 }
 
-/// A launch under way. Ended when dropped.
+/// A launch under way. Borrows its program's memory; ended when dropped.
 #[derive(Debug)]
-pub struct Launch<'a> {
-    device: &'a Device,
+#[must_use = "dropping a launch ends it; wait for it"]
+pub struct Launch<'m> {
+    space: Arc<Space>,
     id: u64,
     over: bool,
+    memory: PhantomData<&'m mut [u64]>,
 }
 
 impl Device {
@@ -240,7 +298,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Os`] as `struct huvm_launch` says.
-    pub fn launch(&self, gpu: u32, p: &Program) -> Result<Launch<'_>> {
+    pub fn launch<'m>(&self, gpu: u32, p: &Program<'m>) -> Result<Launch<'m>> {
         let mut arg = uapi::huvm_launch {
             gpu,
             blocks: p.blocks,
@@ -251,25 +309,35 @@ impl Device {
             instrs: p.instrs.as_ptr() as u64,
             ..Default::default()
         };
-        // SAFETY: `instrs` names `nr_instr` instructions that live through the call, which only reads them.
-        unsafe { sys::call(&self.file, &mut arg, &format!("launching on GPU {gpu}")) }?;
-        Ok(Launch {
-            device: self,
-            id: arg.launch,
+        // SAFETY: `instrs` names `nr_instr` instructions that live through the call, which only reads them. The memory that
+        // they name is borrowed by the launch that comes back, or the caller answers for it (`Program::raw`).
+        unsafe {
+            sys::call(
+                &self.space.file,
+                &mut arg,
+                &format!("launching on GPU {gpu}"),
+            )
+        }?;
+        Ok(Launch::noted(self, arg.launch, p))
+    }
+}
+
+impl<'m> Launch<'m> {
+    /// The launch that the driver knows by `id`.
+    pub(crate) fn noted(device: &Device, id: u64, p: &Program<'m>) -> Self {
+        device.space.started(id, p.uses.clone());
+        Launch {
+            space: device.space.clone(),
+            id,
             over: false,
-        })
+            memory: PhantomData,
+        }
     }
 }
 
 impl Launch<'_> {
     fn end(&mut self, nr: u32, timeout_ns: u64) -> Result<Report> {
-        let mut w = uapi::huvm_wait {
-            launch: self.id,
-            timeout_ns,
-            ..Default::default()
-        };
-        // SAFETY: no address in the struct.
-        unsafe { sys::call_nr(&self.device.file, nr, &mut w, "waiting for the launch") }?;
+        let w = self.space.finish(self.id, nr, timeout_ns)?;
         self.over = w.status != uapi::HUVM_LAUNCH_RUNNING;
         Ok(Report {
             status: w.status,
@@ -288,7 +356,7 @@ impl Launch<'_> {
     /// # Errors
     /// [`Error::Os`], `ETIMEDOUT` after ten minutes.
     pub fn wait(mut self) -> Result<Report> {
-        self.end(0x15, WAIT_NS)
+        self.end(WAIT, WAIT_NS)
     }
 
     /// Waits for a good end.
@@ -313,8 +381,9 @@ impl Launch<'_> {
 impl Drop for Launch<'_> {
     fn drop(&mut self) {
         if !self.over {
-            // The GPU must not go on writing memory that its owner looks at again.
-            let _ended = self.end(0x16, 5_000_000_000);
+            // The GPU must not go on writing memory that its owner looks at again. If it does not end in this time, it is
+            // still in the space's list, and who looks at the memory waits for it.
+            let _ended = self.end(ABORT, ABORT_NS);
         }
     }
 }

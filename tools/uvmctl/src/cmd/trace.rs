@@ -331,13 +331,13 @@ fn replay(out: &Out, events: &[Event], id: &str, preset: Option<&str>) -> Result
         workload::choose(&device, p)?;
     }
     device.register(gpu)?;
-    let range = device.alloc(blocks * BLOCK)?;
+    let mut range = device.alloc(blocks * BLOCK)?;
     let mut records = device.alloc((list.len() as u64 * 8).next_multiple_of(4096))?;
     let raw: Vec<u64> = list
         .iter()
         .map(|(offset, write)| (range.va() + offset) | u64::from(*write))
         .collect();
-    let program = Program::trace(&range, &mut records, &raw)?;
+    let program = Program::trace(&mut range, &mut records, &raw)?;
     let before = device.counters(Scope::Gpu(gpu))?;
     let report = device.launch(gpu, &program)?.wait_done()?;
     let after = device.counters(Scope::Gpu(gpu))?;

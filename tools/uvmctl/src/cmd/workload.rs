@@ -135,7 +135,7 @@ fn index_of(w: Workload, i: u64, n: u64) -> u64 {
     }
 }
 
-fn program(w: Workload, arrays: &[Managed], blocks: u32) -> Result<Program> {
+fn program(w: Workload, arrays: &mut [Managed], blocks: u32) -> Result<Program<'_>> {
     let p = match (w, arrays) {
         (Workload::Scan, [x]) => Program::scale(x, 1, 1, blocks),
         (Workload::VectorAdd, [x, y, z]) => Program::add(z, x, y, blocks),
@@ -230,7 +230,7 @@ pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Figures> {
         arrays.push(m);
         bar.inc(1);
     }
-    let program = program(spec.workload, &arrays, spec.blocks)?;
+    let program = program(spec.workload, &mut arrays, spec.blocks)?;
     for _ in 0..spec.warmup {
         device.launch(spec.gpu, &program)?.wait_done()?;
         bar.inc(1);
