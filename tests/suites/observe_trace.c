@@ -328,6 +328,23 @@ static void perf_and_filters(void)
 	CHECK(system("insmod /lib/huvm.ko test=1") == 0);
 }
 
+/* A GPU whose driver is unbound is lost, once, and says which it is. */
+static void a_gpu_that_leaves_is_traced(void)
+{
+	static char *lines[LINES];
+	int fd = huvm_open();
+	ARG(huvm_gpu_info, i, .gpu = 1);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &i));
+	trace_begin();
+	put(INSTANCE "/events/huvm/huvm_gpu_lost/enable", "1");
+	put("/sys/bus/pci/drivers/huvm/unbind", i.pci);
+	put("/sys/bus/pci/drivers/huvm/bind", i.pci);
+	CHECK_EQ(trace_end(lines), 1);
+	if (strcmp(lines[0], "huvm_gpu_lost: gpu=1"))
+		FAIL("'%s'", lines[0]);
+}
+
 /* The module goes while its events are on and their files open; what is left behind is harmless, and it comes back. */
 static void unload_with_an_open_trace(void)
 {
@@ -371,6 +388,7 @@ static const struct ktap_test tests[] = {
 	{ "trace_is_the_stream", trace_is_the_stream, 120 },
 	{ "counts_add_up", counts_add_up, 120 },
 	{ "perf_and_filters", perf_and_filters },
+	{ "a_gpu_that_leaves_is_traced", a_gpu_that_leaves_is_traced },
 	{ "unload_with_an_open_trace", unload_with_an_open_trace, 120 },
 };
 
