@@ -136,11 +136,13 @@ impl Gpu {
                 Outcome::DoneAt(self.run_invalidate(&op, cx))
             }
             0x16 => {
-                self.counters.clear(match (d & 3, (d >> 2) & 1) {
-                    (0 | 2, _) => Clear::All,
-                    (3, 0) => Clear::Tag(cc & 0xf_ffff),
-                    _ => Clear::Nothing,
-                });
+                // Type, targeted type, bank: bank and tag together name a counter, and all of ours are in bank 0.
+                self.counters
+                    .clear(match (d & 3, (d >> 2) & 1, (d >> 3) & 0xf) {
+                        (0 | 2, _, _) => Clear::All,
+                        (3, 0, 0) => Clear::Tag(cc & 0xf_ffff),
+                        _ => Clear::Nothing,
+                    });
                 Outcome::Done
             }
             // MEMBAR and cache maintenance: the model's memory is coherent.

@@ -30,6 +30,8 @@ pub(crate) mod chram {
 const DOORBELL_ID0: u32 = 16;
 /// Entries that one submission may have.
 const MAX_ENTRIES: u32 = 8192;
+/// Channels that a TSG may have.
+const TSG_CHANNELS: u32 = 128;
 /// INTR_0: bad TSG entry.
 const INTR_BAD_TSG: u32 = 1 << 12;
 /// INTR_0: PBDMA 0 has an interrupt, tree 0.
@@ -452,7 +454,7 @@ fn read_list(target: u32, base: u64, length: u32, cx: &mut Cx<'_>) -> Result<Vec
         );
         if d0 & 1 != 0 {
             tsgid = d2 & 0xfff;
-            if left != 0 || d1 & 0xff == 0 {
+            if left != 0 || !(1..=TSG_CHANNELS).contains(&(d1 & 0xff)) {
                 return Err(tsgid);
             }
             left = d1 & 0xff;

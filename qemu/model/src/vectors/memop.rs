@@ -367,19 +367,27 @@ fn counter_clears(v: &Cases) {
     // There are no MOMC counters.
     assert_eq!(after_clear(v.take("memop", "clear_momc")), [false, false]);
     assert_eq!(after_clear(v.take("memop", "clear_one")), [false, false]);
-    // A tag that is neither of the two; then with the tag of each.
-    let other: [u32; 4] = v.take("memop", "clear_mimc_one");
-    assert_eq!(after_clear(other), [false, false]);
-    let tag = bits("memop", "C_NOTIFY_TAG");
+    // A counter that is neither of the two; then each of them: both are in bank 0.
+    let mut one: [u32; 4] = v.take("memop", "clear_mimc_one");
+    assert_eq!(after_clear(one), [false, false]);
+    let (tag, bank) = (
+        bits("memop", "C_NOTIFY_TAG"),
+        bits("memop", "D_CLR_TARGETED_BANK"),
+    );
+    one[bank.word] &= !(bank.mask as u32);
+    assert_eq!(after_clear(one), [false, false], "another tag");
     for (t, want) in [(0, [true, false]), (1, [false, true])] {
-        let mut w = other;
+        let mut w = one;
         w[tag.word] = w[tag.word] & !(tag.mask as u32) | tag.of(t);
         assert_eq!(after_clear(w), want);
         // Other bits of the word are none of the tag.
         w[tag.word] |= !(tag.mask as u32);
         assert_eq!(after_clear(w), want);
-        w[3] |= bits("memop", "D_CLR_TARGETED_TYPE").of(1);
-        assert_eq!(after_clear(w), [false, false], "a MOMC counter");
+        for field in ["D_CLR_TARGETED_TYPE", "D_CLR_TARGETED_BANK"] {
+            let mut other = w;
+            other[3] |= bits("memop", field).mask as u32;
+            assert_eq!(after_clear(other), [false, false], "{field}");
+        }
     }
     for (name, want) in [("Mimc", true), ("All", true), ("Momc", false)] {
         let d = bits("memop", "D_CLR_TYPE").of(code("ClearType", name))

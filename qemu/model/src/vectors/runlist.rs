@@ -107,6 +107,19 @@ fn runlist_entries() {
     }
 }
 
+/// hw-interface 6.7: 1 to 128 channels in a group.
+#[test]
+fn group_lengths() {
+    let f = |f| bits("runlist.tsg", f);
+    for (n, bad) in [(0, 1), (1, 0), (128, 0), (129, 1), (255, 1)] {
+        let mut list = vec![f("TYPE").of(1), f("LENGTH").of(n), 0, 0];
+        for chid in 0..n {
+            list.extend([0, 0, bits("runlist.channel", "CHID").of(chid), 0]);
+        }
+        assert_eq!(submit(&mut Bench::new(), &list), bad, "{n}");
+    }
+}
+
 #[test]
 fn channel_ram() {
     let v = Cases::of(&["channel_ram.write"]);
