@@ -132,7 +132,11 @@ impl Gpu {
                 end = end.saturating_add(u64::from(cx.fabric.profile.launch_ns));
             }
         }
-        self.mmu.in_use_until = self.mmu.in_use_until.max(end);
+        // A physical address uses no translation, so no invalidate waits for it (hw-interface.md 2.2).
+        let translated = |e: Option<End>| matches!(e, Some(End::Virt(_)));
+        if translated(job.src) || translated(job.dst) {
+            self.mmu.in_use_until = self.mmu.in_use_until.max(end);
+        }
         if let Some(e) = self.engines.get_mut(runlist) {
             e.runs = e.runs.wrapping_add(1);
             let run = e.runs;

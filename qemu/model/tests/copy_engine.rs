@@ -371,6 +371,26 @@ fn an_acknowledged_invalidate_waits_for_the_copy_that_uses_it() {
     assert_eq!(r.get_vram(0, 0x200_0000, 64), [7; 64]);
 }
 
+/// A copy between physical addresses uses no translation that an invalidate could take away.
+#[test]
+fn an_acknowledged_invalidate_does_not_wait_for_a_physical_copy() {
+    let mut r = rig();
+    r.sys(0x1000_0000, &[7; 64]);
+    let mut p = inc(0x260, &[1, 0]);
+    p.extend(copy(0x1000_0000, 0x300_0000, 2 << 20, NON_PIPELINED | PHYS));
+    p.extend(ce_release(SEM_VA, 1, false));
+    r.submit(&p);
+    r.run(10_000);
+    let t0 = r.h.now;
+    r.replay(0, 0);
+    assert!(r.run_until(SEC, |r| r.r0(0, bar0::INVALIDATE) == 0));
+    let waited = r.h.now - t0;
+    assert!(waited <= 3_000, "{waited} ns");
+    assert_eq!(r.h.sys_u32(SEM), 0, "the copy goes on");
+    assert!(released(&mut r, SEM, 1));
+    assert_eq!(r.get_vram(0, 0x300_0000, 64), [7; 64]);
+}
+
 #[test]
 fn injected_fault_hang_and_latency() {
     let mut r = rig();
