@@ -356,6 +356,9 @@ enum huvm_counter {
 	HUVM_CNT_RECLAIMS_IN_FAULT,	/* of all, with a faulting access waiting */
 	HUVM_CNT_RECLAIM_NS,		/* time in reclaims */
 	HUVM_CNT_PRE_EVICTIONS,		/* evictions ahead of demand */
+	HUVM_CNT_PREFETCH_BLOCKS,	/* blocks fetched ahead of a stream */
+	HUVM_CNT_PREFETCH_LATE,	/* of these, asked for before they were there */
+	HUVM_CNT_PREFETCH_ABANDONED,	/* blocks advised and given up */
 	HUVM_CNT_COUNT
 };
 

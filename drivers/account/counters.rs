@@ -115,6 +115,12 @@ pub(crate) enum Counter {
     ReclaimNs = uapi::HUVM_CNT_RECLAIM_NS,
     /// `HUVM_CNT_PRE_EVICTIONS`: evictions ahead of demand.
     PreEvictions = uapi::HUVM_CNT_PRE_EVICTIONS,
+    /// `HUVM_CNT_PREFETCH_BLOCKS`: blocks fetched ahead of a stream.
+    PrefetchBlocks = uapi::HUVM_CNT_PREFETCH_BLOCKS,
+    /// `HUVM_CNT_PREFETCH_LATE`: of these, asked for before they were there.
+    PrefetchLate = uapi::HUVM_CNT_PREFETCH_LATE,
+    /// `HUVM_CNT_PREFETCH_ABANDONED`: blocks advised and given up.
+    PrefetchAbandoned = uapi::HUVM_CNT_PREFETCH_ABANDONED,
 }
 
 /// The counters of one scope.

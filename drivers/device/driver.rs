@@ -34,6 +34,7 @@ use crate::memory::clients::SUBCONTEXTS;
 use crate::service::gpu_fault::Service;
 use crate::service::harvest::{self, Lend};
 use crate::service::pre_evict::PreEvict;
+use crate::service::prefetch::Prefetch;
 use crate::service::{launch, teardown};
 use huvm_hal::ext::discover;
 use huvm_hal::ga100::{bringup, irq};
@@ -53,8 +54,8 @@ const RELEASE_NS: u64 = 5_000_000_000;
 /// A bound GPU: what the driver owns of it.
 pub(crate) struct Bound {
     service: Option<KThread>,
-    /// Pre-eviction and lending.
-    keepers: [Option<KThread>; 2],
+    /// Pre-eviction, lending, prefetch.
+    keepers: [Option<KThread>; 3],
     irqs: Option<Irqs<Gpu>>,
     gpu: Arc<Gpu>,
     registered: bool,
@@ -122,7 +123,7 @@ impl Bound {
         // From here on, dropping it stops what was started.
         let mut bound = Bound {
             service: None,
-            keepers: [const { None }; 2],
+            keepers: [const { None }; 3],
             irqs: None,
             gpu,
             registered: false,
@@ -155,7 +156,11 @@ impl Bound {
         let name = CString::try_from_fmt(fmt!("huvm-lend/{}", gpu.index()))?;
         let served = gpu.clone();
         let lends = KThread::spawn(&name, move || lender.serve(&served))?;
-        self.keepers = [Some(evicts), Some(lends)];
+        let fetcher = Prefetch::new()?;
+        let name = CString::try_from_fmt(fmt!("huvm-fetch/{}", gpu.index()))?;
+        let served = gpu.clone();
+        let fetches = KThread::spawn(&name, move || fetcher.serve(&served))?;
+        self.keepers = [Some(evicts), Some(lends), Some(fetches)];
 
         registry::add(&gpu)?;
         self.registered = true;

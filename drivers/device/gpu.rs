@@ -17,6 +17,7 @@ use crate::memory::chunk::ChunkPool;
 use crate::memory::clients::Clients;
 use crate::memory::gpu_space::SpaceGpu;
 use crate::service::launch::Slots;
+use crate::service::prefetch;
 use huvm_hal::ext::discover::Extension;
 use huvm_hal::ga100::bringup::{self, Identity};
 use huvm_hal::ga100::invalidate::{self, CancelAccess, ReplayKind};
@@ -60,7 +61,13 @@ pub(crate) struct Gpu {
     /// The thread that evicts ahead of demand.
     #[pin]
     pub(crate) pre_evict: Bell,
-    /// Fewer free chunks than this wake it.
+    /// The thread that fetches ahead, what waits for it, and how often that was given up.
+    #[pin]
+    pub(crate) prefetch: Bell,
+    #[pin]
+    pub(crate) prefetch_queue: prefetch::Queue,
+    pub(crate) prefetch_abandon: Atomic<u32>,
+    /// Fewer free chunks than this wake pre-eviction.
     pub(crate) pre_evict_low: Atomic<u32>,
     /// Faults that wait for a chunk.
     pub(crate) demand: Atomic<u32>,
@@ -121,6 +128,7 @@ impl Gpu {
         } = p;
         let chunks = ChunkPool::new(identity.vram_bytes)?;
         let clients = Clients::new()?;
+        let queue = prefetch::Queue::new()?;
         Arc::pin_init(
             try_pin_init!(Gpu {
                 index,
@@ -136,6 +144,9 @@ impl Gpu {
                 spare <- new_spinlock!(SpareCursor::new(), "huvm_spare_cursor"),
                 lend <- Bell::new(),
                 pre_evict <- Bell::new(),
+                prefetch <- Bell::new(),
+                prefetch_queue <- queue,
+                prefetch_abandon: Atomic::new(0),
                 pre_evict_low: Atomic::new(0),
                 demand: Atomic::new(0),
                 commands <- new_mutex!((), "huvm_gpu_commands"),

@@ -88,6 +88,12 @@ impl Layout {
         }
     }
 
+    /// Start and end of the range that `va` lies in.
+    pub(crate) fn range_at(&self, va: u64) -> Option<(u64, u64)> {
+        self.first_overlap(va, va.checked_add(1)?)
+            .map(|(s, r)| (s, r.end))
+    }
+
     /// Takes `start..end` out of the ranges. A range cut in the middle needs one node more: it is allocated, else the
     /// spare one is used. Only when both are gone (two such cuts with no memory) the tail is lost as a range: its
     /// data stays in the blocks it has, new blocks there fault.

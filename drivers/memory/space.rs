@@ -43,6 +43,9 @@ pub(crate) struct Space {
     /// Launches of this space.
     #[pin]
     pub(crate) launches: SpaceLaunches,
+    /// Streams of faults.
+    #[pin]
+    pub(crate) streams: service::prefetch::Streams,
     /// Detection window of thrashing.
     #[pin]
     pub(crate) thrash: service::thrash::Window,
@@ -79,6 +82,7 @@ impl Space {
                 policy <- SpacePolicy::new(),
                 events <- Stream::new(),
                 launches <- SpaceLaunches::new(),
+                streams <- service::prefetch::Streams::new()?,
                 thrash <- service::thrash::Window::new(),
                 gpus <- new_mutex!([const { None }; MAX_GPUS], "huvm_space_gpus"),
                 layout <- new_mutex!(Layout::new(), "huvm_layout"),
@@ -203,6 +207,16 @@ impl Space {
         let block = Block::new(self.clone(), base, cover)?;
         layout.add_block(block.clone())?;
         Ok(block)
+    }
+
+    /// The block at `va`, if it exists.
+    pub(crate) fn existing_block(&self, va: u64) -> Option<Arc<Block>> {
+        self.layout.lock().block(va)
+    }
+
+    /// Start and end of the range that `va` lies in.
+    pub(crate) fn range_at(&self, va: u64) -> Option<(u64, u64)> {
+        self.layout.lock().range_at(va)
     }
 
     /// First existing block at or after `va`.

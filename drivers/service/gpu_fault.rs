@@ -10,7 +10,7 @@ use super::evict::{self, Room};
 use super::launch::LaunchFailure;
 use super::migrate::{self, Move, Stop};
 use super::placement::{self, Plan};
-use super::{launch, map, thrash};
+use super::{launch, map, prefetch, thrash};
 use crate::account::{self, counters::Counter, events, policy};
 use crate::device::{faults::FaultState, Gpu};
 use crate::kernel::ffi::uapi;
@@ -40,6 +40,8 @@ struct Work {
     faulted: PageMask,
     /// Of these, pages that want to write.
     write: PageMask,
+    /// There are fatal faults beside these.
+    fatal: bool,
     /// What becomes of them.
     plan: Plan,
     /// Why it could not be served.
@@ -271,36 +273,38 @@ impl Service {
     /// hit a launch that the client started after it saw the first end; what else is fatal faults again after the replay.
     fn finish(&mut self, gpu: &Arc<Gpu>, raw: usize, unique: usize) {
         let mut cancelled = 0u64;
-        for f in self.faults.iter() {
-            let client_bit = 1u64.checked_shl(f.space).unwrap_or(0);
+        // Groups and work are in the same order; a group whose block does not exist has no work.
+        let mut works = self.work.iter().peekable();
+        for group in batch::groups(&self.faults) {
+            let work = works
+                .next_if(|w| w.block.va() == group.block_va && u32::from(w.sg.veid) == group.space);
+            // As good as always: all of it was legal, and was served.
+            if work.is_some_and(is_clean) {
+                continue;
+            }
+            let client_bit = 1u64.checked_shl(group.space).unwrap_or(0);
             if cancelled & client_bit != 0 {
                 continue;
             }
-            let Some(client) = u8::try_from(f.space)
+            let Some(client) = u8::try_from(group.space)
                 .ok()
                 .and_then(|v| gpu.clients().get(v))
             else {
                 continue;
             };
-            let work = self
-                .work
-                .iter()
-                .find(|w| w.block.va() == f.block_va() && w.sg.veid == client.sg.veid);
-            let reason = match work {
-                None => Some(OUTSIDE),
-                Some(w) => judge(w, f),
-            };
-            if f.is_fatal {
-                let reason = Reason {
-                    fault_type: self
-                        .raw
-                        .get(usize::from(f.seq))
-                        .map_or(OUTSIDE.fault_type, |p| type_code(p.fault_type)),
-                    ..OUTSIDE
+            let guilty = group.faults.iter().find_map(|f| {
+                let reason = if f.is_fatal {
+                    let packet = self.raw.get(usize::from(f.seq));
+                    Some(Reason {
+                        fault_type: packet.map_or(OUTSIDE.fault_type, |p| type_code(p.fault_type)),
+                        ..OUTSIDE
+                    })
+                } else {
+                    work.map_or(Some(OUTSIDE), |w| judge(w, f))
                 };
-                cancel(gpu, &client, f, reason);
-                cancelled |= client_bit;
-            } else if let Some(reason) = reason {
+                reason.map(|r| (f, r))
+            });
+            if let Some((f, reason)) = guilty {
                 cancel(gpu, &client, f, reason);
                 cancelled |= client_bit;
             }
@@ -351,6 +355,16 @@ fn type_code(t: hw::FaultType) -> u32 {
         hw::FaultType::AtomicViolation => 0xf,
         hw::FaultType::Fatal(code) => code.into(),
     }
+}
+
+/// Whether no fault of a block is to be cancelled.
+fn is_clean(w: &Work) -> bool {
+    if w.failed.is_some() || w.fatal {
+        return false;
+    }
+    let s = w.block.lock();
+    let ok = s.managed.and_not(&s.lost);
+    !s.dead && w.faulted.and_not(&ok).is_empty() && w.write.and_not(&s.writable).is_empty()
 }
 
 /// Whether a fault of a served block must be cancelled, and why.
@@ -456,6 +470,7 @@ fn begin(gpu: &Arc<Gpu>, client: &Client, block_va: u64, faults: &[Fault]) -> Op
         sg: client.sg.clone(),
         faulted,
         write,
+        fatal: faults.iter().any(|f| f.is_fatal),
         plan: Plan::NOTHING,
         failed: None,
     })
@@ -482,8 +497,11 @@ fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
                     return Ok(());
                 }
                 w.plan = placement::plan(&space, gpu, &mut s, &faulted, &w.write, &p);
-                prefetch(gpu, &space, &mut s, &mut w.plan, &p);
+                densify(gpu, &space, &mut s, &mut w.plan, &p);
                 planned = true;
+                if !w.plan.local.or(&w.plan.copies).is_empty() {
+                    prefetch::note_fault(gpu, &w.sg, &w.block, &p);
+                }
             }
             match advance(w, &mut s, here, &mut step, &mut room, &p) {
                 Ok(true) => return Ok(()),
@@ -499,8 +517,8 @@ fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
     Err(ENOMEM)
 }
 
-/// Adds to a plan what prefetch wants.
-fn prefetch(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy) {
+/// Adds to a plan what the tree prefetcher finds dense.
+fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy) {
     let wanted = plan.local.or(&plan.copies);
     let here = Place::Gpu(gpu.index());
     let row = s.note_faults(here, wanted.count().get());

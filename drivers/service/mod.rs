@@ -16,5 +16,6 @@ pub(crate) mod map;
 pub(crate) mod migrate;
 pub(crate) mod placement;
 pub(crate) mod pre_evict;
+pub(crate) mod prefetch;
 pub(crate) mod teardown;
 pub(crate) mod thrash;

@@ -238,6 +238,39 @@ static void pre_eviction(void)
 	close(fd);
 }
 
+/* A stream is fetched ahead of its faults, from the neighbour and from the host. */
+static void streams(void)
+{
+	for (int harvest = 0; harvest < 2; harvest++) {
+		int fd = huvm_open();
+		uint64_t len, *p, ahead = on_gpu(fd, 0, HUVM_CNT_PREFETCH_BLOCKS);
+
+		CHECK_OK(gpu_register(fd, 0));
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "stream_prefetch", 1));
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_amount_mib", 16));
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "harvest_borrow", harvest));
+		lender(fd, harvest, 1);
+		p = oversubscribe(fd, &len, 4);
+		for (int turn = 0; turn < 3; turn++) {
+			/* One GPU block walks through all of it. */
+			gpu_scale(fd, 0, p, len, 1, 1, 1);
+			p[turn * 1000] += 0;
+		}
+		ahead = on_gpu(fd, 0, HUVM_CNT_PREFETCH_BLOCKS) - ahead;
+		printf("# %llu blocks fetched ahead of %llu\n", (unsigned long long)ahead, (unsigned long long)(3 * len / BLOCK));
+		CHECK(ahead > len / BLOCK / 2);
+		cpu_check(p, len, 7, 3);
+		CHECK_OK(munmap(p, len));
+		close(fd);
+		fd = huvm_open();
+		for (int n = 0; n < 200 && mem(fd, 0).free != chunk_count(fd, 0); n++)
+			usleep(10000);
+		CHECK_EQ(mem(fd, 0).free, chunk_count(fd, 0));
+		CHECK_EQ(lent(fd, 1), 0);
+		close(fd);
+	}
+}
+
 static volatile int stop;
 
 static void *owner_comes_and_goes(void *arg)
@@ -279,6 +312,7 @@ static void reclaim_storm(void)
 
 	lender(fd, 1, 1);
 	CHECK_OK(gpu_knob(fd, 0, "pre_evict", 1));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "stream_prefetch", 2));
 	p = oversubscribe(fd, &len, 1);
 	stop = 0;
 	CHECK_EQ(pthread_create(&t[0], NULL, owner_comes_and_goes, NULL), 0);
@@ -311,10 +345,12 @@ static void killed(void)
 
 		if (!child) {
 			int b = borrower();
-			uint64_t len, *p = oversubscribe(b, &len, 3);
+			uint64_t len, *p;
 
+			CHECK_OK(set_knob(b, HUVM_SCOPE_SPACE, "stream_prefetch", turn % 3));
+			p = oversubscribe(b, &len, 3);
 			for (;;)
-				gpu_scale(b, 0, p, len, BLOCKS, 1, 1);
+				gpu_scale(b, 0, p, len, turn % 2 ? BLOCKS : 1, 1, 1);
 		}
 		CHECK(child > 0);
 		usleep(150000 + 70000 * turn);
@@ -429,6 +465,7 @@ static const struct ktap_test tests[] = {
 	{ "written_back_is_not_stale", written_back_is_not_stale, 90 },
 	{ "limits_and_switch", limits_and_switch, 60 },
 	{ "pre_eviction", pre_eviction, 90 },
+	{ "streams", streams, 90 },
 	{ "reclaim_storm", reclaim_storm, 120 },
 	{ "killed", killed, 90 },
 	{ "lender_leaves", lender_leaves, 90 },

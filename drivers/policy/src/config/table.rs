@@ -300,32 +300,32 @@ knobs! {
 
     // Prefetch of blocks.
     StreamMode {
-        "stream_prefetch", "", Choice(&["off", "next-line", "stride"]), 0..=2, 0, false,
+        "stream_prefetch", "", Choice(&["off", "next-line", "stride"]), 0..=2, 0, true,
         "Fetch blocks ahead of a stream of faults: by a fixed step, or by the step found.",
         "HUVM paper, LPF; NVIDIA has none (nvidia-uvm.md 9.2)"
     }
     StreamAmount {
-        "prefetch_amount_mib", "MiB", Number, 2..=32, 32, false,
+        "prefetch_amount_mib", "MiB", Number, 2..=32, 32, true,
         "Memory fetched ahead of the last fault of a stream.",
         "HUVM paper, 2 to 32 MiB"
     }
     StreamStride {
-        "prefetch_stride_mib", "MiB", Number, 2..=1024, 2, false,
+        "prefetch_stride_mib", "MiB", Number, 2..=1024, 2, true,
         "Step from block to block of next-line prefetch; rounded down to whole blocks.",
         "HUVM paper, 2 MiB"
     }
     StreamStrideMax {
-        "prefetch_stride_max_mib", "MiB", Number, 2..=1024, 64, false,
+        "prefetch_stride_max_mib", "MiB", Number, 2..=1024, 64, true,
         "Longest step that stride prefetch takes for a stream.",
         "chosen for this project, not measured yet"
     }
     StreamCount {
-        "prefetch_streams", "streams", Number, 1..=8, 8, false,
+        "prefetch_streams", "streams", Number, 1..=8, 8, true,
         "Streams of a process followed at once.",
         "chosen for this project, not measured yet"
     }
     StreamConfirm {
-        "prefetch_confirm_steps", "steps", Number, 1..=4, 4, false,
+        "prefetch_confirm_steps", "steps", Number, 1..=4, 4, true,
         "Equal steps in a row after which a stream is fetched ahead.",
         "policy/tests/stream.rs: with 3, random faults on 800 blocks fetch 0.2 blocks each, with 4 none"
     }

@@ -55,6 +55,9 @@ pub(crate) const NAMES: &[&str] = &[
     "reclaims_in_fault",
     "reclaim_ns",
     "pre_evictions",
+    "prefetch_blocks",
+    "prefetch_late",
+    "prefetch_abandoned",
 ];
 
 #[cfg(test)]

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Prefetch of blocks ahead of a stream of faults (HUVM, ATC'22: LPF, and from spare memory MPF).
+//!
+//! The fault service tells of each block that a fault reached ([`note_fault`]); `huvm_policy::stream` finds streams and
+//! says what to fetch ahead of them. A thread per GPU does it: it starts the copies of several blocks, from the host over
+//! the host link and from a neighbour's memory over that link, and maps each when it is there. A fault for a block that
+//! is on its way waits for it as for any copy. A fault of no stream makes the thread give up what it has not begun.
+
+use super::evict::{self, Room};
+use super::migrate::{self, Move, Stop};
+use super::thrash;
+use crate::account::{self, counters::Counter, policy};
+use crate::device::Gpu;
+use crate::kernel::ffi::uapi;
+use crate::kernel::thread;
+use crate::memory::block::{Advice, Block};
+use crate::memory::gpu_space::SpaceGpu;
+use crate::memory::space::Space;
+use crate::memory::{PageMask, Place, BLOCK_BYTES};
+use huvm_policy::config::{KnobId, Policy};
+use huvm_policy::stream::{BlockNo, BlockRun, BlockSpan, StreamConfig, StreamTable};
+use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::{new_mutex, Arc, Mutex};
+
+/// Runs of blocks that wait for the thread of a GPU; one more is not fetched ahead.
+const QUEUE: usize = 16;
+/// Blocks on their way at once: as many as keep the link busy while one is mapped.
+const IN_FLIGHT: usize = 4;
+/// The thread looks whether it is to stop this often.
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// Streams of one space.
+#[pin_data]
+pub(crate) struct Streams {
+    #[pin]
+    table: Mutex<KBox<StreamTable>>,
+}
+
+impl Streams {
+    /// None yet.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<impl PinInit<Self>> {
+        let table = KBox::new(StreamTable::new(), GFP_KERNEL)?;
+        Ok(pin_init!(Self { table <- new_mutex!(table, "huvm_streams") }))
+    }
+}
+
+/// Blocks to fetch for a space.
+struct Job {
+    space: Arc<Space>,
+    sg: Arc<SpaceGpu>,
+    run: BlockRun,
+    /// Value of the GPU's abandon counter when it was asked for.
+    asked: u32,
+}
+
+/// What waits for the thread of a GPU.
+#[pin_data]
+pub(crate) struct Queue {
+    #[pin]
+    jobs: Mutex<KVec<Job>>,
+}
+
+impl Queue {
+    /// Empty.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<impl PinInit<Self>> {
+        let jobs = KVec::with_capacity(QUEUE, GFP_KERNEL)?;
+        Ok(pin_init!(Self { jobs <- new_mutex!(jobs, "huvm_prefetch") }))
+    }
+
+    fn push(&self, job: Job) -> core::result::Result<(), Job> {
+        let mut jobs = self.jobs.lock();
+        if jobs.len() >= QUEUE {
+            return Err(job);
+        }
+        jobs.push_within_capacity(job).map_err(|e| e.0)
+    }
+
+    fn pop(&self) -> Option<Job> {
+        self.jobs.lock().remove(0).ok()
+    }
+
+    /// Forgets everything: the GPU, or a space on it, goes.
+    pub(crate) fn clear(&self) {
+        while let Some(job) = self.pop() {
+            drop(job);
+        }
+    }
+}
+
+/// A demand fault of `gpu` reached `block`.
+pub(super) fn note_fault(gpu: &Arc<Gpu>, sg: &Arc<SpaceGpu>, block: &Block, p: &Policy) {
+    if p.get(KnobId::StreamMode) == 0 {
+        return;
+    }
+    let space = block.space();
+    let Some((start, end)) = space.range_at(block.va()).or_else(|| {
+        // The block's first page is in no range: its last one tells as well.
+        space.range_at(block.va() + BLOCK_BYTES - 1)
+    }) else {
+        return;
+    };
+    let span = BlockSpan {
+        first: BlockNo::of_va(start),
+        end: BlockNo::of_va(end + BLOCK_BYTES - 1),
+    };
+    let config = StreamConfig::of(p);
+    let advice = space
+        .streams
+        .table
+        .lock()
+        .fault(BlockNo::of_va(block.va()), &span, &config);
+    if advice.expected {
+        account::count(Some(gpu), Some(space), Counter::PrefetchLate, 1);
+    }
+    if advice.cancel {
+        gpu.prefetch_abandon.add(1, Relaxed);
+    }
+    let Some(run) = advice.run else {
+        return;
+    };
+    let job = Job {
+        space: space.clone(),
+        sg: sg.clone(),
+        run,
+        asked: gpu.prefetch_abandon.load(Relaxed),
+    };
+    match gpu.prefetch_queue.push(job) {
+        Ok(()) => gpu.prefetch.ring(),
+        Err(job) => abandon(gpu, &job, job.run.count),
+    }
+}
+
+/// `left` blocks of a job are not fetched.
+fn abandon(gpu: &Gpu, job: &Job, left: u32) {
+    if left == 0 {
+        return;
+    }
+    job.space
+        .streams
+        .table
+        .lock()
+        .abandoned(job.run.stream, left);
+    account::count(
+        Some(gpu),
+        Some(&job.space),
+        Counter::PrefetchAbandoned,
+        left.into(),
+    );
+}
+
+/// The thread of one GPU.
+pub(crate) struct Prefetch {
+    /// Blocks on their way, the oldest first.
+    on_the_way: KVec<Arc<Block>>,
+}
+
+impl Prefetch {
+    /// Allocates what it needs.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Prefetch {
+            on_the_way: KVec::with_capacity(IN_FLIGHT, GFP_KERNEL)?,
+        })
+    }
+
+    /// Serves until it is asked to stop.
+    pub(crate) fn serve(mut self, gpu: &Arc<Gpu>) {
+        while gpu.prefetch.listen(LOOK_NS) {
+            while let Some(job) = gpu.prefetch_queue.pop() {
+                self.run(gpu, &job);
+            }
+            self.land_all(gpu);
+        }
+        gpu.prefetch_queue.clear();
+    }
+
+    fn run(&mut self, gpu: &Arc<Gpu>, job: &Job) {
+        let p = policy::in_force(&job.space, Some(gpu));
+        let mut left = job.run.count;
+        for block in job.run.blocks() {
+            let given_up = job.asked != gpu.prefetch_abandon.load(Relaxed);
+            if given_up || thread::should_stop() || gpu.is_lost() || job.sg.is_stopped() {
+                break;
+            }
+            left = left.saturating_sub(1);
+            let Some(block) = job.space.existing_block(block.0 * BLOCK_BYTES) else {
+                // Never touched: there is nothing to fetch.
+                continue;
+            };
+            if !fetch(gpu, &job.sg, &block, &p) {
+                continue;
+            }
+            account::count(Some(gpu), Some(&job.space), Counter::PrefetchBlocks, 1);
+            if self.on_the_way.len() == IN_FLIGHT {
+                self.land(gpu);
+            }
+            let _has_room = self.on_the_way.push_within_capacity(block);
+        }
+        abandon(gpu, job, left);
+    }
+
+    /// Waits for the oldest block on its way and maps it.
+    fn land(&mut self, gpu: &Gpu) {
+        let Ok(block) = self.on_the_way.remove(0) else {
+            return;
+        };
+        let mut s = block.settled();
+        let g = gpu.index();
+        if s.dead || s.part(g).is_none_or(|p| p.sg.is_stopped()) {
+            return;
+        }
+        if let Err(e) = migrate::map_valid(&mut s, g, &PageMask::FULL) {
+            // The pages are there; the fault that comes will map them, or say why not.
+            gpu.complain("prefetched block not mapped", e);
+        }
+    }
+
+    fn land_all(&mut self, gpu: &Gpu) {
+        while !self.on_the_way.is_empty() {
+            self.land(gpu);
+        }
+    }
+}
+
+/// Starts the copy of all of a block to the GPU. `false`: nothing is on the way.
+fn fetch(gpu: &Arc<Gpu>, sg: &Arc<SpaceGpu>, block: &Arc<Block>, p: &Policy) -> bool {
+    let g = gpu.index();
+    let mut room = Room::empty();
+    // Once without a chunk, once with one in hand; the rest for others who were quicker.
+    for _ in 0..4 {
+        {
+            let mut s = block.settled();
+            let m = match wanted(&s, g, p) {
+                Some(m) => m,
+                None => return false,
+            };
+            match migrate::start(block, &mut s, Some(sg), &mut room, &m) {
+                Ok(()) => return s.inflight.is_some(),
+                Err(Stop::NeedChunk) => {}
+                Err(Stop::Failed(_)) => return false,
+            }
+        }
+        match evict::make_room(gpu, Some(block.space()), false) {
+            Ok(r) => room = r,
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// What there is to move for a block: pages that are somewhere else, unless advice or thrashing says to leave them there.
+fn wanted(s: &crate::memory::block::State, g: u8, p: &Policy) -> Option<Move> {
+    let left_alone = s.dead
+        || s.advice.preferred.is_some_and(|at| at != Place::Gpu(g))
+        || s.advice.accessed_by != Advice::default().accessed_by
+        || p.is_on(KnobId::ZeroCopy);
+    if left_alone {
+        return None;
+    }
+    let here = Place::Gpu(g);
+    let pages = s
+        .valid_beside(here)
+        .and(&s.managed)
+        .and_not(&s.lost)
+        .and_not(&thrash::keep_off(s))
+        .and_not(&s.valid_at(here));
+    if pages.is_empty() || !migrate::must_stage(s, g, &pages).is_empty() {
+        return None;
+    }
+    Some(Move {
+        pages,
+        dst: here,
+        exclusive: !s.advice.read_mostly,
+        cause: uapi::HUVM_CAUSE_PREFETCH,
+    })
+}
