@@ -84,6 +84,9 @@
 	HUVM_WORD(HUVM_CNT_RECLAIMS_IN_FAULT, "reclaims_in_fault")	\
 	HUVM_WORD(HUVM_CNT_RECLAIM_NS, "reclaim_ns")			\
 	HUVM_WORD(HUVM_CNT_PRE_EVICTIONS, "pre_evictions")		\
+	HUVM_WORD(HUVM_CNT_PREFETCH_BLOCKS, "prefetch_blocks")		\
+	HUVM_WORD(HUVM_CNT_PREFETCH_LATE, "prefetch_late")		\
+	HUVM_WORD(HUVM_CNT_PREFETCH_ABANDONED, "prefetch_abandoned")	\
 	HUVM_LAST(HUVM_CNT_COUNT, "none")
 
 /* perf reads the format without the header: give it the numbers. */

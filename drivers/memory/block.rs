@@ -15,7 +15,7 @@ use super::gpu_space::{BlockTables, SpaceGpu};
 use super::layout::Cover;
 use super::space::Space;
 use super::{PageMask, Place};
-use crate::account::counters::Counter;
+use crate::account::{self, counters::Counter};
 use crate::channel::{self, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
@@ -282,7 +282,7 @@ impl State {
             if p.valid.is_empty() {
                 if let Some(id) = p.chunk.take() {
                     if p.sg.gpu.chunks().release(id) == Released::Free {
-                        p.sg.gpu.counters().add(Counter::ChunksFreed, 1);
+                        account::count(Some(&p.sg.gpu), None, Counter::ChunksFreed, 1);
                     }
                 }
             }

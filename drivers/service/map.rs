@@ -4,7 +4,7 @@
 //! A mapping is taken away before the copy it shows moves, and made after a copy is valid or submitted. Callers hold
 //! the block's lock.
 
-use crate::account::counters::Counter;
+use crate::account::{self, counters::Counter};
 use crate::memory::block::{Block, Part, State};
 use crate::memory::{PageIndex, PageMask, PAGE_BYTES};
 use huvm_hal::ids::{self, Loc, SysAddr, VidAddr};
@@ -45,7 +45,7 @@ pub(crate) fn unmap_part(part: &mut Part, pages: &PageMask) -> Result {
     part.mapped = part.mapped.and_not(&gone);
     part.remote = part.remote.and_not(&gone);
     part.read_only = part.read_only.and_not(&gone);
-    sg.gpu.counters().add(Counter::TlbInvalidates, 1);
+    account::count(Some(&sg.gpu), None, Counter::TlbInvalidates, 1);
     did
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn map_host(s: &mut State, g: u8, pages: &PageMask, read_only: bool) 
     })?;
     part.remote |= *pages;
     let n = u64::from(pages.count().get());
-    part.sg.gpu.counters().add(Counter::MappedRemotePages, n);
+    account::count(Some(&part.sg.gpu), None, Counter::MappedRemotePages, n);
     Ok(())
 }
 
@@ -144,19 +144,19 @@ fn map_part(
     } else {
         part.read_only = part.read_only.and_not(pages);
     }
-    let c = sg.gpu.counters();
+    let add = |counter, n| account::count(Some(&sg.gpu), None, counter, n);
     match (was_huge, part.tables.is_huge()) {
         (false, true) => {
-            c.add(Counter::Map2m, 1);
+            add(Counter::Map2m, 1);
             if big_before != 0 {
-                c.add(Counter::Merges, 1);
+                add(Counter::Merges, 1);
             }
         }
-        (true, false) => c.add(Counter::Splits, 1),
+        (true, false) => add(Counter::Splits, 1),
         _ => {
             let big = part.tables.big_regions();
             let new_big = (big & !big_before).count_ones();
-            c.add(Counter::Map64k, u64::from(new_big));
+            add(Counter::Map64k, u64::from(new_big));
             let in_big: u32 = (0..32u16)
                 .filter(|r| big & (1 << r) != 0)
                 .map(|r| {
@@ -164,7 +164,7 @@ fn map_part(
                     pages.count_in(region).get()
                 })
                 .sum();
-            c.add(
+            add(
                 Counter::Map4k,
                 u64::from(pages.count().get().saturating_sub(in_big)),
             );
