@@ -129,6 +129,13 @@ fn write(text: &str) -> Result<()> {
     }
 }
 
+/// Columns and lines of the terminal; a serial line does not know them.
+pub(crate) fn terminal_size() -> Option<(u16, u16)> {
+    ratatui::crossterm::terminal::size()
+        .ok()
+        .filter(|(w, h)| *w != 0 && *h != 0)
+}
+
 /// Schema with its number.
 fn full(schema: &str) -> String {
     format!("uvmctl.{schema}/{SCHEMA}")
@@ -168,9 +175,12 @@ impl Out {
         Cell::Bytes(n).human(self.exact)
     }
 
-    /// Whether a person reads tables on a terminal: not for programs, not rows.
+    /// Whether a person sits at a terminal, and neither programs nor rows are asked for.
     pub(crate) fn on_terminal(&self) -> bool {
-        self.mode == Mode::Human && self.fields.is_none() && std::io::stdout().is_terminal()
+        self.mode == Mode::Human
+            && self.fields.is_none()
+            && std::io::stdout().is_terminal()
+            && std::io::stdin().is_terminal()
     }
 
     /// Whether people read along on stderr.
@@ -266,9 +276,7 @@ impl Out {
     /// A table of rows, with the fields asked for or the usual ones, as wide as the terminal at most.
     pub(crate) fn render<R: Row>(&self, rows: &[R]) -> String {
         let width = if std::io::stdout().is_terminal() {
-            ratatui::crossterm::terminal::size()
-                .ok()
-                .map(|(w, _)| usize::from(w))
+            terminal_size().map(|(w, _)| usize::from(w))
         } else {
             None
         };

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The full screen on a real terminal: keys, time, and the way back in every case.
 
+use super::keys::Keys;
 use super::screen::{Act, Screen};
 use super::Source;
 use crate::exit::{Failure, Result};
-use crate::out::Out;
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use crate::out::{terminal_size, Out};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::EnterAlternateScreen;
+use ratatui::layout::Rect;
+use ratatui::{TerminalOptions, Viewport};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,52 +31,61 @@ impl Drop for Restore {
     }
 }
 
-pub(super) fn run(out: &Out, source: &mut Source, period: f64, count: u64) -> Result<()> {
-    let ended = Arc::new(AtomicBool::new(false));
-    for signal in [
-        signal_hook::consts::SIGTERM,
-        signal_hook::consts::SIGHUP,
-        signal_hook::consts::SIGINT,
-    ] {
-        signal_hook::flag::register(signal, ended.clone()).map_err(failed)?;
+/// A flag that these signals set.
+fn flag(signals: &[i32]) -> Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in signals {
+        signal_hook::flag::register(*signal, flag.clone()).map_err(failed)?;
     }
+    Ok(flag)
+}
+
+pub(super) fn run(out: &Out, source: &mut Source, period: f64, count: u64) -> Result<()> {
+    let ended = flag(&[SIGTERM, SIGHUP, SIGINT])?;
+    let resized = flag(&[SIGWINCH])?;
     // Before the screen is taken, so that what fails at once is said on the usual one.
     let Some(mut frame) = source.next(out)? else {
         return Ok(());
     };
     let mut screen = Screen::new(period, out.driver_version().unwrap_or_default());
-    let mut terminal = ratatui::try_init().map_err(failed)?;
+    // A serial line does not say how large it is.
+    let viewport = match terminal_size() {
+        Some(_) => Viewport::Fullscreen,
+        None => Viewport::Fixed(Rect::new(0, 0, 80, 24)),
+    };
     let _restore = Restore;
+    let mut terminal =
+        ratatui::try_init_with_options(TerminalOptions { viewport }).map_err(failed)?;
+    execute!(std::io::stdout(), EnterAlternateScreen).map_err(failed)?;
+    terminal.clear().map_err(failed)?;
+    let mut keys = Keys::new();
     let mut shown = 1;
     let mut last = Instant::now();
     loop {
         terminal
             .draw(|to| screen.paint(to, &frame))
             .map_err(failed)?;
-        let wait = loop {
+        let key = loop {
             if ended.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let due = last + Duration::from_secs_f64(screen.period);
-            let now = Instant::now();
-            if now >= due && !screen.paused {
-                break false;
+            let left = Duration::from_secs_f64(screen.period).saturating_sub(last.elapsed());
+            if left.is_zero() && !screen.paused {
+                break None;
             }
-            let left = if screen.paused { LOOK } else { due - now };
-            match event::poll(left.min(LOOK)) {
-                Ok(true) => break true,
-                Ok(false) => {}
-                // A signal: the flag says which.
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(failed(e)),
+            let wait = if screen.paused { LOOK } else { left.min(LOOK) };
+            if let Some(key) = keys.next(wait) {
+                break Some(key);
+            }
+            if resized.swap(false, Ordering::Relaxed) {
+                terminal
+                    .draw(|to| screen.paint(to, &frame))
+                    .map_err(failed)?;
             }
         };
-        if wait {
-            // Anything else, such as another size, is a reason to paint.
-            if let Event::Key(key) = event::read().map_err(failed)? {
-                if key.kind != KeyEventKind::Release && screen.key(key) == Act::Quit {
-                    return Ok(());
-                }
+        if let Some(key) = key {
+            if screen.key(key) == Act::Quit {
+                return Ok(());
             }
             continue;
         }

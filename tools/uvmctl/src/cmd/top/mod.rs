@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `top`: rates per GPU and the clients, again and again. Sampler, frame (pure data), painter.
 
+mod keys;
 mod live;
 mod screen;
 

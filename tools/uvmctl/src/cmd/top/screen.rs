@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The full screen: what keys change ([`Screen::key`]) and how a frame is painted. No terminal in here.
 
+use super::keys::Key;
 use super::{Faults, Frame, Gpu};
 use crate::row::{Cell, Row, Table};
 use crate::units;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -115,58 +115,58 @@ impl Screen {
     }
 
     /// What a key does.
-    pub(super) fn key(&mut self, key: KeyEvent) -> Act {
-        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+    pub(super) fn key(&mut self, key: Key) -> Act {
+        if key == Key::Interrupt {
             return Act::Quit;
         }
         if self.typing {
-            match key.code {
-                KeyCode::Enter => self.typing = false,
-                KeyCode::Esc => {
+            match key {
+                Key::Enter => self.typing = false,
+                Key::Esc => {
                     self.typing = false;
                     self.filter.clear();
                 }
-                KeyCode::Backspace => {
+                Key::Backspace => {
                     self.filter.pop();
                 }
-                KeyCode::Char(c) => self.filter.push(c),
+                Key::Char(c) => self.filter.push(c),
                 _ => {}
             }
             return Act::Paint;
         }
         if self.help {
             self.help = false;
-            return match key.code {
-                KeyCode::Char('q') | KeyCode::F(10) => Act::Quit,
+            return match key {
+                Key::Char('q') | Key::F(10) => Act::Quit,
                 _ => Act::Paint,
             };
         }
-        match key.code {
-            KeyCode::Char('q') | KeyCode::Esc | KeyCode::F(10) => return Act::Quit,
-            KeyCode::Up => self.select(false, 1),
-            KeyCode::Down => self.select(true, 1),
-            KeyCode::PageUp => self.select(false, 10),
-            KeyCode::PageDown => self.select(true, 10),
-            KeyCode::Home => self.selected = 0,
-            KeyCode::End => self.select(true, usize::MAX),
-            KeyCode::Left => self.sort_by(false),
-            KeyCode::Right | KeyCode::Char('s') | KeyCode::F(6) => self.sort_by(true),
-            KeyCode::Char('+') => self.ascending = false,
-            KeyCode::Char('-') => self.ascending = true,
-            KeyCode::Char('/') => {
+        match key {
+            Key::Char('q') | Key::Esc | Key::F(10) => return Act::Quit,
+            Key::Up => self.select(false, 1),
+            Key::Down => self.select(true, 1),
+            Key::PageUp => self.select(false, 10),
+            Key::PageDown => self.select(true, 10),
+            Key::Home => self.selected = 0,
+            Key::End => self.select(true, usize::MAX),
+            Key::Left => self.sort_by(false),
+            Key::Right | Key::Char('s') | Key::F(6) => self.sort_by(true),
+            Key::Char('+') => self.ascending = false,
+            Key::Char('-') => self.ascending = true,
+            Key::Char('/') => {
                 self.typing = true;
                 self.filter.clear();
             }
-            KeyCode::Char('p') => self.paused = !self.paused,
-            KeyCode::Char('d') => {
+            Key::Char('p') => self.paused = !self.paused,
+            Key::Char('d') => {
                 self.period = if self.period >= 8.0 {
                     1.0
                 } else {
                     (self.period * 2.0).min(8.0)
                 };
             }
-            KeyCode::Char('?' | 'h') => self.help = true,
-            KeyCode::Char(c) => {
+            Key::Char('?' | 'h') => self.help = true,
+            Key::Char(c) => {
                 if let Some((_, view, _)) = VIEWS.iter().find(|(digit, ..)| *digit == c) {
                     self.view = *view;
                     self.sort = None;
@@ -443,17 +443,17 @@ mod tests {
 
     fn press(screen: &mut Screen, word: &str) -> Act {
         let code = match word {
-            "up" => KeyCode::Up,
-            "down" => KeyCode::Down,
-            "left" => KeyCode::Left,
-            "right" => KeyCode::Right,
-            "enter" => KeyCode::Enter,
-            "esc" => KeyCode::Esc,
-            "end" => KeyCode::End,
-            "f10" => KeyCode::F(10),
-            c => KeyCode::Char(c.chars().next().unwrap()),
+            "up" => Key::Up,
+            "down" => Key::Down,
+            "left" => Key::Left,
+            "right" => Key::Right,
+            "enter" => Key::Enter,
+            "esc" => Key::Esc,
+            "end" => Key::End,
+            "f10" => Key::F(10),
+            c => Key::Char(c.chars().next().unwrap()),
         };
-        screen.key(KeyEvent::new(code, KeyModifiers::NONE))
+        screen.key(code)
     }
 
     #[test]
@@ -508,8 +508,7 @@ mod tests {
         }
         let mut s = Screen::new(1.0, String::new());
         press(&mut s, "/");
-        let ctrl_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(s.key(ctrl_c), Act::Quit);
+        assert_eq!(s.key(Key::Interrupt), Act::Quit);
     }
 
     #[test]
