@@ -383,10 +383,12 @@ fn counter_clears(v: &Cases) {
         // Other bits of the word are none of the tag.
         w[tag.word] |= !(tag.mask as u32);
         assert_eq!(after_clear(w), want);
-        for field in ["D_CLR_TARGETED_TYPE", "D_CLR_TARGETED_BANK"] {
-            let mut other = w;
-            other[3] |= bits("memop", field).mask as u32;
-            assert_eq!(after_clear(other), [false, false], "{field}");
+        // Another bank, by any of its bits, or a MOMC counter.
+        let inbound = bits("memop", "D_CLR_TARGETED_TYPE").of(1);
+        for other in [1, 2, 4, 8].map(|b| bank.of(b)).iter().chain([&inbound]) {
+            let mut w = w;
+            w[3] |= other;
+            assert_eq!(after_clear(w), [false, false], "{other:#x}");
         }
     }
     for (name, want) in [("Mimc", true), ("All", true), ("Momc", false)] {
