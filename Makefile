@@ -7,12 +7,15 @@
 KCONF ?= fast
 B := tools/build
 
-.PHONY: help deps kernel qemu module image run demo test check clean distclean
+.PHONY: help deps kernel qemu module image run demo bench test check clean distclean
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: image-fast ## a GPU computes on 0.8, 1.5 and 3 times its memory; every byte is verified
 	@$(B)/demo.sh
+
+bench: image-fast ## an experiment in virtual time: EXP=harvest; results in build/results
+	@$(B)/bench.sh $(or $(EXP),harvest)
 
 test: deps ## all tests: host, then every suite in a VM on the debug kernel
 	@tests/run

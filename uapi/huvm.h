@@ -390,6 +390,7 @@ enum huvm_event_type {
 	HUVM_EVENT_CPU_FAULT	= 6,	/* arg0 = 1 for a write */
 	HUVM_EVENT_GPU_LOST	= 7,
 	HUVM_EVENT_LAUNCH_END	= 8,	/* arg0 = launch id, arg1 = status */
+	HUVM_EVENT_RECLAIM	= 9,	/* of the lending GPU: arg0 = 1 if a copy had to be made, arg1 = time in the driver, ns */
 };
 
 enum huvm_cause {

@@ -152,7 +152,7 @@ pub(super) fn events(space: &Arc<Space>, arg: usize) -> Result {
         n if n <= most => n.max(least).next_power_of_two(),
         _ => return Err(EINVAL),
     };
-    let known = (1 << (uapi::HUVM_EVENT_LAUNCH_END + 1)) - 2;
+    let known = (1 << (uapi::HUVM_EVENT_RECLAIM + 1)) - 2;
     if a.mask & !known != 0 {
         return Err(EINVAL);
     }

@@ -18,13 +18,14 @@
 
 use super::evict::Room;
 use super::migrate;
-use crate::account::{self, counters::Counter, policy};
+use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::Tracker;
 use crate::device::{registry, Gpu};
+use crate::kernel::ffi::uapi;
 use crate::kernel::{thread, time};
 use crate::memory::block::{Block, Inflight, Spare, State};
 use crate::memory::chunk::Victim;
-use crate::memory::{PageMask, Place};
+use crate::memory::{PageMask, Place, BLOCK_BYTES};
 use huvm_policy::chunk::ChunkState;
 use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::pre_evict::share_of;
@@ -139,6 +140,18 @@ pub(super) fn reclaim(gpu: &Arc<Gpu>, in_fault: bool) -> Option<Result<Room>> {
             ] {
                 account::count(Some(gpu), None, counter, n);
             }
+            events::emit(
+                None,
+                &events::Event {
+                    kind: uapi::HUVM_EVENT_RECLAIM,
+                    cause: uapi::HUVM_CAUSE_EVICTION,
+                    gpu: u32::from(gpu.index()),
+                    va: 0,
+                    length: BLOCK_BYTES,
+                    arg0: u64::from(copied),
+                    arg1: took,
+                },
+            );
             match gpu.chunks().hand_over(chunk) {
                 Some(free) => Ok(Room::new(gpu, free, after)),
                 None => Err(EIO),

@@ -87,19 +87,21 @@ impl PreEvict {
     }
 
     fn look(&self, gpu: &Gpu) -> PreEvictInput {
-        let mut n = [0; 4];
+        let mut n = [0; 5];
         gpu.chunks().counts(
             &[
                 ChunkState::Free,
+                ChunkState::LentRemovable,
                 ChunkState::Used,
                 ChunkState::Unused,
                 ChunkState::Discarded,
             ],
             &mut n,
         );
-        let [free, used, unused, discarded] = n;
+        let [free, removable, used, unused, discarded] = n;
         PreEvictInput {
-            free,
+            // What is lent and on the host too is had back without a copy, so it is as good as free.
+            free: free.saturating_add(removable),
             in_flight: u32::try_from(self.rooms.len()).unwrap_or(u32::MAX),
             evictable: used.saturating_add(unused).saturating_add(discarded),
             demand_waits: gpu.demand.load(Relaxed) != 0,

@@ -68,6 +68,7 @@ static void full_block_is_one_mapping(void)
 	before = counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_MAP_2M);
 	gpu_check(fd, 0, p, LEN, BLOCKS, 1, 1);
 	CHECK_EQ(counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_MAP_2M) - before, LEN / BLOCK);
+	CHECK(counter(fd, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_MAP_2M) >= before + LEN / BLOCK);
 	/* All resident: a second pass takes no fault at all. */
 	faults = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS);
 	gpu_scale(fd, 0, p, LEN, BLOCKS, 1, 0);

@@ -18,11 +18,12 @@ args=(-machine "q35,memory-backend=ram" -object "memory-backend-ram,id=ram,size=
 	-nodefaults -display none -no-reboot -L /usr/share/seabios -L /usr/share/qemu
 	-kernel "$kdir/arch/x86/boot/bzImage" -initrd "$image" -m "${MEM:-2G}" -smp "${SMP:-2}")
 cmdline="console=ttyS0 quiet log_buf_len=4M panic=-1 nokaslr norandmaps random.trust_cpu=off"
+# Without five-level paging: with it KASAN takes an interrupt early in the boot for a wild access, and turns lockdep off.
 if [ "${ICOUNT:-0}" = 1 ]; then
 	args+=(-accel "tcg,thread=single" -icount "shift=0,sleep=off" -rtc "base=2026-01-01T00:00:00,clock=vm"
-		-cpu "max,-rdrand,-rdseed")
+		-cpu "max,-la57,-rdrand,-rdseed")
 else
-	args+=(-accel "tcg,thread=multi" -cpu max)
+	args+=(-accel "tcg,thread=multi" -cpu "max,-la57")
 fi
 for ((i = 0; i < ${GPUS:-1}; i++)); do
 	args+=(-device "huvm-gpu,id=gpu$i,index=$i,vram-mb=${VRAM:-256},timing=${TIMING:-on},data=${DATA:-real},realism=${REALISM:-on},profile=$profile${GPU_ARGS:-}")

@@ -55,10 +55,6 @@ pub static PRESETS: &[Preset] = &[
         doc: "stock-595 that maps host memory on a GPU fault and never moves a page.",
         changes: &[(KnobId::ThrashWindowMode, 1), (KnobId::ZeroCopy, 1)],
     },
-];
-
-/// Presets that the driver cannot act on yet: not listed, not found by name.
-pub static COMING: &[Preset] = &[
     Preset {
         name: "preef-host",
         doc: "Prior art: stock-595 with pre-eviction and next-line prefetch, to and from the host only.",
@@ -68,6 +64,10 @@ pub static COMING: &[Preset] = &[
             (KnobId::StreamMode, 1),
         ],
     },
+];
+
+/// Presets that the driver cannot act on yet: not listed, not found by name.
+pub static COMING: &[Preset] = &[
     Preset {
         name: "memharvester",
         doc: "The HUVM paper: harvesting, pre-eviction, large pages, parallel fetch, multi-path prefetch.",
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_coming_is_stock_595_and_its_techniques() {
+    fn harvesters_are_stock_595_and_their_techniques() {
         let coming = |name: &str| COMING.iter().find(|p| p.name == name).unwrap().policy();
         let base = policy("stock-595");
         let switches = [
@@ -168,7 +168,7 @@ mod tests {
             StreamMode,
             MultiPath,
         ];
-        let preef = coming("preef-host");
+        let preef = policy("preef-host");
         let memharvester = coming("memharvester");
         for k in KNOBS {
             if !switches.contains(&k.id) {

@@ -87,6 +87,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Working sets of 0.8, 1.5 and 3 times the GPU's memory, every byte verified
     Demo(Demo),
+    /// Experiments in which policies meet on the same machine
+    Bench(Bench),
     /// Look for what is wrong with this machine's set-up
     Doctor,
     /// Versions of tool, driver and interface
@@ -307,6 +309,29 @@ pub(crate) struct Demo {
     pub(crate) iterations: u32,
     /// Blocks of the launches
     #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) blocks: u32,
+    /// Also write the rows to this file, as a JSON array
+    #[arg(short, long)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// An experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Experiment {
+    /// A borrower on GPU 0, the others lend
+    Harvest,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    /// The experiment
+    #[arg(value_enum)]
+    pub(crate) experiment: Experiment,
+    /// Measured passes per row
+    #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) iterations: u32,
+    /// Blocks of the launches: many, so that those that run together walk through memory as one stream
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) blocks: u32,
     /// Also write the rows to this file, as a JSON array
     #[arg(short, long)]

@@ -42,6 +42,7 @@ pub(super) fn run(out: &Out, d: &Demo) -> Result<()> {
                 blocks: d.blocks,
                 verify: true,
                 preset: Some(d.preset.clone()),
+                knobs: Vec::new(),
             },
         )?);
     }

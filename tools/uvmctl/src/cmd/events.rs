@@ -66,7 +66,7 @@ impl Event {
 }
 
 /// Mask of all types of event.
-pub(super) const ALL: u32 = (1 << (uapi::HUVM_EVENT_LAUNCH_END + 1)) - 2;
+pub(super) const ALL: u32 = (1 << (uapi::HUVM_EVENT_RECLAIM + 1)) - 2;
 
 fn kind(t: u16) -> &'static str {
     match u32::from(t) {
@@ -78,6 +78,7 @@ fn kind(t: u16) -> &'static str {
         uapi::HUVM_EVENT_CPU_FAULT => "cpu-fault",
         uapi::HUVM_EVENT_GPU_LOST => "gpu-lost",
         uapi::HUVM_EVENT_LAUNCH_END => "launch-end",
+        uapi::HUVM_EVENT_RECLAIM => "reclaim",
         _ => "unknown",
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One file per noun: arguments, request, model, table.
 
+mod bench;
 mod client;
 mod counters;
 mod demo;
@@ -62,6 +63,7 @@ fn abilities(command: Option<&Command>) -> Abilities {
         Command::Trace(TraceVerb::Report { .. }) => reads(names::<trace::Line>()),
         Command::Trace(TraceVerb::Replay { .. }) => acts(names::<trace::Replayed>()),
         Command::Run(_) | Command::Demo(_) => reads(names::<workload::Figures>()),
+        Command::Bench(_) => acts(names::<bench::Measured>()),
         Command::Doctor => reads(names::<doctor::Check>()),
         Command::Version => reads(names::<overview::Versions>()),
         Command::Completion { .. } | Command::Man { .. } => acts(Vec::new()),
@@ -119,6 +121,7 @@ pub(crate) fn run(args: &Cli, out: &Out) -> Result<()> {
         Command::Trace(v) => trace::run(out, v),
         Command::Run(r) => run::run(out, r),
         Command::Demo(d) => demo::run(out, d),
+        Command::Bench(b) => bench::run(out, b),
         Command::Doctor => doctor::run(out),
         Command::Version => overview::version(out),
         Command::Completion { shell } => man::completion(out, *shell),

@@ -23,6 +23,8 @@ pub(crate) struct Spec {
     pub(crate) blocks: u32,
     pub(crate) verify: bool,
     pub(crate) preset: Option<String>,
+    /// Knobs of this space, set after the preset.
+    pub(crate) knobs: Vec<(String, u64)>,
 }
 
 /// Figures of the measured passes.
@@ -45,6 +47,12 @@ pub(crate) struct Figures {
     pub(crate) service_ns: u64,
     pub(crate) fault_batches: u64,
     pub(crate) data: String,
+    /// Bytes over links between GPUs, both directions.
+    #[serde(default)]
+    pub(crate) p2p_bytes: u64,
+    /// Of these, bytes fetched back from neighbours' memory.
+    #[serde(default)]
+    pub(crate) spare_hit_bytes: u64,
 }
 
 impl Row for Figures {
@@ -73,6 +81,8 @@ impl Row for Figures {
             extra("service_ns", Cell::Nanos(self.service_ns)),
             extra("fault_batches", Cell::Count(self.fault_batches)),
             extra("data", Cell::text(&self.data)),
+            extra("p2p_bytes", Cell::Bytes(self.p2p_bytes)),
+            extra("spare_hit_bytes", Cell::Bytes(self.spare_hit_bytes)),
         ]
     }
 }
@@ -189,12 +199,27 @@ pub(crate) fn choose(device: &Device, preset: &str) -> Result<()> {
         })
 }
 
+/// Sets a knob by name.
+pub(crate) fn set(device: &Device, scope: Scope, name: &str, value: u64) -> Result<()> {
+    let knobs = device.knobs()?;
+    let knob = knobs.iter().find(|k| k.name == name).ok_or_else(|| {
+        Failure::NotFound(
+            format!("there is no knob '{name}'"),
+            "'uvmctl policy list' shows them".into(),
+        )
+    })?;
+    Ok(device.set_policy(scope, knob.index, value)?)
+}
+
 /// Runs it.
 pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Figures> {
     let device = out.device()?;
     let info = device.gpu_info(spec.gpu)?;
     if let Some(p) = &spec.preset {
         choose(&device, p)?;
+    }
+    for (name, value) in &spec.knobs {
+        set(&device, Scope::Space, name, *value)?;
     }
     device.register(spec.gpu)?;
     let count = arrays_of(spec.workload);
@@ -268,6 +293,8 @@ pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Figures> {
         service_ns: added(uapi::HUVM_CNT_SERVICE_NS),
         fault_batches: added(uapi::HUVM_CNT_FAULT_BATCHES),
         data: if phantom { "phantom" } else { "real" }.into(),
+        p2p_bytes: added(uapi::HUVM_CNT_BYTES_P2P),
+        spare_hit_bytes: added(uapi::HUVM_CNT_SPARE_HIT_BYTES),
     })
 }
 
