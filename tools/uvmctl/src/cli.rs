@@ -165,6 +165,9 @@ pub(crate) enum PolicyVerb {
         /// Name of a preset
         #[arg(long)]
         preset: Option<String>,
+        /// Check, and say what would change, but change nothing
+        #[arg(short = 'n', long)]
+        dry_run: bool,
         /// KNOB=VALUE
         #[arg(required_unless_present = "preset")]
         values: Vec<String>,

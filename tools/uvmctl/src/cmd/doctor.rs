@@ -146,7 +146,7 @@ fn files(root: &Path) -> Vec<Check> {
     checks.push(check(
         "devices",
         !gpus.is_empty(),
-        format!("{} GPUs on the PCI bus", gpus.len()),
+        format!("{} on the PCI bus", gpus.len()),
         "start QEMU with -device huvm-gpu ('make run' does)",
     ));
     let modules = std::fs::read_to_string(root.join("proc/modules")).unwrap_or_default();

@@ -105,6 +105,8 @@ pub(super) struct Change {
     name: String,
     from: String,
     to: String,
+    /// `false` with `--dry-run`.
+    done: bool,
 }
 
 impl Row for Change {
@@ -113,6 +115,7 @@ impl Row for Change {
             field("name", "KNOB", Cell::text(&self.name)),
             field("from", "FROM", Cell::text(&self.from)),
             field("to", "TO", Cell::text(&self.to)),
+            field("done", "DONE", Cell::Flag(self.done)),
         ]
     }
 }
@@ -124,8 +127,16 @@ pub(super) fn run(out: &Out, verb: &PolicyVerb) -> Result<()> {
         PolicyVerb::Set {
             scope,
             preset,
+            dry_run,
             values,
-        } => set(out, scope.gpu.as_deref(), preset.as_deref(), values),
+        } => {
+            let wanted = Wanted {
+                preset: preset.as_deref(),
+                values,
+                done: !dry_run,
+            };
+            set(out, scope.gpu.as_deref(), &wanted)
+        }
     }
 }
 
@@ -207,62 +218,126 @@ fn assignment<'a>(knobs: &'a [Knob], text: &str) -> Result<(&'a Knob, u64)> {
     Ok((knob, value))
 }
 
+/// What `set` shall do.
+struct Wanted<'a> {
+    preset: Option<&'a str>,
+    values: &'a [String],
+    /// Change something, not only say so.
+    done: bool,
+}
+
+fn no_preset(name: &str) -> Failure {
+    Failure::NotFound(
+        format!("there is no preset '{name}'"),
+        "'uvmctl policy list' shows them".into(),
+    )
+}
+
 /// Makes the changes, and notes each that was made.
 fn change(
     device: &Device,
     scope: Scope,
-    preset: Option<&str>,
-    wanted: Vec<(&Knob, u64)>,
+    wanted: &Wanted<'_>,
+    values: Vec<(&Knob, u64)>,
     changes: &mut Vec<Change>,
 ) -> Result<()> {
-    if let Some(name) = preset {
+    let done = wanted.done;
+    if let Some(name) = wanted.preset {
         let from = device.preset(scope)?;
-        device
-            .set_preset(scope, name)
-            .map_err(|e| match e.errno() {
-                Some(2) => Failure::NotFound(
-                    format!("there is no preset '{name}'"),
-                    "'uvmctl policy list' shows them".into(),
-                ),
-                _ => e.into(),
-            })?;
+        if done {
+            device
+                .set_preset(scope, name)
+                .map_err(|e| match e.errno() {
+                    Some(2) => no_preset(name),
+                    _ => e.into(),
+                })?;
+        } else if !device.presets()?.iter().any(|(n, _)| n == name) {
+            return Err(no_preset(name));
+        }
         changes.push(Change {
             name: "preset".into(),
             from,
             to: name.into(),
+            done,
         });
     }
-    for (knob, value) in wanted {
+    for (knob, value) in values {
         let (old, _) = device.policy(scope, knob.index)?;
-        device.set_policy(scope, knob.index, value)?;
+        if done {
+            device.set_policy(scope, knob.index, value)?;
+        }
         changes.push(Change {
             name: knob.name.clone(),
             from: knob.show(old),
             to: knob.show(value),
+            done,
         });
     }
     Ok(())
 }
 
-fn set(out: &Out, id: Option<&str>, preset: Option<&str>, values: &[String]) -> Result<()> {
+fn set(out: &Out, id: Option<&str>, wanted: &Wanted<'_>) -> Result<()> {
     let device = out.device()?;
     let (scope, _) = gpu::scope(&device, id)?;
     let knobs = device.knobs()?;
     // All is read before anything is changed.
-    let wanted = values
+    let values = wanted
+        .values
         .iter()
         .map(|v| assignment(&knobs, v))
         .collect::<Result<Vec<_>>>()?;
     let mut changes = Vec::new();
-    let failure = match change(&device, scope, preset, wanted, &mut changes) {
-        Err(e) if changes.is_empty() => return Err(e),
+    let failure = match change(&device, scope, wanted, values, &mut changes) {
+        Err(e) if changes.is_empty() || !wanted.done => return Err(e),
         Err(e) => Some(Failure::Partly(Box::new(e))),
         Ok(()) => None,
     };
+    let would = if wanted.done { "" } else { "would set " };
     out.list_failed_as("policy.set", &changes, failure, || {
         changes
             .iter()
-            .map(|c| format!("{}: {} -> {}\n", c.name, c.from, c.to))
+            .map(|c| format!("{would}{}: {} -> {}\n", c.name, c.from, c.to))
             .collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn knobs() -> Vec<Knob> {
+        let knob = |index, name: &str, choices: &[&str], min, max| Knob {
+            index,
+            name: name.into(),
+            unit: String::new(),
+            doc: String::new(),
+            choices: choices.iter().map(|c| (*c).into()).collect(),
+            min,
+            max,
+            default: min,
+        };
+        vec![
+            knob(0, "threshold", &[], 1, 100),
+            knob(1, "prefetch", &["off", "tree"], 0, 1),
+        ]
+    }
+
+    #[test]
+    fn assignments_are_checked_before_anything_changes() {
+        let knobs = knobs();
+        let read = |text: &str| assignment(&knobs, text).map(|(k, v)| (k.index, v));
+        assert_eq!(read("threshold=51").ok(), Some((0, 51)));
+        assert_eq!(read("prefetch=tree").ok(), Some((1, 1)));
+        for (text, code) in [
+            ("threshold", 2),
+            ("threshold=", 2),
+            ("threshold=0", 2),
+            ("threshold=101", 2),
+            ("threshold=-1", 2),
+            ("prefetch=all", 2),
+            ("other=1", 6),
+        ] {
+            assert_eq!(read(text).map_err(|e| e.code()), Err(code), "{text}");
+        }
+    }
 }

@@ -41,12 +41,10 @@ impl Row for Sample {
     }
 }
 
-/// A counter, as its name says.
+/// A counter, as its name says; times stay in the unit of the name.
 fn value(name: &str, v: u64) -> Cell {
     if name.starts_with("bytes") || name.ends_with("bytes") {
         Cell::Bytes(v)
-    } else if name.ends_with("_ns") {
-        Cell::Nanos(v)
     } else {
         Cell::Count(v)
     }
