@@ -190,12 +190,7 @@ impl Setting<'_> {
         }
         for gpu in &self.lenders {
             workload::set(&self.device, Scope::Gpu(*gpu), "harvest_borrow", 0)?;
-            workload::set(
-                &self.device,
-                Scope::Gpu(*gpu),
-                "harvest_lend",
-                lends.into(),
-            )?;
+            workload::set(&self.device, Scope::Gpu(*gpu), "harvest_lend", lends.into())?;
             workload::set(&self.device, Scope::Gpu(*gpu), "lend_limit_mib", lend_mib)?;
         }
         Ok(())
@@ -304,7 +299,11 @@ impl Setting<'_> {
                     return Err(Failure::Wrong("the borrower ended before the owner".into()));
                 }
             }
-            let case = if beside { "lender-shared" } else { "lender-alone" };
+            let case = if beside {
+                "lender-shared"
+            } else {
+                "lender-alone"
+            };
             rows.push(Measured::of(case, &BEST, owner, "owner", &f?));
         }
         Ok(rows)
