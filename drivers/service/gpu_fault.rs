@@ -463,7 +463,8 @@ fn begin(gpu: &Arc<Gpu>, client: &Client, block_va: u64, faults: &[Fault]) -> Op
             },
         );
     }
-    let n = u64::try_from(faults.len()).unwrap_or(0);
+    // Packets, as for the GPU.
+    let n = faults.iter().map(|f| u64::from(f.instances)).sum();
     client.space.counters.add(Counter::Faults, n);
     Some(Work {
         block,
