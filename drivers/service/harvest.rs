@@ -28,9 +28,8 @@ use crate::memory::chunk::Victim;
 use crate::memory::{PageMask, Place, BLOCK_BYTES};
 use huvm_policy::chunk::ChunkState;
 use huvm_policy::config::{KnobId, Policy};
-use huvm_policy::pre_evict::share_of;
 use huvm_policy::spare::{
-    self, SpareFacts, SpareFrom, SpareRequest, SpareSelect, SpareUse, SPARE_GPUS_MAX,
+    self, LendConfig, SpareFacts, SpareFrom, SpareRequest, SpareSelect, SpareUse, SPARE_GPUS_MAX,
 };
 use huvm_policy::types::{ChunkId, GpuId};
 use kernel::prelude::*;
@@ -90,11 +89,11 @@ fn ask(gpu: &Gpu, i: u32) -> SpareFacts {
     let Some(lender) = registry::gpu(i) else {
         return SpareFacts::default();
     };
-    let p = policy::of_gpu(&lender);
-    if lender.is_lost() || !p.is_on(KnobId::HarvestLend) {
+    let pool = lender.chunks();
+    let config = LendConfig::of(&policy::of_gpu(&lender), pool.count());
+    if lender.is_lost() || !config.enabled {
         return SpareFacts::default();
     }
-    let pool = lender.chunks();
     let mut n = [0; 3];
     pool.counts(
         &[
@@ -105,18 +104,13 @@ fn ask(gpu: &Gpu, i: u32) -> SpareFacts {
         &mut n,
     );
     let [free, only, removable] = n;
-    let small = share_of(pool.count(), p.get_u32(KnobId::PreEvictShare));
     SpareFacts {
         lends: true,
         free,
-        keep: p.get_u32(KnobId::LendReserve).min(small),
+        keep: config.keep,
         removable,
         lent: only.saturating_add(removable),
-        limit: spare::lend_limit(
-            pool.count(),
-            p.get_u32(KnobId::LendLimitPercent),
-            p.get(KnobId::LendLimitSize),
-        ),
+        limit: config.limit,
         link,
     }
 }
@@ -231,16 +225,16 @@ impl Lend {
             if gpu.is_lost() {
                 continue;
             }
-            let p = policy::of_gpu(gpu);
-            if !p.is_on(KnobId::HarvestLend) {
+            let config = LendConfig::of(&policy::of_gpu(gpu), gpu.chunks().count());
+            if !config.enabled {
                 // A room that is dropped waits for its copy and frees the chunk.
                 while let Some(Ok(room)) = reclaim(gpu, false) {
                     drop(room);
                 }
                 continue;
             }
-            let max = usize::try_from(p.get(KnobId::WriteBackInFlight)).unwrap_or(1);
-            while p.is_on(KnobId::WriteBack)
+            let max = usize::try_from(config.write_back_max).unwrap_or(1);
+            while config.write_back
                 && !thread::should_stop()
                 && write_back(gpu, max, &mut self.started) != 0
             {}
