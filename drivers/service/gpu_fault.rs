@@ -484,6 +484,8 @@ fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
     let p = policy::in_force(&space, Some(gpu));
     let mut room = Room::empty();
     let tries = p.get(KnobId::EvictRetriesMax).saturating_add(4);
+    // Before the block is locked: it looks at the space's ranges.
+    prefetch::note_fault(gpu, &w.sg, &w.block, &p);
     let mut planned = false;
     let mut step = 0;
     for _ in 0..tries {
@@ -500,9 +502,6 @@ fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
                 w.plan = placement::plan(&space, gpu, &mut s, &faulted, &w.write, &p);
                 densify(gpu, &space, &mut s, &mut w.plan, &p);
                 planned = true;
-                if !w.plan.local.or(&w.plan.copies).is_empty() {
-                    prefetch::note_fault(gpu, &w.sg, &w.block, &p);
-                }
             }
             match advance(w, &mut s, here, &mut step, &mut room, &p) {
                 Ok(true) => return Ok(()),

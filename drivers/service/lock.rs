@@ -4,7 +4,6 @@
 //! | # | lock | held over | may sleep |
 //! | --- | --- | --- | --- |
 //! | 1 | `mmap_lock` or VMA lock (kernel's) | CPU faults, mmap, munmap | yes |
-//! | 2 | registries (`memory::registry`, `device::registry`) | looking up, adding; never calls out | yes |
 //! | 2a | a GPU's launch descriptors (`launch::Slots::buffers`) | starting or stopping one launch | yes |
 //! | 3 | `Space::gpus` | looking up; never calls out | yes |
 //! | 4 | `Space::layout` | looking up and making a block, ranges | yes |
@@ -13,7 +12,8 @@
 //! | 7 | `i_mmap_rwsem` (kernel's) | taking CPU mappings away, under 5 | yes |
 //! | 8 | `ChunkPool` | O(1) | yes |
 //! | 9 | channel | building and submitting one push | yes |
-//! | 10 | event rings, wait queues | O(1) | no |
+//! | 10 | registries of GPUs (asked under 5 for lenders) and spaces (walked under 5 for listeners to all events), clients, policies, streams and queue of prefetch | looking up, adding; nothing but 11 under them | yes |
+//! | 11 | leaves: event rings, launch tables, spare cursor, thrashing window, wait queues | O(1) | no |
 //!
 //! Rules beside the order:
 //! - Two blocks are never locked at once. Who needs room while serving a block lets go of it, evicts
