@@ -219,6 +219,8 @@ impl Drop for Bound {
         gpu.channels().shut_down();
         gpu.retire();
         drop(self.service.take());
+        // What it asked for after the fetching thread had ended: each refers to this GPU.
+        gpu.prefetch_queue.clear();
         irq::quiesce(&**gpu);
         drop(self.irqs.take());
         self.function.clear_master();
