@@ -94,17 +94,12 @@ impl Slots {
         Some((at, id))
     }
 
-    /// Frees the slot if it still holds this launch, and says whether it did: its number may name another launch, of
-    /// another space, by now.
-    fn free(&self, slot: usize, space: u64, id: u64) -> bool {
+    /// Frees the slot if it still holds this launch, and says what was known of it: its number may name another launch,
+    /// of another space, by now.
+    fn free(&self, slot: usize, space: u64, id: u64) -> Option<Busy> {
         let mut t = self.table.lock();
-        match t.busy.get_mut(slot) {
-            Some(s) if s.is_some_and(|b| b.space == space && b.id == id) => {
-                *s = None;
-                true
-            }
-            _ => false,
-        }
+        let held = t.busy.get_mut(slot)?;
+        held.take_if(|b| b.space == space && b.id == id)
     }
 
     fn find(&self, space: u64, id: u64) -> Option<(usize, Busy)> {
@@ -284,7 +279,7 @@ pub(crate) fn wait(space: &Arc<Space>, w: &mut uapi::huvm_wait, abort: bool) -> 
     }
     let started = time::now_ns();
     loop {
-        let Some((slot, busy)) = slots.find(space.id(), id) else {
+        let Some((slot, _)) = slots.find(space.id(), id) else {
             let there = crate::device::registry::gpu(index).is_some_and(|g| !g.is_lost());
             if there && space.instance(gpu.index()).is_some() {
                 // Another waiter was quicker and has the result.
@@ -302,10 +297,11 @@ pub(crate) fn wait(space: &Arc<Space>, w: &mut uapi::huvm_wait, abort: bool) -> 
         let ended = gpu.is_lost()
             || report.is_none_or(|r| !matches!(r.status, Status::Running | Status::Idle));
         if ended {
-            if !slots.free(slot, space.id(), id) {
+            // Not what was found above: why it failed is noted before the device is told to fail it, but maybe after that look.
+            let Some(busy) = slots.free(slot, space.id(), id) else {
                 // Another waiter was quicker; the report may be of the slot's next launch.
                 continue;
-            }
+            };
             fill(w, &gpu, report, busy.failure);
             events::emit(
                 Some(space),
