@@ -21,6 +21,7 @@ use crate::memory::{PageIndex, PageMask, Pages, Place, BLOCK_BYTES, PAGE_BYTES};
 use huvm_hal::channel::{CopyFlags, Fill};
 use huvm_hal::ids::{Loc, SysAddr, VidAddr};
 use huvm_policy::config::KnobId;
+use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -271,7 +272,7 @@ fn bytes(n: Pages) -> u64 {
 }
 
 /// VRAM address of a page in a chunk.
-fn in_chunk(chunk: huvm_policy::types::ChunkId, page: PageIndex) -> VidAddr {
+fn in_chunk(chunk: ChunkId, page: PageIndex) -> VidAddr {
     VidAddr(chunk.byte_offset().get() + page.byte_offset().get())
 }
 
@@ -283,34 +284,33 @@ pub(crate) fn submit_to_host(
     done: &mut Tracker,
 ) -> Result {
     let mut left = *need;
-    let State { parts, host, .. } = s;
-    for part in parts.iter() {
-        let here = left.and(&part.valid);
-        let Some(chunk) = part.chunk.filter(|_| !here.is_empty()) else {
+    let State {
+        parts, host, spare, ..
+    } = s;
+    let on_gpus = parts
+        .iter()
+        .filter_map(|p| Some((&p.sg.gpu, p.chunk?, &p.valid)));
+    // What a neighbour keeps comes over the neighbour's own link.
+    let kept = spare.iter().map(|s| (&s.gpu, s.chunk, &s.valid));
+    for (gpu, chunk, valid) in Iterator::chain(on_gpus, kept) {
+        let here = left.and(valid);
+        if here.is_empty() {
             continue;
-        };
-        if part.sg.gpu.is_lost() {
-            return Err(EIO);
         }
-        let mut batch = Batch::new(&part.sg.gpu, Engine::DeviceToHost, Tracker::EMPTY);
-        each_host_run(host, &part.sg.gpu, &here, |p, addr, n| {
-            let run = Run {
-                src: Some(Loc::Vid(in_chunk(chunk, p))),
-                dst: Loc::Sys(SysAddr(addr)),
-                bytes: bytes(n),
-            };
-            batch.add(run, done)
-        })?;
-        batch.flush(done)?;
-        account::count(
-            Some(&part.sg.gpu),
-            Some(block.space()),
-            Counter::BytesD2h,
-            bytes(here.count()),
-        );
+        gpu.check()?;
+        submit_host_runs(
+            host,
+            gpu,
+            Engine::DeviceToHost,
+            Tracker::EMPTY,
+            chunk,
+            &here,
+            done,
+        )?;
+        let moved = bytes(here.count());
+        account::count(Some(gpu), Some(block.space()), Counter::BytesD2h, moved);
         left = left.and_not(&here);
     }
-    left = from_spare_to_host(block, s, &left, done)?;
     // What was nowhere reads as zero.
     let fresh = left.and_not(&s.host_valid);
     if !fresh.is_empty() {
@@ -339,77 +339,72 @@ pub(crate) fn submit_to_spare(
     );
     let from = part.chunk.ok_or(EIO)?;
     let peer = gpu.peer_id(spare.gpu.index()).ok_or(EXDEV)?;
-    let mut batch = Batch::new(gpu, Engine::Peer, Tracker::EMPTY);
-    for (first, len) in pages.runs() {
-        let run = Run {
-            src: Some(Loc::Vid(in_chunk(from, first))),
-            dst: Loc::Peer {
-                id: peer,
-                addr: in_chunk(spare.chunk, first),
-            },
-            bytes: bytes(len),
-        };
-        batch.add(run, done)?;
-    }
-    batch.flush(done)?;
+    submit_runs(gpu, Engine::Peer, Tracker::EMPTY, pages, done, &|p| {
+        let addr = in_chunk(spare.chunk, p);
+        (
+            Some(Loc::Vid(in_chunk(from, p))),
+            Loc::Peer { id: peer, addr },
+        )
+    })?;
     let moved = bytes(pages.count());
     account::count(Some(gpu), Some(block.space()), Counter::BytesP2p, moved);
     Ok(())
 }
 
-/// Submits copies of those of `need` that are in spare memory to the host, over the lender's own link. Returns the rest.
-fn from_spare_to_host(
-    block: &Block,
-    s: &mut State,
-    need: &PageMask,
+/// Submits copies, or fills without a source, of `pages`: `ends` says where a run that begins with a page comes from and
+/// goes to. For memory that is contiguous over the whole block, as chunks are.
+fn submit_runs(
+    gpu: &Gpu,
+    engine: Engine,
+    after: Tracker,
+    pages: &PageMask,
     done: &mut Tracker,
-) -> Result<PageMask> {
-    let State { spare, host, .. } = s;
-    let Some(spare) = spare.as_ref() else {
-        return Ok(*need);
-    };
-    let here = need.and(&spare.valid);
-    if here.is_empty() {
-        return Ok(*need);
-    }
-    spare.gpu.check()?;
-    let mut batch = Batch::new(&spare.gpu, Engine::DeviceToHost, Tracker::EMPTY);
-    each_host_run(host, &spare.gpu, &here, |p, addr, n| {
+    ends: &dyn Fn(PageIndex) -> (Option<Loc>, Loc),
+) -> Result {
+    let mut batch = Batch::new(gpu, engine, after);
+    for (first, len) in pages.runs() {
+        let (src, dst) = ends(first);
         let run = Run {
-            src: Some(Loc::Vid(in_chunk(spare.chunk, p))),
-            dst: Loc::Sys(SysAddr(addr)),
-            bytes: bytes(n),
+            src,
+            dst,
+            bytes: bytes(len),
         };
-        batch.add(run, done)
-    })?;
-    batch.flush(done)?;
-    let moved = bytes(here.count());
-    account::count(
-        Some(&spare.gpu),
-        Some(block.space()),
-        Counter::BytesD2h,
-        moved,
-    );
-    Ok(need.and_not(&here))
+        batch.add(run, done)?;
+    }
+    batch.flush(done)
 }
 
-/// Calls `f` for each stretch of `pages` that is contiguous on the bus of `gpu`: first page, bus address, pages.
-fn each_host_run(
+/// Submits copies of `pages` between a chunk of `gpu` and the host, in the direction that `engine` says.
+fn submit_host_runs(
     host: &mut Backing,
     gpu: &Gpu,
+    engine: Engine,
+    after: Tracker,
+    chunk: ChunkId,
     pages: &PageMask,
-    mut f: impl FnMut(PageIndex, u64, Pages) -> Result,
+    done: &mut Tracker,
 ) -> Result {
+    let mut batch = Batch::new(gpu, engine, after);
     for (first, len) in pages.runs() {
         let (mut page, mut rest) = (Some(first), len);
         while let Some(p) = page.filter(|_| rest.get() != 0) {
             let (addr, n) = host.dma(gpu, p, rest)?;
-            f(p, addr, n)?;
+            let (there, here) = (Loc::Sys(SysAddr(addr)), Loc::Vid(in_chunk(chunk, p)));
+            let (src, dst) = match engine {
+                Engine::HostToDevice => (there, here),
+                _ => (here, there),
+            };
+            let run = Run {
+                src: Some(src),
+                dst,
+                bytes: bytes(n),
+            };
+            batch.add(run, done)?;
             rest = Pages(rest.get().saturating_sub(n.get()));
             page = advance(p, n);
         }
     }
-    Ok(())
+    batch.flush(done)
 }
 
 fn advance(p: PageIndex, n: Pages) -> Option<PageIndex> {
@@ -448,19 +443,13 @@ fn to_gpu(
     if let Some((from, Some(peer))) = near.filter(|(s, _)| !s.gpu.is_lost()) {
         let here = need.and(&from.valid);
         if !here.is_empty() {
-            let mut batch = Batch::new(&gpu, Engine::PeerIn, after);
-            for (first, len) in here.runs() {
-                let run = Run {
-                    src: Some(Loc::Peer {
-                        id: peer,
-                        addr: in_chunk(from.chunk, first),
-                    }),
-                    dst: Loc::Vid(in_chunk(dst, first)),
-                    bytes: bytes(len),
-                };
-                batch.add(run, done)?;
-            }
-            batch.flush(done)?;
+            submit_runs(&gpu, Engine::PeerIn, after, &here, done, &|p| {
+                let addr = in_chunk(from.chunk, p);
+                (
+                    Some(Loc::Peer { id: peer, addr }),
+                    Loc::Vid(in_chunk(dst, p)),
+                )
+            })?;
             let moved = bytes(here.count());
             for counter in [Counter::BytesP2p, Counter::SpareHitBytes] {
                 account::count(Some(&gpu), space, counter, moved);
@@ -470,16 +459,15 @@ fn to_gpu(
     }
     let from_host = need.and(host_valid);
     if !from_host.is_empty() {
-        let mut batch = Batch::new(&gpu, Engine::HostToDevice, after);
-        each_host_run(host, &gpu, &from_host, |p, addr, n| {
-            let run = Run {
-                src: Some(Loc::Sys(SysAddr(addr))),
-                dst: Loc::Vid(in_chunk(dst, p)),
-                bytes: bytes(n),
-            };
-            batch.add(run, done)
-        })?;
-        batch.flush(done)?;
+        submit_host_runs(
+            host,
+            &gpu,
+            Engine::HostToDevice,
+            after,
+            dst,
+            &from_host,
+            done,
+        )?;
         let moved = bytes(from_host.count());
         account::count(Some(&gpu), space, Counter::BytesH2d, moved);
     }
@@ -495,33 +483,20 @@ fn to_gpu(
         };
         // The callers bring pages home first where no peer path exists.
         let peer = part.sg.gpu.peer_id(g).ok_or(EXDEV)?;
-        let mut batch = Batch::new(&part.sg.gpu, Engine::Peer, after);
-        for (first, len) in here.runs() {
-            let run = Run {
-                src: Some(Loc::Vid(in_chunk(src, first))),
-                dst: Loc::Peer {
-                    id: peer,
-                    addr: in_chunk(dst, first),
-                },
-                bytes: bytes(len),
-            };
-            batch.add(run, done)?;
-        }
-        batch.flush(done)?;
+        submit_runs(&part.sg.gpu, Engine::Peer, after, &here, done, &|p| {
+            let addr = in_chunk(dst, p);
+            (
+                Some(Loc::Vid(in_chunk(src, p))),
+                Loc::Peer { id: peer, addr },
+            )
+        })?;
         account::count(Some(&gpu), space, Counter::BytesP2p, bytes(here.count()));
         left = left.and_not(&here);
     }
     if !left.is_empty() {
-        let mut batch = Batch::new(&gpu, Engine::Local, after);
-        for (first, len) in left.runs() {
-            let run = Run {
-                src: None,
-                dst: Loc::Vid(in_chunk(dst, first)),
-                bytes: bytes(len),
-            };
-            batch.add(run, done)?;
-        }
-        batch.flush(done)?;
+        submit_runs(&gpu, Engine::Local, after, &left, done, &|p| {
+            (None, Loc::Vid(in_chunk(dst, p)))
+        })?;
         let zeroed = bytes(left.count());
         account::count(Some(&gpu), space, Counter::BytesZeroed, zeroed);
     }
