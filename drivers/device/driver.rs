@@ -143,24 +143,14 @@ impl Bound {
 
         let rings = FaultState::new(&gpu)?;
         let service = Service::new()?;
-        let name = CString::try_from_fmt(fmt!("huvm-fault/{}", gpu.index()))?;
-        let served = gpu.clone();
-        self.service = Some(KThread::spawn(&name, move || {
-            faults::serve(&served, rings, service)
+        self.service = Some(spawn(&gpu, "fault", move |gpu| {
+            faults::serve(gpu, rings, service)
         })?);
-
-        let (evictor, lender) = (PreEvict::new()?, Lend::new()?);
-        let name = CString::try_from_fmt(fmt!("huvm-evict/{}", gpu.index()))?;
-        let served = gpu.clone();
-        let evicts = KThread::spawn(&name, move || evictor.serve(&served))?;
-        let name = CString::try_from_fmt(fmt!("huvm-lend/{}", gpu.index()))?;
-        let served = gpu.clone();
-        let lends = KThread::spawn(&name, move || lender.serve(&served))?;
-        let fetcher = Prefetch::new()?;
-        let name = CString::try_from_fmt(fmt!("huvm-fetch/{}", gpu.index()))?;
-        let served = gpu.clone();
-        let fetches = KThread::spawn(&name, move || fetcher.serve(&served))?;
-        self.keepers = [Some(evicts), Some(lends), Some(fetches)];
+        let (evictor, lender, fetcher) = (PreEvict::new()?, Lend::new()?, Prefetch::new()?);
+        let [evicts, lends, fetches] = &mut self.keepers;
+        *evicts = Some(spawn(&gpu, "evict", move |gpu| evictor.serve(gpu))?);
+        *lends = Some(spawn(&gpu, "lend", move |gpu| lender.serve(gpu))?);
+        *fetches = Some(spawn(&gpu, "fetch", move |gpu| fetcher.serve(gpu))?);
 
         registry::add(&gpu)?;
         self.registered = true;
@@ -182,6 +172,17 @@ impl Bound {
         );
         Ok(())
     }
+}
+
+/// A service thread of a GPU: "huvm-WHAT/INDEX".
+fn spawn(
+    gpu: &Arc<Gpu>,
+    what: &str,
+    serve: impl FnOnce(&Arc<Gpu>) + Send + 'static,
+) -> Result<KThread> {
+    let name = CString::try_from_fmt(fmt!("huvm-{}/{}", what, gpu.index()))?;
+    let gpu = gpu.clone();
+    KThread::spawn(&name, move || serve(&gpu))
 }
 
 /// Ends every launch and lets no new one begin: a GPU that computes takes back the pages that it is relieved of.

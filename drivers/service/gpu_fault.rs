@@ -363,8 +363,7 @@ fn is_clean(w: &Work) -> bool {
         return false;
     }
     let s = w.block.lock();
-    let ok = s.managed.and_not(&s.lost);
-    !s.dead && w.faulted.and_not(&ok).is_empty() && w.write.and_not(&s.writable).is_empty()
+    !s.dead && w.faulted.and_not(&legal(&s, w)).is_empty()
 }
 
 /// Whether a fault of a served block must be cancelled, and why.

@@ -29,7 +29,7 @@ use crate::memory::{PageMask, Place, BLOCK_BYTES};
 use huvm_policy::chunk::ChunkState;
 use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::spare::{
-    self, LendConfig, SpareFacts, SpareFrom, SpareRequest, SpareSelect, SpareUse, SPARE_GPUS_MAX,
+    self, LendConfig, SpareFacts, SpareRequest, SpareSelect, SpareUse, SPARE_GPUS_MAX,
 };
 use huvm_policy::types::{ChunkId, GpuId};
 use kernel::prelude::*;
@@ -55,15 +55,10 @@ pub(super) fn has_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &P
     }
     // A row may be stale; then it is struck out, and the next one asked.
     for _ in 0..SPARE_GPUS_MAX {
-        // A removable chunk of another borrower is left to it: only free memory is taken.
-        for f in facts.iter_mut() {
-            f.removable = 0;
-        }
         let chosen = gpu.spare_cursor(|c| c.choose(&facts, &request));
-        let Some(spare::Spare { gpu: id, from }) = chosen else {
+        let Some(spare::Spare { gpu: id, .. }) = chosen else {
             return false;
         };
-        debug_assert!(from == SpareFrom::Free);
         let lent = registry::gpu(u32::from(id.get())).and_then(|lender| {
             let chunk = lender.chunks().lend(block.clone())?;
             Some(Spare::new(lender, chunk))
@@ -108,7 +103,8 @@ fn ask(gpu: &Gpu, i: u32) -> SpareFacts {
         lends: true,
         free,
         keep: config.keep,
-        removable,
+        // Those of other borrowers are left to them: only free memory is taken.
+        removable: 0,
         lent: only.saturating_add(removable),
         limit: config.limit,
         link,

@@ -180,7 +180,6 @@ impl Prefetch {
             }
             self.land_all(gpu);
         }
-        gpu.prefetch_queue.clear();
     }
 
     fn run(&mut self, gpu: &Arc<Gpu>, job: &Job) {
