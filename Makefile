@@ -12,7 +12,7 @@ help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: image-fast ## a GPU computes on 0.8, 1.5 and 3 times its memory; every byte is verified
-	@$(B)/demo.sh
+	@$(B)/bench.sh demo
 
 bench: image-fast ## an experiment in virtual time: EXP=harvest; results in build/results
 	@$(B)/bench.sh $(or $(EXP),harvest)

@@ -43,7 +43,7 @@ static void check_errno(const char *what, int line)
 		FAIL("line %d: %s: errno %d, %s", line, what, errno, strerror(errno));
 }
 
-static void write_file(const char *path, const char *text)
+static void need_file(const char *path, const char *text)
 {
 	int fd = open(path, O_WRONLY);
 
@@ -56,12 +56,12 @@ static void write_file(const char *path, const char *text)
 
 static void setup(void)
 {
-	write_file("/sys/kernel/debug/failslab/ignore-gfp-wait", "N");
-	write_file("/sys/kernel/debug/failslab/verbose", "0");
-	write_file("/sys/kernel/debug/fail_page_alloc/ignore-gfp-wait", "N");
-	write_file("/sys/kernel/debug/fail_page_alloc/ignore-gfp-highmem", "N");
-	write_file("/sys/kernel/debug/fail_page_alloc/min-order", "0");
-	write_file("/sys/kernel/debug/fail_page_alloc/verbose", "0");
+	need_file("/sys/kernel/debug/failslab/ignore-gfp-wait", "N");
+	need_file("/sys/kernel/debug/failslab/verbose", "0");
+	need_file("/sys/kernel/debug/fail_page_alloc/ignore-gfp-wait", "N");
+	need_file("/sys/kernel/debug/fail_page_alloc/ignore-gfp-highmem", "N");
+	need_file("/sys/kernel/debug/fail_page_alloc/min-order", "0");
+	need_file("/sys/kernel/debug/fail_page_alloc/verbose", "0");
 	nth_fd = open("/proc/thread-self/fail-nth", O_RDWR);
 	if (nth_fd < 0)
 		SKIP("no fail-nth");
@@ -242,13 +242,13 @@ static void host_memory_short_while_evicting(void)
 	CHECK_OK(limit_chunks(fd, 0, 8));
 	len = 16 * BLOCK;
 	p = managed(fd, len);
-	write_file("/sys/kernel/debug/fail_page_alloc/min-order", "4");
-	write_file("/sys/kernel/debug/fail_page_alloc/probability", "50");
-	write_file("/sys/kernel/debug/fail_page_alloc/times", "-1");
+	need_file("/sys/kernel/debug/fail_page_alloc/min-order", "4");
+	need_file("/sys/kernel/debug/fail_page_alloc/probability", "50");
+	need_file("/sys/kernel/debug/fail_page_alloc/times", "-1");
 	gpu_fill(fd, 0, p, len, blocks, 3, 1);
 	gpu_scale(fd, 0, p, len, blocks, 1, 1);
-	write_file("/sys/kernel/debug/fail_page_alloc/probability", "0");
-	write_file("/sys/kernel/debug/fail_page_alloc/min-order", "0");
+	need_file("/sys/kernel/debug/fail_page_alloc/probability", "0");
+	need_file("/sys/kernel/debug/fail_page_alloc/min-order", "0");
 	CHECK(counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_HOST_FALLBACKS) > 0);
 	cpu_check(p, len, 4, 1);
 	CHECK_OK(limit_chunks(fd, 0, 0));

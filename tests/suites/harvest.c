@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <setjmp.h>
 
-#define DRIVER "/sys/bus/pci/drivers/huvm/"
 #define GONE 0x50020u
 #define BLOCKS 16u
 
@@ -20,21 +19,6 @@ static int borrower(void)
 	CHECK_OK(gpu_register(fd, 0));
 	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "harvest_borrow", 1));
 	return fd;
-}
-
-static int gpu_knob(int fd, uint32_t gpu, const char *name, uint64_t value)
-{
-	for (uint32_t n = 0;; n++) {
-		ARG(huvm_knob, k, .index = n);
-
-		if (ioctl(fd, HUVM_IOC_KNOB, &k) < 0)
-			FAIL("no knob '%s'", name);
-		if (!strcmp(k.name, name)) {
-			ARG(huvm_policy, p, .scope = HUVM_SCOPE_GPU, .gpu = gpu, .knob = n, .value = value);
-
-			return ioctl(fd, HUVM_IOC_POLICY_SET, &p);
-		}
-	}
 }
 
 static struct huvm_mem_info mem(int fd, uint32_t gpu)
@@ -60,8 +44,8 @@ static uint64_t on_gpu(int fd, uint32_t gpu, int which)
 /* Starts each test alike: GPU 1 lends, writes back or not, and lends nothing yet. */
 static void lender(int fd, uint64_t lends, uint64_t write_back)
 {
-	CHECK_OK(gpu_knob(fd, 1, "harvest_lend", lends));
-	CHECK_OK(gpu_knob(fd, 1, "write_back", write_back));
+	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, 1, "harvest_lend", lends));
+	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, 1, "write_back", write_back));
 }
 
 /* Fills 1.5 times the GPU's memory on the GPU, so that a third of it is evicted. */
@@ -189,14 +173,14 @@ static void limits_and_switch(void)
 	uint64_t len, *p;
 
 	lender(fd, 1, 0);
-	CHECK_OK(gpu_knob(fd, 1, "lend_limit_percent", 10));
+	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, 1, "lend_limit_percent", 10));
 	p = oversubscribe(fd, &len, 11);
 	CHECK(lent(fd, 1) > 0);
 	CHECK(lent(fd, 1) <= chunk_count(fd, 1) / 10);
-	CHECK_OK(gpu_knob(fd, 1, "lend_limit_percent", 100));
+	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, 1, "lend_limit_percent", 100));
 	gpu_check(fd, 0, p, len, BLOCKS, 11, 3);
 	/* Switched off, everything comes home. */
-	CHECK_OK(gpu_knob(fd, 1, "harvest_lend", 0));
+	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, 1, "harvest_lend", 0));
 	for (int n = 0; n < 200 && lent(fd, 1); n++)
 		usleep(10000);
 	CHECK_EQ(lent(fd, 1), 0);
@@ -212,9 +196,9 @@ static void pre_eviction(void)
 	uint64_t len, *p, ahead, in_fault, demand;
 
 	lender(fd, 1, 1);
-	CHECK_OK(gpu_knob(fd, 0, "pre_evict_share_percent", 25));
+	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, 0, "pre_evict_share_percent", 25));
 	for (uint64_t on = 0; on < 2; on++) {
-		CHECK_OK(gpu_knob(fd, 0, "pre_evict", on));
+		CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, 0, "pre_evict", on));
 		usleep(200000);
 		ahead = on_gpu(fd, 0, HUVM_CNT_PRE_EVICTIONS);
 		in_fault = on_gpu(fd, 0, HUVM_CNT_EVICTIONS_IN_FAULT);
@@ -234,7 +218,7 @@ static void pre_eviction(void)
 		cpu_check(p, len, 3, 3);
 		CHECK_OK(munmap(p, len));
 	}
-	CHECK_OK(gpu_knob(fd, 0, "pre_evict", 0));
+	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, 0, "pre_evict", 0));
 	close(fd);
 }
 
@@ -311,7 +295,7 @@ static void reclaim_storm(void)
 	void *turns;
 
 	lender(fd, 1, 1);
-	CHECK_OK(gpu_knob(fd, 0, "pre_evict", 1));
+	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, 0, "pre_evict", 1));
 	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "stream_prefetch", 2));
 	p = oversubscribe(fd, &len, 1);
 	stop = 0;
@@ -327,7 +311,7 @@ static void reclaim_storm(void)
 	printf("# the owner came %llu times\n", (unsigned long long)(uintptr_t)turns);
 	CHECK(turns);
 	cpu_check(p, len, 7, 3);
-	CHECK_OK(gpu_knob(fd, 0, "pre_evict", 0));
+	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, 0, "pre_evict", 0));
 	CHECK_OK(munmap(p, len));
 	close(fd);
 	fd = huvm_open();
@@ -362,24 +346,6 @@ static void killed(void)
 		CHECK_EQ(mem(fd, 0).free, chunk_count(fd, 0));
 	}
 	close(fd);
-}
-
-static int write_file(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-	int r = fd < 0 ? -1 : (int)write(fd, text, strlen(text));
-
-	if (fd >= 0)
-		close(fd);
-	return r < 0 ? -1 : 0;
-}
-
-static void pci_name(int fd, uint32_t gpu, char *name)
-{
-	ARG(huvm_gpu_info, g, .gpu = gpu);
-
-	CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &g));
-	strcpy(name, g.pci);
 }
 
 static void lender_leaves(void)
@@ -443,13 +409,12 @@ static void lender_dies(void)
 	pci_name(fd, 1, name);
 	p = oversubscribe(fd, &len, 17);
 	written_back(fd);
-	CHECK_OK(gpu_knob(fd, 1, "write_back", 0));
+	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, 1, "write_back", 0));
 	q = managed(fd, 8 * BLOCK);
 	gpu_fill(fd, 0, q, 8 * BLOCK, 8, 19, 1);
 	only = mem(fd, 1).lent_only;
 	CHECK(only > 0 && mem(fd, 1).lent_removable > 0);
-	ARG(huvm_test_reg, r, .gpu = 1, .offset = GONE, .value = 0xdead, .write = 1);
-	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_REG, &r));
+	inject(fd, 1, GONE, 0xdead);
 	uint64_t gone = unreadable(p, len, 17, 3) + unreadable(q, 8 * BLOCK, 19, 1);
 	printf("# %llu chunks were there alone, %llu pages are gone\n", (unsigned long long)only, (unsigned long long)gone);
 	CHECK(gone > 0 && gone <= only * 512);

@@ -220,7 +220,37 @@ static inline void gpu_scale(int fd, uint32_t gpu, void *p, uint64_t len, uint32
 	run_ok(fd, gpu, blocks, &i, 1, 8);
 }
 
-static inline int set_knob(int fd, uint32_t scope, const char *name, uint64_t value)
+/* A GPU is bound and unbound by writing its name to files here. */
+#define DRIVER "/sys/bus/pci/drivers/huvm/"
+
+static inline int write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+	int r = fd < 0 ? -1 : (int)write(fd, text, strlen(text));
+
+	if (fd >= 0)
+		close(fd);
+	return r < 0 ? -1 : 0;
+}
+
+static inline void pci_name(int fd, uint32_t gpu, char *name)
+{
+	ARG(huvm_gpu_info, g, .gpu = gpu);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &g));
+	strcpy(name, g.pci);
+}
+
+/* Writes a register of BAR5: Documentation/device.md 2.6. */
+static inline void inject(int fd, uint32_t gpu, uint32_t reg, uint32_t value)
+{
+	ARG(huvm_test_reg, r, .gpu = gpu, .offset = reg, .value = value, .write = 1);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_REG, &r));
+}
+
+/* @gpu counts for HUVM_SCOPE_GPU alone. */
+static inline int set_knob_of(int fd, uint32_t scope, uint32_t gpu, const char *name, uint64_t value)
 {
 	for (uint32_t n = 0;; n++) {
 		ARG(huvm_knob, k, .index = n);
@@ -228,11 +258,16 @@ static inline int set_knob(int fd, uint32_t scope, const char *name, uint64_t va
 		if (ioctl(fd, HUVM_IOC_KNOB, &k) < 0)
 			FAIL("no knob '%s'", name);
 		if (!strcmp(k.name, name)) {
-			ARG(huvm_policy, p, .scope = scope, .knob = n, .value = value);
+			ARG(huvm_policy, p, .scope = scope, .gpu = gpu, .knob = n, .value = value);
 
 			return ioctl(fd, HUVM_IOC_POLICY_SET, &p);
 		}
 	}
+}
+
+static inline int set_knob(int fd, uint32_t scope, const char *name, uint64_t value)
+{
+	return set_knob_of(fd, scope, 0, name, value);
 }
 
 static inline int set_preset(int fd, uint32_t scope, const char *name)

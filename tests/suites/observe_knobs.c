@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #define ALL "/sys/class/misc/huvm/policy"
-#define DRIVER "/sys/bus/pci/drivers/huvm"
 
 static char gpu_dir[2][128];
 static uint32_t nr_knobs;

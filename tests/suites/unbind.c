@@ -9,7 +9,6 @@
 #include <setjmp.h>
 #include <sys/klog.h>
 
-#define DRIVER "/sys/bus/pci/drivers/huvm/"
 #define LEN (16 * MIB)
 #define BLOCKS 8u
 /* BAR5 offsets of Documentation/device.md 2.6 */
@@ -42,31 +41,6 @@ static void catch_faults(void)
 
 	sigaction(SIGBUS, &a, NULL);
 	sigaction(SIGSEGV, &a, NULL);
-}
-
-static int write_file(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-	int r = fd < 0 ? -1 : (int)write(fd, text, strlen(text));
-
-	if (fd >= 0)
-		close(fd);
-	return r < 0 ? -1 : 0;
-}
-
-static void pci_name(int fd, uint32_t gpu, char *name)
-{
-	ARG(huvm_gpu_info, g, .gpu = gpu);
-
-	CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &g));
-	strcpy(name, g.pci);
-}
-
-static void inject(int fd, uint32_t gpu, uint32_t reg, uint32_t value)
-{
-	ARG(huvm_test_reg, r, .gpu = gpu, .offset = reg, .value = value, .write = 1);
-
-	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_REG, &r));
 }
 
 static double now(void)
