@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 # Boots the guest. Settings come from the environment:
-#   KCONF=fast|debug  GPUS=1  VRAM=256 (MiB)  MEM=2G  SMP=2  TIMING=on|off  PROFILE=name  DATA=real|phantom  REALISM=on|off
+#   KCONF=fast|debug  GPUS=1  VRAM=256 (MiB)  MEM=2G  SMP=2  TIMING=on|off  PROFILE=name or file  DATA=real|phantom  REALISM=on|off
 #   ICOUNT=1 (deterministic virtual time)  LIMIT=300 (s)  RUN="command" (else a shell)  NAME=log name  GENV="A=1 B=2"
 # Exit code: that of RUN; 124 when the limit passed; 125 when the guest ended without saying how.
 . "$(dirname "$0")/lib.sh"
@@ -11,8 +11,11 @@ qemu=$("$ROOT/qemu/build.sh" --print)
 image=$BUILD/image-$KCONF.cpio.gz
 [ -f "$image" ] || die "there is no guest image" "run 'make image KCONF=$KCONF'"
 
-profile=$ROOT/qemu/profiles/${PROFILE:-v100-p3}.toml
-[ -f "$profile" ] || die "there is no timing profile '${PROFILE:-}'" "use one of: $(cd "$ROOT/qemu/profiles" && echo *.toml)"
+case ${PROFILE:=v100-p3} in
+/*) profile=$PROFILE ;;
+*) profile=$ROOT/qemu/profiles/$PROFILE.toml ;;
+esac
+[ -f "$profile" ] || die "there is no timing profile '$PROFILE'" "use one of: $(cd "$ROOT/qemu/profiles" && echo *.toml)"
 # Memory that the guest does not touch is not asked of the host (reserve=off).
 args=(-machine "q35,memory-backend=ram" -object "memory-backend-ram,id=ram,size=${MEM:-2G},reserve=off"
 	-nodefaults -display none -no-reboot -L /usr/share/seabios -L /usr/share/qemu

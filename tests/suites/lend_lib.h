@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the suites about lending share: who lends, what is lent, jobs whose every byte is checked, chance with a seed. */
+#ifndef LEND_LIB_H
+#define LEND_LIB_H
+
+#include "huvm_lib.h"
+
+#include <pthread.h>
+
+/* Blocks of a launch. */
+#define WIDE 16u
+
+/* Waits until @cond holds, at most @ms; says whether it does. */
+#define WITHIN(ms, cond) ({ \
+	int ok_ = 0; \
+	for (int n_ = 0; n_ <= (ms) / 5 && !(ok_ = !!(cond)); n_++) \
+		usleep(5000); \
+	ok_; })
+
+static inline struct huvm_mem_info mem_info(int fd, uint32_t gpu)
+{
+	ARG(huvm_mem_info, m, .gpu = gpu);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_MEM_INFO, &m));
+	return m;
+}
+
+static inline uint64_t lent(int fd, uint32_t gpu)
+{
+	struct huvm_mem_info m = mem_info(fd, gpu);
+
+	return m.lent_only + m.lent_removable;
+}
+
+static inline uint64_t of_gpu(int fd, uint32_t gpu, int which)
+{
+	return counter(fd, HUVM_SCOPE_GPU, gpu, which);
+}
+
+/* Nothing of the GPU is in use, and nothing lent (what a limit set aside does not count). */
+static inline int is_idle(int fd, uint32_t gpu)
+{
+	struct huvm_mem_info m = mem_info(fd, gpu);
+
+	return m.free + m.unusable == chunk_count(fd, gpu);
+}
+
+static inline void all_idle(int fd)
+{
+	for (uint32_t g = 0; g < gpu_count(fd); g++)
+		if (!WITHIN(5000, is_idle(fd, g))) {
+			struct huvm_mem_info m = mem_info(fd, g);
+
+			FAIL("GPU %u: %llu free, %llu used, %llu evicting, %llu + %llu lent of %llu", g,
+			     (unsigned long long)m.free, (unsigned long long)m.used, (unsigned long long)m.evicting,
+			     (unsigned long long)m.lent_only, (unsigned long long)m.lent_removable,
+			     (unsigned long long)chunk_count(fd, g));
+		}
+}
+
+static inline void knob(int fd, uint32_t gpu, const char *name, uint64_t value)
+{
+	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, gpu, name, value));
+}
+
+/*
+ * Starts a test alike: every GPU has the default policy and all of its memory but for @limit chunks (0: all) on those of
+ * @small, a bitmap; those of @lenders lend, all borrow.
+ */
+static inline int begin(uint32_t lenders, uint32_t small, uint32_t limit)
+{
+	int fd = huvm_open();
+
+	for (uint32_t g = 0; g < gpu_count(fd); g++) {
+		ARG(huvm_preset, p, .scope = HUVM_SCOPE_GPU, .gpu = g, .name = "huvm");
+
+		CHECK_OK(ioctl(fd, HUVM_IOC_PRESET_SET, &p));
+		CHECK_OK(limit_chunks(fd, g, small >> g & 1 ? limit : 0));
+		knob(fd, g, "harvest_borrow", 1);
+		knob(fd, g, "harvest_lend", lenders >> g & 1);
+	}
+	all_idle(fd);
+	return fd;
+}
+
+/* A job: a client of its own on one GPU; word i of its memory is add + mul * i. */
+struct job {
+	int fd;
+	uint32_t gpu;
+	uint64_t *p, len, add, mul;
+};
+
+/* Fills @blocks blocks, one after the other, so that the first are evicted first. */
+static inline struct job job_begin(uint32_t gpu, uint64_t blocks, uint64_t seed)
+{
+	struct job j = { .fd = huvm_open(), .gpu = gpu, .len = blocks * BLOCK, .add = seed, .mul = 2 * seed + 1 };
+
+	CHECK_OK(gpu_register(j.fd, gpu));
+	j.p = managed(j.fd, j.len);
+	gpu_fill(j.fd, gpu, j.p, j.len, WIDE, j.add, j.mul);
+	return j;
+}
+
+/* Every word grows by one, on the GPU; @wide 1 walks through all of it with one block of the GPU, as a stream. */
+static inline void job_turn(struct job *j, uint32_t wide)
+{
+	gpu_scale(j->fd, j->gpu, j->p, j->len, wide, 1, 1);
+	j->add++;
+}
+
+static inline void job_check_gpu(const struct job *j)
+{
+	gpu_check(j->fd, j->gpu, j->p, j->len, WIDE, j->add, j->mul);
+}
+
+/* Every byte as the GPU sees it, then as the CPU does; then the job ends. */
+static inline void job_end(struct job *j)
+{
+	job_check_gpu(j);
+	cpu_check(j->p, j->len, j->add, j->mul);
+	CHECK_OK(munmap(j->p, j->len));
+	close(j->fd);
+}
+
+/* Chance: the same seed (environment: HUVM_SEED) gives the same test, as far as time allows. */
+static inline uint64_t chance(uint64_t below)
+{
+	static uint64_t state;
+
+	if (!state) {
+		const char *s = getenv("HUVM_SEED");
+
+		state = s ? strtoull(s, NULL, 0) : (uint64_t)time(NULL);
+		printf("# seed %llu\n", (unsigned long long)state);
+		state = (state + 1) * 0x9e3779b97f4a7c15ull | 1;
+	}
+	state ^= state >> 12;
+	state ^= state << 25;
+	state ^= state >> 27;
+	return (state * 0x2545f4914f6cdd1dull >> 32) % below;
+}
+
+/* LONG=1 on tests/run: more rounds. */
+static inline int rounds(int usual)
+{
+	const char *s = getenv("HUVM_LONG");
+
+	return s && atoi(s) ? 10 * usual : usual;
+}
+
+static inline double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+#endif
