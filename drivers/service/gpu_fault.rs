@@ -423,6 +423,8 @@ fn cancel(gpu: &Arc<Gpu>, client: &Client, f: &Fault, reason: Reason) {
     };
     if let Err(e) = gpu.cancel(&client.sg, f.va, what) {
         gpu.complain("cancel not acknowledged", e);
+        // Without a channel to cancel with, the access would fault for ever: the launch is ended where it runs.
+        launch::stop_space(gpu, &client.space);
     }
 }
 

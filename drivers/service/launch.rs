@@ -253,6 +253,18 @@ fn stop_slot(gpu: &Arc<Gpu>, slot: usize) {
     }
 }
 
+/// Ends every launch of a space on a GPU. Who waits for one sees that it ended, and why if that was noted.
+pub(crate) fn stop_space(gpu: &Arc<Gpu>, space: &Space) {
+    let slots = gpu.launches();
+    let _steady = slots.buffers.lock();
+    for slot in 0..SLOTS {
+        let held = slots.table.lock().busy.get(slot).copied().flatten();
+        if held.is_some_and(|b| b.space == space.id() && b.started) {
+            stop_slot(gpu, slot);
+        }
+    }
+}
+
 /// Looks at a launch, after waiting up to `timeout_ns` for its end (0: not at all). An end is taken: the id is gone then.
 ///
 /// # Errors
@@ -369,8 +381,9 @@ fn fill(
     w.fault_va = r.error_va.0;
     w.fault_type = r.fault_type.into();
     w.access_type = r.access_type.into();
-    if let (Some(f), Status::Failed(_)) = (failure, r.status) {
-        // The device only knows that it was cancelled; the driver knows why.
+    if let (Some(f), Status::Failed(_) | Status::Aborted) = (failure, r.status) {
+        // The device only knows that it was cancelled, or ended; the driver knows why.
+        w.status = uapi::HUVM_LAUNCH_FAILED;
         w.error = f.error;
         w.fault_va = f.va;
         w.fault_type = f.fault_type;

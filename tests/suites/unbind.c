@@ -240,6 +240,43 @@ static void copy_engine_hangs(void)
 	close(fd);
 }
 
+/* The engine that serves cancels stands still: a launch that cannot be served cannot be cancelled either, and must end. */
+static void local_engine_hangs(void)
+{
+	int fd = huvm_open();
+	struct huvm_instr i = over(HUVM_OP_FILL, LEN, BLOCKS);
+	uint64_t *p = managed(fd, LEN), id;
+	double t = now();
+	uint32_t status;
+	char name[32];
+	ARG(huvm_gpu_info, info, .gpu = 0);
+
+	pci_name(fd, 0, name);
+	CHECK_OK(gpu_register(fd, 0));
+	/* The first page of the launch is zeroed by a copy engine. */
+	inject(fd, 0, CE_HANG, 1);
+	i.dst = (uintptr_t)p;
+	CHECK_OK(launch(fd, 0, BLOCKS, &i, 1, 8, &id));
+	status = ended(fd, id);
+	printf("# the launch ended after %.1f s, status %u\n", now() - t, status);
+	CHECK(status == HUVM_LAUNCH_FAILED || status == HUVM_LAUNCH_ABORTED);
+	CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &info));
+	CHECK_EQ(info.state, HUVM_GPU_OK);
+	/* It stays so: what needs no copy works, what needs one ends as soon. */
+	CHECK_OK(launch(fd, 0, BLOCKS, &i, 1, 8, &id));
+	CHECK_EQ(ended(fd, id), HUVM_LAUNCH_FAILED);
+	inject(fd, 0, CE_HANG, 0);
+	close(fd);
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	CHECK_OK(write_file(DRIVER "bind", name));
+	fd = huvm_open();
+	p = managed(fd, LEN);
+	CHECK_OK(gpu_register(fd, 0));
+	gpu_fill(fd, 0, p, LEN, BLOCKS, 1, 1);
+	cpu_check(p, LEN, 1, 1);
+	close(fd);
+}
+
 static void failslab(const char *knob, const char *value)
 {
 	static const char *const kinds[] = { "failslab", "fail_page_alloc" };
@@ -367,6 +404,7 @@ static const struct ktap_test tests[] = {
 	{ "unbind_while_running", unbind_while_running, 120 }, { "unbind_under_load", unbind_under_load, 120 },
 	{ "copy_engine_faults", copy_engine_faults }, { "lost_interrupts", lost_interrupts },
 	{ "probe_fails_anywhere", probe_fails_anywhere, 150 },
-	{ "copy_engine_hangs", copy_engine_hangs, 120 }, { "gone", gone, 120 },
+	{ "copy_engine_hangs", copy_engine_hangs, 120 }, { "local_engine_hangs", local_engine_hangs, 120 },
+	{ "gone", gone, 120 },
 };
 KTAP_MAIN(tests)
