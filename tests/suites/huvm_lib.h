@@ -285,6 +285,14 @@ static inline int limit_chunks(int fd, uint32_t gpu, uint32_t chunks)
 	return ioctl(fd, HUVM_IOC_TEST_LIMITS, &l);
 }
 
+static inline uint32_t read_reg(int fd, uint32_t gpu, uint32_t offset)
+{
+	ARG(huvm_test_reg, r, .gpu = gpu, .offset = offset);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_REG, &r));
+	return r.value;
+}
+
 static inline void test_reg(int fd, uint32_t gpu, uint32_t offset, uint32_t value)
 {
 	ARG(huvm_test_reg, r, .gpu = gpu, .offset = offset, .value = value, .write = 1);
@@ -296,7 +304,7 @@ static inline void test_reg(int fd, uint32_t gpu, uint32_t offset, uint32_t valu
 enum {
 	INJ_VALID_DELAY = 0x50004, INJ_REORDER = 0x50008, INJ_DUPLICATE = 0x5000c, INJ_OVERFLOW = 0x50010,
 	INJ_CE_FAULT = 0x50014, INJ_CE_HANG = 0x50018, INJ_LINK_DOWN = 0x5001c, INJ_GONE = 0x50020,
-	INJ_DROP_INTR = 0x50024, INJ_NEG_TLB = 0x50028,
+	INJ_DROP_INTR = 0x50024, INJ_NEG_TLB = 0x50028, INJ_LATENCY = 0x50030,
 };
 
 #endif

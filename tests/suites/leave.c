@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A lender leaves while two borrow from it: in good order, by a link that goes down, by falling off the bus. What has a second
+ * copy stays, who had the only copy there gets a clear error, everybody else none.
+ */
+#include "lend_lib.h"
+
+#include <setjmp.h>
+
+#define SMALL 8u
+#define WANTED 14u
+
+/* GPUs 0 and 2 borrow from @lenders. */
+static int start(uint32_t lenders, uint64_t write_back)
+{
+	int fd = begin(lenders, 0x5, SMALL);
+
+	for (uint32_t g = 0; g < gpu_count(fd); g++)
+		knob(fd, g, "write_back", write_back);
+	return fd;
+}
+
+static volatile int stop;
+
+static void *turns(void *arg)
+{
+	struct job *j = arg;
+
+	while (!stop) {
+		job_turn(j, WIDE);
+		job_check_gpu(j);
+	}
+	return NULL;
+}
+
+static void unbound_while_lending(void)
+{
+	for (uint64_t write_back = 0; write_back < 2; write_back++) {
+		int fd = start(0x2, write_back);
+		struct job j[2];
+		pthread_t t[2];
+		char name[32];
+
+		pci_name(fd, 1, name);
+		for (uint32_t b = 0; b < 2; b++)
+			j[b] = job_begin(2 * b, WANTED, 60 + b);
+		stop = 0;
+		for (uint32_t b = 0; b < 2; b++)
+			CHECK_EQ(pthread_create(&t[b], NULL, turns, &j[b]), 0);
+		for (int n = 0; n < 2; n++) {
+			usleep(100000);
+			CHECK(WITHIN(5000, lent(fd, 1)));
+			CHECK_OK(write_file(DRIVER "unbind", name));
+			usleep(50000);
+			CHECK_OK(write_file(DRIVER "bind", name));
+			/* It is a new GPU, with a policy of its own. */
+			knob(fd, 1, "harvest_lend", 1);
+			knob(fd, 1, "write_back", write_back);
+		}
+		/* It lends again. */
+		CHECK(WITHIN(5000, lent(fd, 1)));
+		stop = 1;
+		for (uint32_t b = 0; b < 2; b++) {
+			CHECK_EQ(pthread_join(t[b], NULL), 0);
+			job_end(&j[b]);
+		}
+		all_idle(fd);
+		close(fd);
+	}
+}
+
+/* Bit of the link from @gpu to @peer in LINK_DOWN. */
+static uint32_t link_bit(int fd, uint32_t gpu, uint32_t peer)
+{
+	for (uint32_t i = 0;; i++) {
+		ARG(huvm_link_info, l, .gpu = gpu, .index = i);
+
+		CHECK_OK(ioctl(fd, HUVM_IOC_LINK_INFO, &l));
+		if (l.peer == peer)
+			return 1u << i;
+	}
+}
+
+/* The link between a borrower and its lender goes down: what is lent comes home over the lender's own link. */
+static void link_goes_down(void)
+{
+	SKIP("the driver does not notice yet that a link went down");
+	for (uint64_t write_back = 0; write_back < 2; write_back++) {
+		int fd = start(0x2, write_back);
+		struct job j[2];
+		uint64_t n;
+
+		for (uint32_t b = 0; b < 2; b++)
+			j[b] = job_begin(2 * b, WANTED, 70 + b);
+		CHECK(lent(fd, 1) > 0);
+		if (write_back)
+			CHECK(WITHIN(5000, !mem_info(fd, 1).lent_only));
+		test_reg(fd, 0, INJ_LINK_DOWN, link_bit(fd, 0, 1));
+		/* The other borrower has its link, and goes on. */
+		job_check_gpu(&j[1]);
+		job_turn(&j[1], WIDE);
+		job_check_gpu(&j[0]);
+		job_turn(&j[0], WIDE);
+		job_check_gpu(&j[0]);
+		/* Nothing new is lent over a link that is down. */
+		n = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS);
+		job_turn(&j[0], WIDE);
+		CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS), n);
+		test_reg(fd, 0, INJ_LINK_DOWN, 0);
+		job_end(&j[0]);
+		job_end(&j[1]);
+		all_idle(fd);
+		close(fd);
+	}
+}
+
+static sigjmp_buf on_fault;
+
+static void fault(int sig)
+{
+	siglongjmp(on_fault, sig);
+}
+
+/* Pages of a job that cannot be read any more; all others must be right. */
+static uint64_t unreadable(const struct job *j)
+{
+	const volatile uint64_t *p = j->p;
+	volatile uint64_t gone = 0, page;
+
+	for (page = 0; page < j->len / PAGE; page++) {
+		if (sigsetjmp(on_fault, 1)) {
+			gone++;
+			continue;
+		}
+		for (uint64_t i = page * PAGE / 8; i < (page + 1) * PAGE / 8; i++)
+			CHECK_EQ(p[i], j->add + j->mul * i);
+	}
+	return gone;
+}
+
+/* Last: the lender falls off the bus and stays away. GPU 0's pages are on the host too, GPU 2's are not. */
+static void lost_while_lending(void)
+{
+	struct sigaction sa = { .sa_handler = fault };
+	int fd = start(0x8, 1);
+	struct huvm_instr in = over(HUVM_OP_CHECK, WANTED * BLOCK, WIDE);
+	struct job safe = job_begin(0, WANTED, 80), bare, other;
+	struct huvm_wait w;
+	uint64_t only, gone;
+	char name[32];
+
+	sigaction(SIGBUS, &sa, NULL);
+	CHECK(WITHIN(5000, lent(fd, 3) && !mem_info(fd, 3).lent_only));
+	knob(fd, 3, "write_back", 0);
+	usleep(200000);
+	bare = job_begin(2, WANTED, 81);
+	only = mem_info(fd, 3).lent_only;
+	CHECK_EQ(only, WANTED - SMALL);
+	other = job_begin(1, 4, 82);
+	pci_name(fd, 3, name);
+	test_reg(fd, 3, INJ_GONE, 0xdead);
+	/* A launch that needs what is gone ends with an error; it does not hang, and reads nothing else instead. */
+	in.a = (uintptr_t)bare.p;
+	in.imm0 = bare.add;
+	in.imm1 = bare.mul;
+	w = run_program(bare.fd, 2, WIDE, &in, 1, 8);
+	printf("# the launch ended with status %u, error %u\n", w.status, w.error);
+	CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+	CHECK(w.error == HUVM_ERROR_CANCELLED || w.error == HUVM_ERROR_FAULT || w.error == HUVM_ERROR_GPU_LOST);
+	CHECK_EQ(w.mismatches, 0);
+	/* So does the call. */
+	CHECK_ERR(migrate(bare.fd, bare.p, bare.len, 2), EIO);
+	/* The others lost nothing: neither the one whose pages the host has, nor the one that never borrowed. */
+	job_check_gpu(&safe);
+	job_turn(&safe, WIDE);
+	job_check_gpu(&safe);
+	job_turn(&other, WIDE);
+	job_end(&other);
+	gone = unreadable(&bare);
+	printf("# %llu chunks were there alone, %llu pages are gone\n", (unsigned long long)only, (unsigned long long)gone);
+	/* Beside those, the copies that were on their way when the driver heard of it. */
+	CHECK(gone > 0 && gone <= (only + 2) * 512);
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	CHECK_EQ(unreadable(&bare), gone);
+	job_turn(&safe, WIDE);
+	job_end(&safe);
+	CHECK_OK(munmap(bare.p, bare.len));
+	close(bare.fd);
+	/* What is left of the machine works, and has all of its memory. */
+	for (uint32_t g = 0; g < 3; g++)
+		CHECK(WITHIN(5000, is_idle(fd, g)));
+	safe = job_begin(2, WANTED, 83);
+	job_end(&safe);
+}
+
+static const struct ktap_test tests[] = {
+	{ "unbound_while_lending", unbound_while_lending, 60 },
+	{ "link_goes_down", link_goes_down, 60 },
+	{ "lost_while_lending", lost_while_lending, 60 },
+};
+KTAP_MAIN(tests)

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The owner takes memory back while something else happens to the very chunk: a write-back, a fetch over the peer link, a
+ * fetch ahead, the end of the borrower. The device holds a copy (CE_HANG, LATENCY_NS) until the reclaim is seen to wait for
+ * it; so each meeting takes place, every time, and a test fails if it does not.
+ *
+ * GPU 0 borrows, GPU 1 lends.
+ */
+#include "lend_lib.h"
+
+#define SMALL 8u
+/* The kernel's own bound on a copy that stands still is 10 s. */
+#define HELD_MS 8000
+
+/* GPU 0 has SMALL chunks; GPU 1 writes back or not. */
+static int start(uint64_t write_back)
+{
+	int fd = begin(0x2, 0x1, SMALL);
+
+	knob(fd, 1, "write_back", write_back);
+	/* Everything lent at once. */
+	knob(fd, 1, "write_back_in_flight_chunks", 64);
+	return fd;
+}
+
+/* Evicts all of SMALL blocks to GPU 1 but @more of them stay resident; returns the job, the first blocks are the lent ones. */
+static struct job borrow(int fd, uint64_t lent_blocks)
+{
+	struct job j = { .fd = huvm_open(), .len = (SMALL + lent_blocks) * BLOCK, .add = 3, .mul = 5 };
+
+	CHECK_OK(gpu_register(j.fd, 0));
+	j.p = managed(j.fd, j.len);
+	/* One block of the GPU, so that the order is known. */
+	gpu_fill(j.fd, 0, j.p, j.len, 1, j.add, j.mul);
+	CHECK_EQ(lent(fd, 1), lent_blocks);
+	return j;
+}
+
+/* The owner's jobs: one has all that is free, so that the other one's first page is a reclaim. */
+struct owner {
+	struct job full, j;
+	pthread_t thread;
+	uint64_t blocks;
+};
+
+static void *own(void *arg)
+{
+	struct owner *o = arg;
+
+	o->j = job_begin(1, o->blocks, 9);
+	return NULL;
+}
+
+static struct owner owner(int fd)
+{
+	struct owner o = { .full = job_begin(1, mem_info(fd, 1).free, 11), .blocks = lent(fd, 1) };
+
+	CHECK_EQ(mem_info(fd, 1).free, 0);
+	return o;
+}
+
+static void owner_comes(struct owner *o)
+{
+	CHECK_EQ(pthread_create(&o->thread, NULL, own, o), 0);
+}
+
+static void owner_goes(struct owner *o)
+{
+	CHECK_EQ(pthread_join(o->thread, NULL), 0);
+	job_check_gpu(&o->j);
+	job_end(&o->j);
+	job_end(&o->full);
+}
+
+/* The next launch of the GPU's copy engines stands still; waits until one does. */
+#define HOLD(fd, gpu) test_reg(fd, gpu, INJ_CE_HANG, 1)
+#define HELD(fd, gpu) CHECK(WITHIN(HELD_MS, !read_reg(fd, gpu, INJ_CE_HANG)))
+#define RELEASE(fd, gpu) test_reg(fd, gpu, INJ_CE_HANG, 0)
+
+/* A chunk of GPU 1 is in the owner's hands, and stays so for a while: the reclaim waits. */
+static void reclaim_waits(int fd)
+{
+	CHECK(WITHIN(HELD_MS, mem_info(fd, 1).evicting));
+	usleep(50000);
+	CHECK(mem_info(fd, 1).evicting);
+}
+
+static void during_write_back(void)
+{
+	int fd = start(0);
+	struct job j = borrow(fd, 4);
+	struct owner o = owner(fd);
+
+	HOLD(fd, 1);
+	knob(fd, 1, "write_back", 1);
+	HELD(fd, 1);
+	/* All of them are on their way: whichever the owner takes is. */
+	CHECK(WITHIN(HELD_MS, copying(j.p, j.len) == 4));
+	owner_comes(&o);
+	reclaim_waits(fd);
+	CHECK_EQ(copying(j.p, j.len), 4);
+	RELEASE(fd, 1);
+	owner_goes(&o);
+	job_turn(&j, WIDE);
+	job_end(&j);
+	all_idle(fd);
+}
+
+/* The block is on its way back, and its chunk wanted by the owner. */
+static void during_fetch(void)
+{
+	for (uint64_t write_back = 0; write_back < 2; write_back++) {
+		int fd = start(write_back);
+		struct job j = borrow(fd, 1);
+		struct huvm_instr in = over(HUVM_OP_CHECK, BLOCK, 1);
+		struct owner o = owner(fd);
+		struct huvm_wait w;
+		uint64_t id;
+
+		if (write_back)
+			CHECK(WITHIN(HELD_MS, mem_info(fd, 1).lent_removable == 1));
+		/* Room on GPU 0, so that the fetch is the first copy: the last block goes. */
+		CHECK_OK(munmap((char *)j.p + j.len - BLOCK, BLOCK));
+		j.len -= BLOCK;
+		HOLD(fd, 0);
+		in.a = (uintptr_t)j.p;
+		in.imm0 = j.add;
+		in.imm1 = j.mul;
+		CHECK_OK(launch(j.fd, 0, 1, &in, 1, 8, &id));
+		HELD(fd, 0);
+		CHECK(WITHIN(HELD_MS, copying(j.p, BLOCK)));
+		owner_comes(&o);
+		reclaim_waits(fd);
+		RELEASE(fd, 0);
+		w = wait_launch(j.fd, id);
+		CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
+		CHECK_EQ(w.mismatches, 0);
+		owner_goes(&o);
+		job_turn(&j, WIDE);
+		job_end(&j);
+		all_idle(fd);
+		close(fd);
+	}
+}
+
+/* Blocks fetched ahead of a stream are on their way, and their chunks wanted. */
+static void during_prefetch(void)
+{
+	int fd = start(1);
+	uint64_t ahead = of_gpu(fd, 0, HUVM_CNT_PREFETCH_BLOCKS);
+	struct job j = borrow(fd, SMALL);
+	struct huvm_instr in = over(HUVM_OP_CHECK, 2 * BLOCK, 1);
+	struct owner o = owner(fd);
+	uint64_t id;
+
+	CHECK(WITHIN(HELD_MS, mem_info(fd, 1).lent_removable == SMALL));
+	knob(fd, 0, "stream_prefetch", 1);
+	knob(fd, 0, "prefetch_confirm_steps", 1);
+	/* Each copy of GPU 0 takes its time: two demand fetches, then those ahead. */
+	test_reg(fd, 0, INJ_LATENCY, 500000000);
+	in.a = (uintptr_t)j.p;
+	in.imm0 = j.add;
+	in.imm1 = j.mul;
+	CHECK_OK(launch(j.fd, 0, 1, &in, 1, 8, &id));
+	CHECK(WITHIN(HELD_MS, of_gpu(fd, 0, HUVM_CNT_PREFETCH_BLOCKS) > ahead && copying(j.p + 2 * BLOCK / 8, 6 * BLOCK)));
+	owner_comes(&o);
+	reclaim_waits(fd);
+	CHECK(copying(j.p, j.len));
+	test_reg(fd, 0, INJ_LATENCY, 0);
+	CHECK_EQ(wait_launch(j.fd, id).status, HUVM_LAUNCH_DONE);
+	owner_goes(&o);
+	job_turn(&j, 1);
+	job_end(&j);
+	all_idle(fd);
+}
+
+/* A borrower in a process of its own, which says when its memory is lent. */
+static pid_t child(int fd, uint64_t lent_blocks)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		int own_fd = huvm_open();
+
+		borrow(own_fd, lent_blocks);
+		for (;;)
+			pause();
+	}
+	CHECK(WITHIN(HELD_MS, lent(fd, 1) == lent_blocks));
+	/* Its last launch ends. */
+	CHECK(WITHIN(HELD_MS, !mem_info(fd, 1).evicting && !mem_info(fd, 0).evicting));
+	usleep(100000);
+	return pid;
+}
+
+/* @owner_first: the reclaim is under way when the borrower ends; else the borrower ends while a write-back is, and then the owner comes. */
+static void exits(int owner_first)
+{
+	int fd = start(0), status;
+	pid_t pid = child(fd, 4);
+	struct owner o = owner(fd);
+	uint64_t copied = of_gpu(fd, 1, HUVM_CNT_RECLAIMS_COPIED);
+
+	HOLD(fd, 1);
+	if (owner_first)
+		owner_comes(&o);
+	else
+		knob(fd, 1, "write_back", 1);
+	HELD(fd, 1);
+	/* The owner has the chunk in hand already, and writes it when the copy out of it is over. */
+	if (owner_first)
+		CHECK(WITHIN(HELD_MS, of_gpu(fd, 1, HUVM_CNT_RECLAIMS_COPIED) > copied));
+	CHECK(WITHIN(HELD_MS, copying(NULL, ~0ull)));
+	CHECK_OK(kill(pid, SIGKILL));
+	usleep(100000);
+	/* Its memory is being copied: it cannot go yet. */
+	CHECK_EQ(waitpid(pid, &status, WNOHANG), 0);
+	if (!owner_first) {
+		owner_comes(&o);
+		reclaim_waits(fd);
+	}
+	RELEASE(fd, 1);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFSIGNALED(status));
+	owner_goes(&o);
+	all_idle(fd);
+}
+
+static void exit_during_reclaim(void)
+{
+	exits(1);
+}
+
+static void reclaim_during_exit(void)
+{
+	exits(0);
+}
+
+/* What the host has too is had back without any copy: the count and the bytes say so. */
+static void removable_without_copy(void)
+{
+	int fd = start(1);
+	struct job j = borrow(fd, 6);
+	uint64_t copied = of_gpu(fd, 1, HUVM_CNT_RECLAIMS_COPIED), back = of_gpu(fd, 1, HUVM_CNT_RECLAIMS);
+	struct owner o = owner(fd);
+	uint64_t d2h;
+
+	CHECK(WITHIN(HELD_MS, mem_info(fd, 1).lent_removable == 6));
+	d2h = of_gpu(fd, 1, HUVM_CNT_BYTES_D2H);
+	owner_comes(&o);
+	CHECK_EQ(pthread_join(o.thread, NULL), 0);
+	CHECK_EQ(of_gpu(fd, 1, HUVM_CNT_RECLAIMS) - back, 6);
+	CHECK_EQ(of_gpu(fd, 1, HUVM_CNT_RECLAIMS_COPIED), copied);
+	CHECK_EQ(of_gpu(fd, 1, HUVM_CNT_BYTES_D2H), d2h);
+	job_end(&o.j);
+	job_end(&o.full);
+	job_turn(&j, WIDE);
+	job_end(&j);
+	all_idle(fd);
+}
+
+static const struct ktap_test tests[] = {
+	{ "during_write_back", during_write_back, 30 },
+	{ "during_fetch", during_fetch, 30 },
+	{ "during_prefetch", during_prefetch, 30 },
+	{ "exit_during_reclaim", exit_during_reclaim, 30 },
+	{ "reclaim_during_exit", reclaim_during_exit, 30 },
+	{ "removable_without_copy", removable_without_copy, 30 },
+};
+KTAP_MAIN(tests)

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Nobody sees anybody else's bytes. GPU 0 borrows from GPU 1; a job of GPU 1 allocates all it can get, touches it in every
+ * way and scans all of it for the borrower's pattern, while memory is lent and taken back, with and without a copy, and
+ * when the borrower is gone. And the other way round.
+ */
+#include "lend_lib.h"
+
+/* Upper half of every word of the borrower: a word that has it was leaked. */
+#define MARK 0x5ec2e7a5ull
+#define SMALL 10u
+#define BORROWED 16u
+
+/* Nothing but zeroes and what the scanning job wrote itself (below 2^32). */
+static void scan(const uint64_t *p, uint64_t len)
+{
+	for (uint64_t i = 0; i < len / 8; i++)
+		if (p[i] >> 32)
+			FAIL("word %llu of page %llu of the lender's memory is %#llx%s", (unsigned long long)(i % (PAGE / 8)),
+			     (unsigned long long)(i * 8 / PAGE), (unsigned long long)p[i], p[i] >> 32 == MARK ? ": the borrower's" : "");
+}
+
+/* How a page is touched first. */
+enum touch { GPU_READS, GPU_WRITES_A_WORD, GPU_WRITES_SOME_PAGES, CPU_WRITES_A_WORD, MIGRATED, TOUCHES };
+
+/* One client of @gpu: takes @blocks, touches each page so, looks at every byte on the GPU and the CPU. */
+static void look(uint32_t gpu, uint64_t blocks, enum touch how)
+{
+	int fd = huvm_open();
+	uint64_t len = blocks * BLOCK, *p = managed(fd, len);
+	struct huvm_instr in = { .op = HUVM_OP_FILL, .dst = (uintptr_t)p, .count = 1, .imm0 = 7 };
+
+	CHECK_OK(gpu_register(fd, gpu));
+	switch (how) {
+	case GPU_READS:
+		gpu_check(fd, gpu, p, len, WIDE, 0, 0);
+		break;
+	case GPU_WRITES_A_WORD:
+	case GPU_WRITES_SOME_PAGES:
+		/* One word of each page, or of each third page: what is beside it was brought in with it, or was not. */
+		in.steps = how == GPU_WRITES_A_WORD ? BLOCK / PAGE : BLOCK / PAGE / 3;
+		in.step_stride = how == GPU_WRITES_A_WORD ? PAGE : 3 * PAGE;
+		in.block_stride = BLOCK;
+		in.dst = (uintptr_t)p + 64;
+		in.imm1 = 0;
+		run_ok(fd, gpu, (uint32_t)blocks, &in, 1, 8);
+		break;
+	case CPU_WRITES_A_WORD:
+		for (uint64_t i = 0; i < len / 8; i += 5 * PAGE / 8)
+			p[i] = 9;
+		CHECK_OK(migrate(fd, p, len, gpu));
+		break;
+	default:
+		CHECK_OK(migrate(fd, p, len, gpu));
+		break;
+	}
+	/* The device's own look at its memory: no word above what was written. */
+	if (how == MIGRATED)
+		gpu_check(fd, gpu, p, len, WIDE, 0, 0);
+	CHECK_OK(migrate(fd, p, len / 2, HUVM_PLACE_HOST));
+	scan(p, len);
+	close(fd);
+	CHECK_OK(munmap(p, len));
+}
+
+static void begin_marked(struct job *j, int fd)
+{
+	CHECK_OK(gpu_register(fd, 0));
+	*j = (struct job){ .fd = fd, .len = BORROWED * BLOCK, .add = MARK << 32, .mul = 1 };
+	j->p = managed(fd, j->len);
+	gpu_fill(fd, 0, j->p, j->len, WIDE, j->add, j->mul);
+}
+
+/* The lender looks at all of its memory in each way; the borrower's comes and goes meanwhile. */
+static void owner_scans(uint64_t write_back)
+{
+	int fd = begin(0x2, 0x3, SMALL);
+	uint64_t back = of_gpu(fd, 1, HUVM_CNT_RECLAIMS), copied = of_gpu(fd, 1, HUVM_CNT_RECLAIMS_COPIED);
+	struct job j;
+
+	knob(fd, 1, "write_back", write_back);
+	begin_marked(&j, huvm_open());
+	for (enum touch how = 0; how < TOUCHES; how++) {
+		job_turn(&j, WIDE);
+		CHECK(lent(fd, 1) > 0);
+		if (write_back)
+			CHECK(WITHIN(5000, !mem_info(fd, 1).lent_only));
+		look(1, SMALL, how);
+		CHECK_EQ(lent(fd, 1), 0);
+	}
+	back = of_gpu(fd, 1, HUVM_CNT_RECLAIMS) - back;
+	copied = of_gpu(fd, 1, HUVM_CNT_RECLAIMS_COPIED) - copied;
+	printf("# %llu chunks taken back, %llu with a copy\n", (unsigned long long)back, (unsigned long long)copied);
+	CHECK(back >= TOUCHES);
+	CHECK_EQ(copied, write_back ? 0 : back);
+	job_end(&j);
+	/* What it left when it went. */
+	look(1, SMALL, GPU_WRITES_SOME_PAGES);
+	look(0, SMALL, GPU_WRITES_SOME_PAGES);
+	all_idle(fd);
+}
+
+static void owner_scans_what_was_copied(void)
+{
+	owner_scans(0);
+}
+
+static void owner_scans_what_was_removable(void)
+{
+	owner_scans(1);
+}
+
+static volatile int stop;
+
+static void *streams(void *arg)
+{
+	struct job *j = arg;
+
+	while (!stop) {
+		job_turn(j, 1);
+		job_turn(j, WIDE);
+	}
+	return NULL;
+}
+
+/* The same while the borrower streams, with everything on. */
+static void owner_scans_while_borrower_streams(void)
+{
+	int fd = begin(0x2, 0x3, SMALL);
+	uint64_t back = of_gpu(fd, 1, HUVM_CNT_RECLAIMS);
+	struct job j;
+	pthread_t t;
+
+	knob(fd, 0, "pre_evict", 1);
+	knob(fd, 0, "stream_prefetch", 1);
+	knob(fd, 0, "parallel_fetch", 1);
+	knob(fd, 0, "prefetch_multi_path", 1);
+	knob(fd, 0, "large_page_evict", 1);
+	begin_marked(&j, huvm_open());
+	stop = 0;
+	CHECK_EQ(pthread_create(&t, NULL, streams, &j), 0);
+	for (int n = 0; n < rounds(2 * TOUCHES); n++) {
+		CHECK(WITHIN(5000, lent(fd, 1)));
+		/* Half of it, so that it goes on lending; all of it. */
+		look(1, n & 1 ? SMALL : SMALL / 2, (enum touch)n % TOUCHES);
+	}
+	stop = 1;
+	CHECK_EQ(pthread_join(t, NULL), 0);
+	CHECK(of_gpu(fd, 1, HUVM_CNT_RECLAIMS) > back);
+	job_end(&j);
+	all_idle(fd);
+}
+
+/* A borrower that is killed leaves nothing to see. */
+static void owner_scans_after_a_kill(void)
+{
+	int fd = begin(0x2, 0x3, SMALL);
+
+	for (enum touch how = 0; how < TOUCHES; how++) {
+		pid_t pid = fork();
+
+		CHECK(pid >= 0);
+		if (!pid) {
+			struct job j;
+
+			begin_marked(&j, huvm_open());
+			for (;;)
+				job_turn(&j, WIDE);
+		}
+		CHECK(WITHIN(10000, lent(fd, 1)));
+		usleep((useconds_t)chance(50000));
+		CHECK_OK(kill(pid, SIGKILL));
+		CHECK_EQ(waitpid(pid, NULL, 0), pid);
+		look(1, SMALL, how);
+		look(0, SMALL, how);
+	}
+	all_idle(fd);
+}
+
+/* The other way round: a borrower that wrote a part of its blocks gets no byte of the lender with them. */
+static void borrower_sees_none_of_the_lender(void)
+{
+	int fd = begin(0x2, 0x3, SMALL);
+	struct job own = { .fd = huvm_open(), .gpu = 1, .len = SMALL * BLOCK, .add = MARK << 32, .mul = 1 };
+	uint64_t out = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS);
+
+	knob(fd, 0, "prefetch_mode", 0);
+	CHECK_OK(gpu_register(own.fd, 1));
+	own.p = managed(own.fd, own.len);
+	gpu_fill(own.fd, 1, own.p, own.len, WIDE, own.add, own.mul);
+	job_end(&own);
+	/* Its memory is GPU 1's free memory now, full of marks. */
+	look(0, BORROWED, GPU_WRITES_SOME_PAGES);
+	CHECK(of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) > out);
+	all_idle(fd);
+}
+
+static const struct ktap_test tests[] = {
+	{ "owner_scans_what_was_copied", owner_scans_what_was_copied, 60 },
+	{ "owner_scans_what_was_removable", owner_scans_what_was_removable, 60 },
+	{ "owner_scans_while_borrower_streams", owner_scans_while_borrower_streams, 60 },
+	{ "owner_scans_after_a_kill", owner_scans_after_a_kill, 60 },
+	{ "borrower_sees_none_of_the_lender", borrower_sees_none_of_the_lender, 60 },
+};
+KTAP_MAIN(tests)
