@@ -13,6 +13,7 @@
 //! | [`evict`] | the order in which chunks become victims |
 //! | [`batch`] | order and duplicates of a fault batch; when to flush and replay |
 //! | [`pre_evict`] | when to evict ahead of need, and how much |
+//! | [`host_pool`] | how much host memory to keep ready for evictions |
 //! | [`spare`] | which neighbour keeps an evicted chunk |
 //! | [`prefetch`] | which pages of a block to bring along |
 //! | [`stream`] | which blocks to fetch ahead of a stream of faults |
@@ -38,6 +39,7 @@ pub mod batch;
 pub mod chunk;
 pub mod config;
 pub mod evict;
+pub mod host_pool;
 mod page_mask;
 mod page_region;
 pub mod path;
