@@ -121,6 +121,16 @@ pub(crate) enum Counter {
     PrefetchLate = uapi::HUVM_CNT_PREFETCH_LATE,
     /// `HUVM_CNT_PREFETCH_ABANDONED`: blocks advised and given up.
     PrefetchAbandoned = uapi::HUVM_CNT_PREFETCH_ABANDONED,
+    /// `HUVM_CNT_POOL_TAKEN`: 2 MiB host pieces that evictions took from the pool.
+    PoolTaken = uapi::HUVM_CNT_POOL_TAKEN,
+    /// `HUVM_CNT_POOL_EMPTY`: one was wanted and the pool had none.
+    PoolEmpty = uapi::HUVM_CNT_POOL_EMPTY,
+    /// `HUVM_CNT_POOL_REPLACED`: of those taken, in place of smaller pieces.
+    PoolReplaced = uapi::HUVM_CNT_POOL_REPLACED,
+    /// `HUVM_CNT_POOL_REFILLS`: pieces put into the pool.
+    PoolRefills = uapi::HUVM_CNT_POOL_REFILLS,
+    /// `HUVM_CNT_POOL_FAILURES`: refills that found no memory or no mapping.
+    PoolFailures = uapi::HUVM_CNT_POOL_FAILURES,
 }
 
 /// The counters of one scope.

@@ -35,7 +35,7 @@ use crate::service::gpu_fault::Service;
 use crate::service::harvest::{self, Lend};
 use crate::service::pre_evict::PreEvict;
 use crate::service::prefetch::Prefetch;
-use crate::service::{launch, teardown};
+use crate::service::{launch, pool, teardown};
 use huvm_hal::ext::discover;
 use huvm_hal::ga100::{bringup, irq};
 use kernel::device::Core;
@@ -54,8 +54,8 @@ const RELEASE_NS: u64 = 5_000_000_000;
 /// A bound GPU: what the driver owns of it.
 pub(crate) struct Bound {
     service: Option<KThread>,
-    /// Pre-eviction, lending, prefetch.
-    keepers: [Option<KThread>; 3],
+    /// Pre-eviction, lending, prefetch, host memory.
+    keepers: [Option<KThread>; 4],
     irqs: Option<Irqs<Gpu>>,
     gpu: Arc<Gpu>,
     registered: bool,
@@ -123,7 +123,7 @@ impl Bound {
         // From here on, dropping it stops what was started.
         let mut bound = Bound {
             service: None,
-            keepers: [const { None }; 3],
+            keepers: [const { None }; 4],
             irqs: None,
             gpu,
             registered: false,
@@ -147,10 +147,11 @@ impl Bound {
             faults::serve(gpu, rings, service)
         })?);
         let (evictor, lender, fetcher) = (PreEvict::new()?, Lend::new()?, Prefetch::new()?);
-        let [evicts, lends, fetches] = &mut self.keepers;
+        let [evicts, lends, fetches, refills] = &mut self.keepers;
         *evicts = Some(spawn(&gpu, "evict", move |gpu| evictor.serve(gpu))?);
         *lends = Some(spawn(&gpu, "lend", move |gpu| lender.serve(gpu))?);
         *fetches = Some(spawn(&gpu, "fetch", move |gpu| fetcher.serve(gpu))?);
+        *refills = Some(spawn(&gpu, "pool", pool::serve)?);
 
         registry::add(&gpu)?;
         self.registered = true;
@@ -202,6 +203,7 @@ impl Drop for Bound {
         for keeper in self.keepers.iter_mut() {
             drop(keeper.take());
         }
+        gpu.host_pool().close();
         if self.registered {
             registry::remove(gpu);
             peer::disconnect(gpu);

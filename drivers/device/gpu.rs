@@ -16,6 +16,7 @@ use crate::kernel::wait::WaitQueue;
 use crate::memory::chunk::ChunkPool;
 use crate::memory::clients::Clients;
 use crate::memory::gpu_space::SpaceGpu;
+use crate::memory::host_pool::HostPool;
 use crate::service::launch::Slots;
 use crate::service::prefetch;
 use huvm_hal::ext::discover::Extension;
@@ -67,6 +68,11 @@ pub(crate) struct Gpu {
     #[pin]
     pub(crate) prefetch_queue: prefetch::Queue,
     pub(crate) prefetch_abandon: Atomic<u32>,
+    /// The thread that keeps host memory ready, and that memory.
+    #[pin]
+    pub(crate) refill: Bell,
+    #[pin]
+    host_pool: HostPool,
     /// Fewer free chunks than this wake pre-eviction.
     pub(crate) pre_evict_low: Atomic<u32>,
     /// Faults that wait for a chunk.
@@ -129,6 +135,7 @@ impl Gpu {
         let chunks = ChunkPool::new(identity.vram_bytes)?;
         let clients = Clients::new()?;
         let queue = prefetch::Queue::new()?;
+        let host_pool = HostPool::new()?;
         Arc::pin_init(
             try_pin_init!(Gpu {
                 index,
@@ -147,6 +154,8 @@ impl Gpu {
                 prefetch <- Bell::new(),
                 prefetch_queue <- queue,
                 prefetch_abandon: Atomic::new(0),
+                refill <- Bell::new(),
+                host_pool <- host_pool,
                 pre_evict_low: Atomic::new(0),
                 demand: Atomic::new(0),
                 commands <- new_mutex!((), "huvm_gpu_commands"),
@@ -199,6 +208,11 @@ impl Gpu {
     /// Its memory.
     pub(crate) fn chunks(&self) -> &ChunkPool {
         &self.chunks
+    }
+
+    /// Host memory ready for its evictions.
+    pub(crate) fn host_pool(&self) -> &HostPool {
+        &self.host_pool
     }
 
     /// The spaces that use it.
@@ -258,6 +272,7 @@ impl Gpu {
         self.launches.wake_all();
         self.lend.ring();
         self.pre_evict.ring();
+        self.refill.ring();
         events::emit(
             None,
             &events::Event {

@@ -87,6 +87,11 @@
 	HUVM_WORD(HUVM_CNT_PREFETCH_BLOCKS, "prefetch_blocks")		\
 	HUVM_WORD(HUVM_CNT_PREFETCH_LATE, "prefetch_late")		\
 	HUVM_WORD(HUVM_CNT_PREFETCH_ABANDONED, "prefetch_abandoned")	\
+	HUVM_WORD(HUVM_CNT_POOL_TAKEN, "pool_taken")		\
+	HUVM_WORD(HUVM_CNT_POOL_EMPTY, "pool_empty")		\
+	HUVM_WORD(HUVM_CNT_POOL_REPLACED, "pool_replaced")		\
+	HUVM_WORD(HUVM_CNT_POOL_REFILLS, "pool_refills")		\
+	HUVM_WORD(HUVM_CNT_POOL_FAILURES, "pool_failures")		\
 	HUVM_LAST(HUVM_CNT_COUNT, "none")
 
 /* perf reads the format without the header: give it the numbers. */

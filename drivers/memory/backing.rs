@@ -74,6 +74,17 @@ impl Backing {
         }
     }
 
+    /// One 2 MiB piece for a whole block, mapped for `gpu`.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `ENODEV` when the GPU is going.
+    pub(crate) fn ready(gpu: &Gpu) -> Result<Self> {
+        let mut backing = Self::new();
+        backing.add(0, 9)?;
+        backing.dma(gpu, PageIndex::of_va(0), Pages(1))?;
+        Ok(backing)
+    }
+
     /// Pages that have memory.
     pub(crate) fn present(&self) -> &PageMask {
         &self.present

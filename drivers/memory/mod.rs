@@ -12,6 +12,7 @@ pub(crate) mod block;
 pub(crate) mod chunk;
 pub(crate) mod clients;
 pub(crate) mod gpu_space;
+pub(crate) mod host_pool;
 pub(crate) mod layout;
 pub(crate) mod registry;
 pub(crate) mod space;

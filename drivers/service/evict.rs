@@ -5,7 +5,7 @@
 //! tracker of the copy out, which the copy in waits for on the GPU (`nvidia-uvm.md` 4.6). So eviction overlaps with
 //! everything but the copy that needs its room.
 
-use super::{harvest, map};
+use super::{harvest, map, pool};
 use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::{self, Tracker};
 use crate::device::Gpu;
@@ -206,10 +206,7 @@ fn empty(
     {
         dst = Place::Spare;
     } else {
-        let s = &mut *s;
-        s.host
-            .ensure(&copy, &s.managed, p.get(KnobId::HostChunkSizes))?
-            .report(|c, n| account::count(Some(gpu), Some(space), c, n));
+        pool::host_memory(gpu, space, &mut s, &copy, &p)?;
     }
     map::unmap_gpus(&mut s, &valid)?;
     let mut tracker = Tracker::EMPTY;

@@ -17,7 +17,7 @@
 //! it was overwritten or zeroed, as for every chunk.
 
 use super::evict::Room;
-use super::migrate;
+use super::{migrate, pool};
 use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::Tracker;
 use crate::device::{registry, Gpu};
@@ -27,7 +27,7 @@ use crate::memory::block::{Block, Inflight, Spare, State};
 use crate::memory::chunk::Victim;
 use crate::memory::{PageMask, Place, BLOCK_BYTES};
 use huvm_policy::chunk::ChunkState;
-use huvm_policy::config::{KnobId, Policy};
+use huvm_policy::config::Policy;
 use huvm_policy::spare::{
     self, LendConfig, SpareFacts, SpareRequest, SpareSelect, SpareUse, SPARE_GPUS_MAX,
 };
@@ -180,10 +180,9 @@ fn start_write_back(
     pages: &PageMask,
     tracker: &mut Tracker,
 ) -> Result {
-    let sizes = policy::in_force(block.space(), None).get(KnobId::HostChunkSizes);
-    s.host
-        .ensure(pages, &s.managed, sizes)?
-        .report(|c, n| account::count(None, Some(block.space()), c, n));
+    let lender = s.spare.as_ref().ok_or(EIO)?.gpu.clone();
+    let p = policy::in_force(block.space(), Some(&lender));
+    pool::host_memory(&lender, block.space(), s, pages, &p)?;
     let did = migrate::submit_to_host(block, s, pages, tracker);
     s.inflight = Some(Inflight {
         tracker: *tracker,

@@ -15,6 +15,7 @@ pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod migrate;
 pub(crate) mod placement;
+pub(crate) mod pool;
 pub(crate) mod pre_evict;
 pub(crate) mod prefetch;
 pub(crate) mod teardown;

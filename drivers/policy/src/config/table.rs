@@ -288,12 +288,12 @@ knobs! {
 
     // Large pages on eviction.
     LargePageEvict {
-        "large_page_evict", "", Choice(OFF_ON), 0..=1, 0, false,
+        "large_page_evict", "", Choice(OFF_ON), 0..=1, 0, true,
         "Evict a whole chunk to one 2 MiB piece of host memory from a pool, mapped for DMA once.",
         "HUVM paper, LP"
     }
     LargePagePool {
-        "large_page_pool_mib", "MiB", Number, 0..=65536, 128, false,
+        "large_page_pool_mib", "MiB", Number, 0..=65536, 128, true,
         "Host memory kept ready in 2 MiB pieces for evictions of one GPU, refilled in the background.",
         "one chunk batch; not measured yet"
     }

@@ -58,6 +58,11 @@ pub(crate) const NAMES: &[&str] = &[
     "prefetch_blocks",
     "prefetch_late",
     "prefetch_abandoned",
+    "pool_taken",
+    "pool_empty",
+    "pool_replaced",
+    "pool_refills",
+    "pool_failures",
 ];
 
 #[cfg(test)]
