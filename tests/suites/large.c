@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Large pages: a chunk that leaves a GPU goes to one 2 MiB piece of host memory, from a pool that is refilled in the
+ * background, also where the CPU's first touch left 4 KiB pages; without 2 MiB pieces it falls back and says so.
+ */
+#include "huvm_lib.h"
+
+#define BLOCKS 16u
+
+static uint64_t of_gpu(int fd, uint32_t gpu, int which)
+{
+	return counter(fd, HUVM_SCOPE_GPU, gpu, which);
+}
+
+static void gpu_knob(int fd, uint32_t gpu, const char *name, uint64_t value)
+{
+	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, gpu, name, value));
+}
+
+/* Waits, for at most 10 s, until a counter of a GPU has grown by `more` since it was `from`. */
+static void grown(int fd, uint32_t gpu, int which, uint64_t from, uint64_t more)
+{
+	for (int n = 0; n < 1000 && of_gpu(fd, gpu, which) - from < more; n++)
+		usleep(10000);
+	if (of_gpu(fd, gpu, which) - from < more)
+		FAIL("counter %d of GPU %u grew by %llu, not %llu", which, gpu,
+		     (unsigned long long)(of_gpu(fd, gpu, which) - from), (unsigned long long)more);
+}
+
+/* Switches the technique on for a GPU, with a pool of `pieces` that was empty before, and waits until that is full. */
+static void full_pool(int fd, uint32_t gpu, uint64_t pieces)
+{
+	uint64_t before;
+
+	gpu_knob(fd, gpu, "large_page_evict", 1);
+	gpu_knob(fd, gpu, "large_page_pool_mib", 0);
+	/* The thread looks ten times a second. */
+	usleep(300000);
+	before = of_gpu(fd, gpu, HUVM_CNT_POOL_REFILLS);
+	gpu_knob(fd, gpu, "large_page_pool_mib", pieces * 2);
+	grown(fd, gpu, HUVM_CNT_POOL_REFILLS, before, pieces);
+}
+
+/* A client of GPU 0 whose host memory comes in 4 KiB pages, as in the paper's stock kernel. */
+static int client(uint64_t large)
+{
+	int fd = huvm_open();
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "host_chunk_sizes", 0));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "large_page_evict", large));
+	return fd;
+}
+
+static uint64_t oversized(int fd)
+{
+	return chunk_count(fd, 0) * BLOCK * 3 / 2 & ~(BLOCKS * BLOCK - 1);
+}
+
+/* Blocks of [p, p + len) whose host memory is one piece of `kib` KiB. */
+static uint64_t pieces_of(int fd, const char *p, uint64_t len, uint32_t kib)
+{
+	uint64_t n = 0;
+
+	for (uint64_t at = 0; at < len; at += BLOCK)
+		n += block_info(fd, p + at).host_piece_kib == kib;
+	return n;
+}
+
+static void from_the_pool(void)
+{
+	int fd = client(1);
+	uint64_t len = oversized(fd), out, taken, small = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_4K);
+	char *p = managed(fd, len);
+
+	full_pool(fd, 0, 64);
+	taken = of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN);
+	gpu_fill(fd, 0, p, len, BLOCKS, 7, 3);
+	out = pieces_of(fd, p, len, 2048);
+	CHECK(out >= len / BLOCK - chunk_count(fd, 0));
+	/* Each of them came from the pool, and no other memory was made. */
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN) - taken, out);
+	CHECK_EQ(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_2M), out);
+	CHECK_EQ(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_POOL_EMPTY), 0);
+	CHECK_EQ(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_4K), small);
+	for (int n = 0; n < 2; n++) {
+		gpu_check(fd, 0, p, len, BLOCKS, 7 + (uint64_t)n, 3);
+		gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+	}
+	/* What is in one piece is mapped in one piece. */
+	CHECK(pieces_of(fd, p, len, 2048) > out);
+	cpu_check((uint64_t *)p, len, 9, 3);
+	CHECK(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_CPU_FAULTS_2M) > 0);
+	CHECK_OK(munmap(p, len));
+	CHECK_EQ(free_chunks(fd, 0), chunk_count(fd, 0));
+	close(fd);
+}
+
+static void in_place_of_small_pages(void)
+{
+	int fd = client(1), mem;
+	uint64_t len = oversized(fd), replaced = of_gpu(fd, 0, HUVM_CNT_POOL_REPLACED), out, word;
+	uint64_t *p = managed(fd, len);
+
+	full_pool(fd, 0, 64);
+	cpu_fill(p, len, 5, 3);
+	CHECK_EQ(pieces_of(fd, (char *)p, len, 4), len / BLOCK);
+	for (uint64_t turn = 1; turn < 4; turn++) {
+		gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+		/* Some pages go home alone: those blocks keep what is valid there. */
+		for (uint64_t at = 0; at < len / 8; at += 5 * BLOCK / 8)
+			CHECK_EQ(p[at + turn * PAGE / 8], 5 + turn + 3 * (at + turn * PAGE / 8));
+	}
+	out = pieces_of(fd, (char *)p, len, 2048);
+	printf("# %llu of %llu blocks in 2 MiB pieces\n", (unsigned long long)out, (unsigned long long)(len / BLOCK));
+	CHECK(out > len / BLOCK / 2);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_POOL_REPLACED) - replaced, out);
+	/* The other road to the bytes. */
+	CHECK_OK(mem = open("/proc/self/mem", O_RDWR));
+	for (uint64_t at = 0; at < len / 8; at += BLOCK / 16) {
+		CHECK_EQ(pread(mem, &word, 8, (off_t)(uintptr_t)&p[at]), 8);
+		CHECK_EQ(word, 8 + 3 * at);
+	}
+	close(mem);
+	cpu_check(p, len, 8, 3);
+	gpu_check(fd, 0, p, len, BLOCKS, 8, 3);
+	close(fd);
+	CHECK_OK(munmap(p, len));
+}
+
+static void pages_in_use_are_kept(void)
+{
+	/* Half a block unmanaged, a block with a page valid at home, a block read by GPU and CPU: all keep their pages. */
+	int fd = client(1);
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 64);
+	uint64_t *p = managed(fd, 4 * BLOCK), taken, *b[4];
+
+	full_pool(fd, 0, 16);
+	cpu_fill(p, 4 * BLOCK, 1, 1);
+	for (int i = 0; i < 4; i++)
+		b[i] = p + (uint64_t)i * BLOCK / 8;
+	if ((uintptr_t)p % BLOCK)
+		SKIP("a range that begins inside a block");
+	CHECK_OK(munmap(b[0] + BLOCK / 16, BLOCK / 2));
+	CHECK_OK(advise(fd, b[2], BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
+	CHECK_OK(migrate(fd, b[0], BLOCK / 2, 0));
+	CHECK_OK(migrate(fd, b[1], 3 * BLOCK, 0));
+	CHECK_EQ(b[1][0], 1 + BLOCK / 8);
+	gpu_check(fd, 0, b[2], BLOCK, BLOCKS, 1 + BLOCK / 4, 1);
+	CHECK_EQ(b[2][0], 1 + BLOCK / 4);
+	taken = of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN);
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(block_info(fd, b[i]).host_piece_kib, i == 3 ? 2048 : 4);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN) - taken, 1);
+	cpu_check(b[0], BLOCK / 2, 1, 1);
+	cpu_check(b[1], 3 * BLOCK, 1 + BLOCK / 8, 1);
+	close(fd);
+}
+
+static void switched_at_run_time(void)
+{
+	int fd = client(0);
+	uint64_t len = oversized(fd), taken, small, refills;
+	uint64_t *p = managed(fd, len);
+
+	full_pool(fd, 0, 32);
+	taken = of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN);
+	gpu_fill(fd, 0, p, len, BLOCKS, 1, 3);
+	/* Off: 4 KiB pages, and nothing was asked of the pool. */
+	small = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_4K);
+	CHECK(small > 0);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN), taken);
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "large_page_evict", 1));
+	gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+	CHECK(of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN) > taken);
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "large_page_evict", 0));
+	taken = of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN);
+	gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN), taken);
+	/* Off for the GPU: its pool is given back; on again, it is filled from nothing. */
+	gpu_knob(fd, 0, "large_page_evict", 0);
+	sleep(3);
+	refills = of_gpu(fd, 0, HUVM_CNT_POOL_REFILLS);
+	gpu_knob(fd, 0, "large_page_evict", 1);
+	grown(fd, 0, HUVM_CNT_POOL_REFILLS, refills, 32);
+	/* Larger and smaller while it is full. */
+	gpu_knob(fd, 0, "large_page_pool_mib", 96);
+	grown(fd, 0, HUVM_CNT_POOL_REFILLS, refills, 48);
+	gpu_knob(fd, 0, "large_page_pool_mib", 8);
+	usleep(300000);
+	gpu_knob(fd, 0, "large_page_pool_mib", 16);
+	grown(fd, 0, HUVM_CNT_POOL_REFILLS, refills, 52);
+	usleep(300000);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_POOL_REFILLS) - refills, 52);
+	cpu_check(p, len, 3, 3);
+	close(fd);
+}
+
+static void for_one_process(void)
+{
+	/* The GPU's own policy says no; a process that asks is served all the same. */
+	int fd = client(1), other = client(0);
+	uint64_t len = oversized(fd), refills;
+	uint64_t *p = managed(fd, len), *q = managed(other, len);
+
+	full_pool(fd, 0, 16);
+	gpu_knob(fd, 0, "large_page_evict", 0);
+	sleep(3);
+	refills = of_gpu(fd, 0, HUVM_CNT_POOL_REFILLS);
+	cpu_fill(p, len, 1, 3);
+	for (uint64_t turn = 0; turn < 3; turn++) {
+		gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+		gpu_fill(other, 0, q, len, BLOCKS, turn, 5);
+	}
+	CHECK(of_gpu(fd, 0, HUVM_CNT_POOL_REFILLS) > refills);
+	CHECK(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_POOL_TAKEN) > 0);
+	CHECK_EQ(counter(other, HUVM_SCOPE_SPACE, 0, HUVM_CNT_POOL_TAKEN), 0);
+	CHECK_EQ(pieces_of(other, (char *)q, len, 2048), 0);
+	cpu_check(p, len, 4, 3);
+	cpu_check(q, len, 2, 5);
+	close(fd);
+	close(other);
+}
+
+static void without_a_pool(void)
+{
+	int fd = client(1);
+	uint64_t len = oversized(fd), taken;
+	uint64_t *p = managed(fd, len);
+
+	gpu_knob(fd, 0, "large_page_evict", 1);
+	gpu_knob(fd, 0, "large_page_pool_mib", 0);
+	usleep(300000);
+	taken = of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN);
+	gpu_fill(fd, 0, p, len, BLOCKS, 2, 3);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN), taken);
+	CHECK(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_POOL_EMPTY) > 0);
+	/* The host has 2 MiB pieces: they are had on demand. */
+	CHECK(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_2M) > 0);
+	CHECK_EQ(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_4K), 0);
+	gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+	cpu_check(p, len, 3, 3);
+	close(fd);
+}
+
+/* GPU 0 borrows of GPU 1, which writes back to pieces of its own pool. */
+static void with_harvesting(void)
+{
+	for (uint64_t write_back = 0; write_back < 2; write_back++) {
+		int fd = client(1), own = huvm_open();
+		uint64_t len = oversized(fd), mine = chunk_count(fd, 1) * 3 / 4 * BLOCK & ~(BLOCKS / 2 * BLOCK - 1);
+		uint64_t *p = managed(fd, len), *q = managed(own, mine), taken;
+
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "harvest_borrow", 1));
+		gpu_knob(fd, 1, "harvest_lend", 1);
+		gpu_knob(fd, 1, "write_back", write_back);
+		full_pool(fd, 1, 48);
+		taken = of_gpu(fd, 1, HUVM_CNT_POOL_TAKEN);
+		cpu_fill(p, len, 4, 3);
+		for (int turn = 0; turn < 3; turn++)
+			gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+		CHECK(of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) > 0);
+		if (write_back)
+			grown(fd, 1, HUVM_CNT_POOL_TAKEN, taken, 4);
+		else
+			CHECK_EQ(of_gpu(fd, 1, HUVM_CNT_POOL_TAKEN), taken);
+		/* The lender takes its memory back: what only it has goes to its pool's pieces too. */
+		CHECK_OK(gpu_register(own, 1));
+		gpu_check(own, 1, q, mine, BLOCKS / 2, 0, 0);
+		gpu_fill(own, 1, q, mine, BLOCKS / 2, 100, 1);
+		CHECK(of_gpu(fd, 1, HUVM_CNT_POOL_TAKEN) > taken);
+		CHECK(pieces_of(fd, (char *)p, len, 2048) > 0);
+		gpu_check(fd, 0, p, len, BLOCKS, 7, 3);
+		cpu_check(p, len, 7, 3);
+		cpu_check(q, mine, 100, 1);
+		CHECK_OK(munmap(p, len));
+		CHECK_OK(munmap(q, mine));
+		gpu_knob(fd, 1, "harvest_lend", 0);
+		close(fd);
+		close(own);
+	}
+}
+
+static void killed(void)
+{
+	int fd = huvm_open();
+
+	full_pool(fd, 0, 16);
+	for (int turn = 0; turn < 5; turn++) {
+		pid_t child = fork();
+
+		if (!child) {
+			int c = client(1);
+			uint64_t len = oversized(c);
+			uint64_t *p = managed(c, len);
+
+			if (turn % 2)
+				cpu_fill(p, len, 1, 1);
+			for (;;)
+				gpu_scale(c, 0, p, len, BLOCKS, 1, 1);
+		}
+		CHECK(child > 0);
+		usleep(100000 + 60000 * (unsigned int)turn);
+		CHECK_OK(kill(child, SIGKILL));
+		CHECK_EQ(waitpid(child, NULL, 0), child);
+		for (int n = 0; n < 300 && free_chunks(fd, 0) != chunk_count(fd, 0); n++)
+			usleep(10000);
+		CHECK_EQ(free_chunks(fd, 0), chunk_count(fd, 0));
+	}
+	close(fd);
+}
+
+static void unbound_with_a_full_pool(void)
+{
+	int fd = client(1);
+	uint64_t len = oversized(fd);
+	uint64_t *p = managed(fd, len), taken;
+	char name[32];
+
+	pci_name(fd, 0, name);
+	full_pool(fd, 0, 64);
+	cpu_fill(p, len, 1, 3);
+	gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	cpu_check(p, len, 2, 3);
+	CHECK_OK(write_file(DRIVER "bind", name));
+	CHECK_OK(gpu_register(fd, 0));
+	full_pool(fd, 0, 64);
+	taken = of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN);
+	for (int turn = 0; turn < 3; turn++)
+		gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+	CHECK(of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN) >= taken);
+	cpu_check(p, len, 5, 3);
+	close(fd);
+}
+
+/* Last: GPU 1 falls off the bus while its pool is full and its pieces hold other processes' pages. */
+static void lost_with_a_full_pool(void)
+{
+	int fd = client(1);
+	uint64_t len = oversized(fd);
+	uint64_t *p = managed(fd, len);
+	ARG(huvm_selftest_arg, look, .gpu = 1, .test = HUVM_SELFTEST_IDENT);
+	char name[32];
+
+	pci_name(fd, 1, name);
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "harvest_borrow", 1));
+	gpu_knob(fd, 1, "harvest_lend", 1);
+	gpu_knob(fd, 1, "write_back", 1);
+	full_pool(fd, 0, 64);
+	full_pool(fd, 1, 64);
+	gpu_fill(fd, 0, p, len, BLOCKS, 6, 3);
+	for (int n = 0; n < 400; n++) {
+		ARG(huvm_mem_info, m, .gpu = 1);
+
+		CHECK_OK(ioctl(fd, HUVM_IOC_MEM_INFO, &m));
+		if (!m.lent_only)
+			break;
+		usleep(10000);
+	}
+	CHECK(of_gpu(fd, 1, HUVM_CNT_POOL_TAKEN) > 0);
+	test_reg(fd, 1, INJ_GONE, 0xdead);
+	/* Somebody looks at it, so the driver knows, and its pool is given back before it is unbound. */
+	CHECK_ERR(ioctl(fd, HUVM_IOC_TEST_SELFTEST, &look), EIO);
+	usleep(300000);
+	gpu_check(fd, 0, p, len, BLOCKS, 6, 3);
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+	cpu_check(p, len, 7, 3);
+	full_pool(fd, 0, 64);
+	close(fd);
+}
+
+static const struct ktap_test tests[] = {
+	{ "from_the_pool", from_the_pool, 60 },
+	{ "in_place_of_small_pages", in_place_of_small_pages, 90 },
+	{ "pages_in_use_are_kept", pages_in_use_are_kept, 60 },
+	{ "switched_at_run_time", switched_at_run_time, 90 },
+	{ "for_one_process", for_one_process, 90 },
+	{ "without_a_pool", without_a_pool, 60 },
+	{ "with_harvesting", with_harvesting, 120 },
+	{ "killed", killed, 90 },
+	{ "unbound_with_a_full_pool", unbound_with_a_full_pool, 90 },
+	{ "lost_with_a_full_pool", lost_with_a_full_pool, 90 },
+};
+KTAP_MAIN(tests)
