@@ -412,7 +412,8 @@ enum huvm_cause {
  * struct huvm_event - a record of the event stream, 64 bytes
  *
  * After HUVM_IOC_EVENTS, read(2) on the same file returns whole records (-EINVAL if the buffer is smaller than one); it
- * blocks unless O_NONBLOCK (-EAGAIN); poll says POLLIN. A full ring drops the newest and counts them.
+ * blocks unless O_NONBLOCK (-EAGAIN); poll says POLLIN. A full ring drops the newest and counts them. A record that could
+ * not be written (-EFAULT) is there for the next read.
  * @seq: number of the event in this stream; a gap means drops
  * @time_ns: CLOCK_MONOTONIC
  * @va, @length: pages concerned
@@ -524,9 +525,11 @@ enum huvm_launch_error {
 
 /**
  * struct huvm_wait - HUVM_IOC_WAIT: wait for a launch and take its result; HUVM_IOC_ABORT: end it first
- * @launch: in. After a call that returned an end status the id is gone (-ENOENT)
+ * @launch: in. After a call that returned an end status the id is gone (-ENOENT). A call that failed takes nothing: if
+ *	the result could not be written (-EFAULT), the next call returns it
  * @timeout_ns: in, 0 = look only, without waiting; at most 600 s
- * @status: out, enum huvm_launch_status; RUNNING with return value 0 only if timeout_ns was 0
+ * @status: out, enum huvm_launch_status; RUNNING with return value 0 only if timeout_ns was 0; also while another
+ *	thread's call is taking the result
  * @error: out, enum huvm_launch_error
  * @fault_va, @fault_type, @access_type: out, reason of a failure (codes of the fault packet)
  * @mismatches, @mismatch_va: out, result of HUVM_OP_CHECK

@@ -3,6 +3,7 @@
 
 use crate::kernel::ffi::uapi;
 use crate::kernel::file::{FileHandler, Mapping};
+use crate::kernel::user;
 use crate::kernel::vma::{Inserter, NewVma, Outcome, VmHandler};
 use crate::kernel::wait::{WaitQueue, FOREVER};
 use crate::memory::space::Space;
@@ -12,7 +13,6 @@ use kernel::prelude::*;
 use kernel::seq_file::SeqFile;
 use kernel::seq_print;
 use kernel::sync::Arc;
-use kernel::uaccess::UserSliceWriter;
 
 /// poll(2) says: a read would return at once.
 const POLLIN: u32 = 0x1 | 0x40;
@@ -41,17 +41,23 @@ impl FileHandler for Space {
         super::ioctl::dispatch(this, cmd, arg).map(|()| 0)
     }
 
-    fn read(this: &Arc<Self>, mut to: UserSliceWriter, nonblock: bool) -> Result<usize> {
+    fn read(this: &Arc<Self>, to: u64, len: usize, nonblock: bool) -> Result<usize> {
         let record = size_of::<uapi::huvm_event>();
-        if to.len() < record || !this.events.is_on() {
+        if len < record || !this.events.is_on() {
             return Err(EINVAL);
         }
         let mut done = 0;
-        while to.len() >= record {
-            match this.events.pop() {
+        while len - done >= record {
+            match this.events.oldest() {
                 Some(e) => {
-                    to.write(&e)?;
-                    done += record;
+                    // A record that does not reach the reader stays; one that another reader took is written over.
+                    let at = to.checked_add(done as u64).ok_or(EFAULT)?;
+                    match user::write_slice(at, &[e]) {
+                        Ok(()) if this.events.take(e.seq) => done += record,
+                        Ok(()) => {}
+                        Err(_) if done != 0 => break,
+                        Err(e) => return Err(e),
+                    }
                 }
                 None if done != 0 => break,
                 None if nonblock => return Err(EAGAIN),

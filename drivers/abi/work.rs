@@ -59,13 +59,12 @@ pub(super) fn launch(space: &Arc<Space>, arg: usize) -> Result {
             timeout_ns: 1_000_000_000,
             ..Default::default()
         };
-        let _ended = launch::wait(space, &mut w, true);
+        let _ended = launch::wait(space, &mut w, true, |_| Ok(()));
     })
 }
 
 pub(super) fn wait(space: &Arc<Space>, arg: usize, abort: bool) -> Result {
     let mut a: uapi::huvm_wait = argument(arg, 0)?;
     owner_only(space)?;
-    launch::wait(space, &mut a, abort)?;
-    user::copy_out(arg, &a)
+    launch::wait(space, &mut a, abort, |w| user::copy_out(arg, w))
 }

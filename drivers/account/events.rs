@@ -138,16 +138,25 @@ impl Stream {
         self.wait.wake_all();
     }
 
-    /// Takes the oldest record.
-    pub(crate) fn pop(&self) -> Option<uapi::huvm_event> {
-        let mut r = self.ring.lock();
+    /// The oldest record, which stays until it is [taken](Self::take).
+    pub(crate) fn oldest(&self) -> Option<uapi::huvm_event> {
+        let r = self.ring.lock();
         if r.len == 0 {
             return None;
         }
-        let record = r.records.get(r.first).copied();
-        r.first = (r.first + 1) % r.records.len().max(1);
-        r.len -= 1;
-        record
+        r.records.get(r.first).copied()
+    }
+
+    /// Takes the oldest record if it still is the one with this number. `false`: somebody else took it, or the stream
+    /// began anew. Numbers never repeat.
+    pub(crate) fn take(&self, seq: u64) -> bool {
+        let mut r = self.ring.lock();
+        let there = r.len != 0 && r.records.get(r.first).is_some_and(|e| e.seq == seq);
+        if there {
+            r.first = (r.first + 1) % r.records.len().max(1);
+            r.len -= 1;
+        }
+        there
     }
 
     /// Whether a read would return something.

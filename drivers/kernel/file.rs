@@ -17,7 +17,6 @@ use kernel::prelude::*;
 use kernel::seq_file::SeqFile;
 use kernel::sync::Arc;
 use kernel::types::Opaque;
-use kernel::uaccess::{UserPtr, UserSlice, UserSliceWriter};
 
 #[pin_data]
 struct Pages {
@@ -77,11 +76,11 @@ pub(crate) trait FileHandler: Send + Sync + Sized + 'static {
     /// # Errors
     /// What ioctl(2) shall say.
     fn ioctl(this: &Arc<Self>, cmd: u32, arg: usize) -> Result<isize>;
-    /// read(2). Returns the bytes written to `to`.
+    /// read(2). Returns the bytes written to `len` bytes of user space from `to` on (`user::write_slice`).
     ///
     /// # Errors
     /// What read(2) shall say; `EAGAIN` when it would wait and `nonblock`.
-    fn read(this: &Arc<Self>, to: UserSliceWriter, nonblock: bool) -> Result<usize>;
+    fn read(this: &Arc<Self>, to: u64, len: usize, nonblock: bool) -> Result<usize>;
     /// Woken when [`Self::ready`] may have changed.
     fn wait_queue(&self) -> &WaitQueue;
     /// What poll(2) shall say now, `POLL*` bits.
@@ -212,8 +211,8 @@ impl<H: FileHandler> Fops<H> {
     ) -> isize {
         // SAFETY: an open file of ours.
         let (data, flags) = unsafe { (Self::data(file), (*file).f_flags) };
-        let to = UserSlice::new(UserPtr::from_ptr(buf.cast::<c_void>()), len).writer();
-        match H::read(&data.handler, to, flags & c::O_NONBLOCK != 0) {
+        let to = buf.addr() as u64;
+        match H::read(&data.handler, to, len, flags & c::O_NONBLOCK != 0) {
             // CAST: at most `len`, which is at most isize::MAX.
             Ok(n) => n as isize,
             Err(e) => e.to_errno() as isize,

@@ -45,6 +45,8 @@ struct Busy {
     failure: Option<LaunchFailure>,
     /// The device was told to start it.
     started: bool,
+    /// Somebody is handing its result to user space. It holds the slot till that went well.
+    claimed: bool,
 }
 
 struct Table {
@@ -90,6 +92,7 @@ impl Slots {
             id,
             failure: None,
             started: false,
+            claimed: false,
         });
         Some((at, id))
     }
@@ -100,6 +103,26 @@ impl Slots {
         let mut t = self.table.lock();
         let held = t.busy.get_mut(slot)?;
         held.take_if(|b| b.space == space && b.id == id)
+    }
+
+    /// Lets one caller hand out the result of a launch. `None`: it is not in the slot any more, or somebody else is
+    /// doing that.
+    fn claim(&self, slot: usize, space: u64, id: u64) -> Option<Busy> {
+        let mut t = self.table.lock();
+        let held = t.busy.get_mut(slot)?.as_mut();
+        let b = held.filter(|b| b.space == space && b.id == id && !b.claimed)?;
+        b.claimed = true;
+        Some(*b)
+    }
+
+    /// The result could not be handed out: the next caller gets it.
+    fn unclaim(&self, slot: usize, space: u64, id: u64) {
+        if let Some(Some(b)) = self.table.lock().busy.get_mut(slot) {
+            if b.space == space && b.id == id {
+                b.claimed = false;
+            }
+        }
+        self.wait.wake_all();
     }
 
     fn find(&self, space: u64, id: u64) -> Option<(usize, Busy)> {
@@ -265,11 +288,18 @@ pub(crate) fn stop_space(gpu: &Arc<Gpu>, space: &Space) {
     }
 }
 
-/// Looks at a launch, after waiting up to `timeout_ns` for its end (0: not at all). An end is taken: the id is gone then.
+/// Looks at a launch, after waiting up to `timeout_ns` for its end (0: not at all), and gives what it saw to `deliver`.
+/// An end is taken, and the id gone, once `deliver` succeeded: a result that did not reach its reader stays for the next
+/// call. Meanwhile the launch has not ended for others.
 ///
 /// # Errors
-/// `ENOENT`, `ETIMEDOUT`, `EINTR`, `EINVAL`.
-pub(crate) fn wait(space: &Arc<Space>, w: &mut uapi::huvm_wait, abort: bool) -> Result {
+/// `ENOENT`, `ETIMEDOUT`, `EINTR`, `EINVAL`; those of `deliver`.
+pub(crate) fn wait(
+    space: &Arc<Space>,
+    w: &mut uapi::huvm_wait,
+    abort: bool,
+    deliver: impl FnOnce(&uapi::huvm_wait) -> Result,
+) -> Result {
     if w.timeout_ns > WAIT_MAX_NS {
         return Err(EINVAL);
     }
@@ -291,7 +321,7 @@ pub(crate) fn wait(space: &Arc<Space>, w: &mut uapi::huvm_wait, abort: bool) -> 
     }
     let started = time::now_ns();
     loop {
-        let Some((slot, _)) = slots.find(space.id(), id) else {
+        let Some((slot, found)) = slots.find(space.id(), id) else {
             let there = crate::device::registry::gpu(index).is_some_and(|g| !g.is_lost());
             if there && space.instance(gpu.index()).is_some() {
                 // Another waiter was quicker and has the result.
@@ -303,18 +333,26 @@ pub(crate) fn wait(space: &Arc<Space>, w: &mut uapi::huvm_wait, abort: bool) -> 
                 w.status = uapi::HUVM_LAUNCH_FAILED;
                 w.error = uapi::HUVM_ERROR_GPU_LOST;
             }
-            return Ok(());
+            return deliver(w);
         };
         let report = look(&gpu, slot);
-        let ended = gpu.is_lost()
-            || report.is_none_or(|r| !matches!(r.status, Status::Running | Status::Idle));
+        let ended = !found.claimed
+            && (gpu.is_lost()
+                || report.is_none_or(|r| !matches!(r.status, Status::Running | Status::Idle)));
         if ended {
             // Not what was found above: why it failed is noted before the device is told to fail it, but maybe after that look.
-            let Some(busy) = slots.free(slot, space.id(), id) else {
+            let Some(busy) = slots.claim(slot, space.id(), id) else {
                 // Another waiter was quicker; the report may be of the slot's next launch.
                 continue;
             };
             fill(w, &gpu, report, busy.failure);
+            if let Err(e) = deliver(w) {
+                slots.unclaim(slot, space.id(), id);
+                return Err(e);
+            }
+            // Nothing is there to free if the space let go of the GPU meanwhile.
+            let _busy = slots.free(slot, space.id(), id);
+            slots.wake_all();
             events::emit(
                 Some(space),
                 &events::Event {
@@ -333,7 +371,7 @@ pub(crate) fn wait(space: &Arc<Space>, w: &mut uapi::huvm_wait, abort: bool) -> 
         if w.timeout_ns == 0 {
             fill(w, &gpu, report, None);
             w.status = uapi::HUVM_LAUNCH_RUNNING;
-            return Ok(());
+            return deliver(w);
         }
         if waited >= w.timeout_ns {
             return Err(ETIMEDOUT);
@@ -343,7 +381,10 @@ pub(crate) fn wait(space: &Arc<Space>, w: &mut uapi::huvm_wait, abort: bool) -> 
         // CAST: below 64.
         let n = slot as u32;
         slots.wait.wait_killable(left, || {
-            gpu.is_lost() || !matches!(engine.status(&*gpu, n), Ok(Status::Running))
+            let running = || matches!(engine.status(&*gpu, n), Ok(Status::Running));
+            slots
+                .find(space.id(), id)
+                .is_none_or(|(_, b)| !b.claimed && (gpu.is_lost() || !running()))
         })?;
         if task::signal_pending() {
             return Err(EINTR);

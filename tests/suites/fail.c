@@ -200,9 +200,12 @@ static void launching(void)
 		else {
 			ARG(huvm_wait, w, .launch = id, .timeout_ns = 60ull * 1000000000ull);
 
-			/* A result that could not be copied out is taken all the same. */
-			if (ioctl(fd, HUVM_IOC_WAIT, &w) < 0)
+			/* A result that could not be copied out is there for the next call. */
+			if (ioctl(fd, HUVM_IOC_WAIT, &w) < 0) {
 				check_errno("wait", __LINE__);
+				CHECK_OK(ioctl(fd, HUVM_IOC_WAIT, &w));
+			}
+			CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
 		}
 	});
 	run_ok(fd, 0, 4, &i, 1, 8);

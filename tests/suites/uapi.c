@@ -327,6 +327,70 @@ static void event_stream(void)
 	CHECK_ERR(ioctl(fd, HUVM_IOC_EVENTS, &on), EINVAL);
 }
 
+/* Two pages, the second of which can be read but not written. */
+static char *half_writable(void)
+{
+	char *p = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	memset(p, 0, 2 * PAGE);
+	CHECK_OK(mprotect(p + PAGE, PAGE, PROT_READ));
+	return p;
+}
+
+/* A result that cannot be written stays: found by WAIT taking the launch before it copies. */
+static void result_not_lost(void)
+{
+	int fd = huvm_open();
+	struct huvm_instr i = over(HUVM_OP_FILL, BLOCK, 4);
+	char *page = half_writable();
+	struct huvm_wait *w = (struct huvm_wait *)(page + PAGE);
+	ARG(huvm_wait, good, .timeout_ns = 60ull * 1000000000ull);
+	uint64_t id;
+
+	CHECK_OK(gpu_register(fd, 0));
+	i.dst = (uintptr_t)managed(fd, BLOCK);
+	for (int ending = 0; ending < 2; ending++) {
+		unsigned long cmd = ending ? HUVM_IOC_ABORT : HUVM_IOC_WAIT;
+
+		CHECK_OK(launch(fd, 0, 4, &i, 1, 8, &id));
+		good.launch = id;
+		CHECK_OK(mprotect(page + PAGE, PAGE, PROT_READ | PROT_WRITE));
+		*w = good;
+		CHECK_OK(mprotect(page + PAGE, PAGE, PROT_READ));
+		for (int n = 0; n < 3; n++)
+			CHECK_ERR(ioctl(fd, cmd, w), EFAULT);
+		CHECK_OK(ioctl(fd, cmd, &good));
+		CHECK(good.status == HUVM_LAUNCH_DONE || (ending && good.status == HUVM_LAUNCH_ABORTED));
+		CHECK_ERR(ioctl(fd, cmd, &good), ENOENT);
+	}
+}
+
+/* The same of events; a read that can write some of its records returns those. */
+static void events_not_lost(void)
+{
+	int fd = huvm_open();
+	char *page = half_writable();
+	struct huvm_event *e = (struct huvm_event *)(page + PAGE) - 2, all[16];
+	char *p = managed(fd, BLOCK);
+	ARG(huvm_events, on, .mask = 1u << HUVM_EVENT_MIGRATE, .records = 16);
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &on));
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	p[0] = 1;
+	for (int n = 0; n < 5; n++)
+		CHECK_OK(migrate(fd, p, BLOCK, n & 1 ? HUVM_PLACE_HOST : 0));
+	for (int n = 0; n < 3; n++)
+		CHECK_ERR(read(fd, page + PAGE, PAGE), EFAULT);
+	CHECK_EQ(read(fd, e, 4 * sizeof(*e)), 2 * (long)sizeof(*e));
+	CHECK_EQ(e[0].seq, 1);
+	CHECK_EQ(e[1].seq, 2);
+	CHECK(read(fd, all, sizeof(all)) >= 3 * (long)sizeof(*e));
+	CHECK_EQ(all[0].seq, 3);
+	CHECK_EQ(all[1].seq, 4);
+}
+
 static void clients(void)
 {
 	int a = huvm_open(), b = huvm_open();
@@ -396,6 +460,7 @@ static const struct ktap_test tests[] = {
 	{ "bad_pointers", bad_pointers }, { "unknown_calls", unknown_calls }, { "version", version },
 	{ "wrong_gpu", wrong_gpu }, { "other_process", other_process }, { "knobs_and_policy", knobs_and_policy },
 	{ "presets", presets }, { "privileges", privileges }, { "counters", counters },
-	{ "event_stream", event_stream }, { "clients", clients }, { "ranges", ranges }, { "advice", advice },
+	{ "event_stream", event_stream }, { "result_not_lost", result_not_lost },
+	{ "events_not_lost", events_not_lost }, { "clients", clients }, { "ranges", ranges }, { "advice", advice },
 };
 KTAP_MAIN(tests)
