@@ -5,7 +5,7 @@
 
 use super::Gpu;
 use crate::kernel::irq::IrqHandler;
-use huvm_hal::ga100::irq;
+use huvm_hal::ga100::{fault, irq};
 use huvm_hal::ids::Vector;
 use kernel::pr_warn_once;
 use kernel::sync::atomic::{Relaxed, Release};
@@ -45,7 +45,18 @@ impl Gpu {
         if self.workload_vector() == Some(v) {
             self.launches().wake_all();
         } else if v == vectors.info_fault {
-            pr_warn_once!("huvm: gpu {}: fault outside both rings\n", self.index());
+            self.take_info_fault();
+        }
+    }
+
+    /// Nobody can serve a fault outside both rings; but the device tells of no other one until this one is taken.
+    fn take_info_fault(&self) {
+        if let Ok(Some(info)) = fault::take_info(self) {
+            pr_warn_once!(
+                "huvm: gpu {}: fault outside both rings: {:x?}\n",
+                self.index(),
+                info
+            );
         }
     }
 
@@ -68,6 +79,8 @@ impl Gpu {
 
     /// Lets all vectors interrupt that the driver serves.
     pub(super) fn enable_interrupts(&self) {
+        // Left by who had the device before.
+        let _stale = fault::take_info(self);
         for v in self.fault_vectors() {
             irq::unmask(self, v);
         }

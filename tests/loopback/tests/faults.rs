@@ -12,7 +12,7 @@ use huvm_hal::ext::inject::{inject, Injection};
 use huvm_hal::ext::program::{Header, Instr};
 use huvm_hal::ext::stats::{counter, Counter};
 use huvm_hal::ext::workload::Status;
-use huvm_hal::ga100::fault::{AccessType, Fault, FaultType};
+use huvm_hal::ga100::fault::{take_info, AccessType, Fault, FaultType};
 use huvm_hal::ga100::invalidate::{replay, ReplayKind};
 use huvm_hal::ga100::irq;
 use huvm_hal::ids::*;
@@ -215,6 +215,41 @@ fn driven_by_interrupts_alone() {
         (Status::Done, 0),
         "{report:?}"
     );
+}
+
+/// A fault while the ring is off is told by registers, once for each time that it is taken.
+#[test]
+fn a_fault_without_a_ring_is_taken_from_registers() {
+    let l = loop_with(false, 1);
+    let mut d = Driver::new(&l, 0, 1, 256).unwrap();
+    let space = Space::new(&d.gpu).unwrap();
+    let v = d.id.vectors.info_fault;
+    irq::unmask(&d.gpu, v);
+    d.replayable.disable(&d.gpu, &mut l.wait()).unwrap();
+    assert_eq!(take_info(&d.gpu), Ok(None));
+    let (header, program) = program();
+    for slot in 0..2 {
+        l.take_messages();
+        let inst = d
+            .launch(slot, space.tree.root(), &header, &program)
+            .unwrap();
+        l.settle();
+        let entry = u8::try_from(v.0 / 64).unwrap();
+        assert!(l.take_messages().iter().any(|m| m.1 == entry.into()));
+        assert!(irq::pending(&d.gpu, entry).any(|p| p == v), "slot {slot}");
+        irq::clear(&d.gpu, v);
+        let f = take_info(&d.gpu).unwrap().unwrap().fault.unwrap();
+        assert_eq!((f.instance, f.instance_aperture), (inst.0, 2));
+        assert_eq!((f.engine, f.replayable), (64, true));
+        assert!((VA..VA + BYTES).contains(&f.va.0), "{f:?}");
+        assert_eq!(take_info(&d.gpu), Ok(None));
+        let engine = d.ext.workload.unwrap();
+        engine.abort(&d.gpu, slot).unwrap();
+        l.settle();
+        // What it still had under way may have been told meanwhile.
+        let _late = take_info(&d.gpu);
+        irq::clear(&d.gpu, v);
+    }
 }
 
 /// A write to a page that is mapped read-only faults as such; loads do not.

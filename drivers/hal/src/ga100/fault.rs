@@ -21,6 +21,7 @@ const SIZE_OVERFLOW_INTR: u32 = 1 << 29;
 const SIZE_SET_DEFAULT: u32 = 1 << 30;
 const SIZE_ENABLE: u32 = 1 << 31;
 const STATUS_BUSY: u32 = 1 << 30;
+const STATUS_DROPPED: u32 = 0xff;
 /// FAULT_BUFFER_LO: physical address, coherent system memory, volatile.
 const LO_SYS: u32 = 1 | 2 << 1 | 1 << 3;
 /// Offset of the packet's last dword.
@@ -129,7 +130,68 @@ impl AccessType {
     }
 }
 
+/// What FAULT_STATUS says of faults that went into no ring: of the aperture BARs, of physical accesses, or while the
+/// ring was off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InfoFault {
+    /// The first of them. It has no time.
+    pub fault: Option<Fault>,
+    /// DROPPED bits: who had one while the registers still held another. Pairs of physical and virtual of BAR1, BAR2,
+    /// IFB, others, from bit 0 on.
+    pub dropped: u8,
+}
+
+/// Takes the fault that went into no ring, if there is one: reads the FAULT_* registers, then clears STATUS.VALID, so that
+/// the next can be told (hw-interface 1.8).
+///
+/// # Errors
+/// [`Error::Gone`].
+pub fn take_info<M: Mmio + ?Sized>(m: &M) -> Result<Option<InfoFault>> {
+    let seen = read(m, regs::FAULT_STATUS)? & (VALID | STATUS_DROPPED);
+    if seen == 0 {
+        return Ok(None);
+    }
+    let fault = if seen & VALID != 0 {
+        let wide = |lo, hi| -> Result<u64> {
+            Ok(u64::from(read(m, lo)?) | u64::from(m.read32(Bar::Regs, hi)) << 32)
+        };
+        let inst = wide(regs::FAULT_INST_LO, regs::FAULT_INST_HI)?;
+        let addr = wide(regs::FAULT_ADDR_LO, regs::FAULT_ADDR_HI)?;
+        // CAST: masked to its width.
+        let engine = (inst & 0x1ff) as u16;
+        Some(Fault {
+            instance: inst & !0xfff,
+            instance_aperture: (inst >> 10 & 3) as u8,
+            va: GpuVa(addr & !0xfff),
+            engine,
+            ..Fault::of_info(read(m, regs::FAULT_INFO)?)
+        })
+    } else {
+        None
+    };
+    m.write32(Bar::Regs, regs::FAULT_STATUS, seen);
+    Ok(Some(InfoFault {
+        fault,
+        // CAST: 8 bits.
+        dropped: (seen & STATUS_DROPPED) as u8,
+    }))
+}
+
 impl Fault {
+    /// What FAULT_INFO, or dword 7 of a packet, says.
+    fn of_info(info: u32) -> Fault {
+        // CAST: each field is masked to its width.
+        Fault {
+            fault_type: FaultType::from_raw((info & 0x1f) as u8),
+            access: AccessType::from_raw((info >> 16 & 0xf) as u8),
+            client: (info >> 8 & 0x7f) as u8,
+            gpc: (info & 1 << 20 == 0).then_some((info >> 24 & 0x1f) as u8),
+            replayable: info & 1 << 7 != 0,
+            replay_enabled: info & 1 << 30 != 0,
+            ..Fault::default()
+        }
+    }
+
     /// Parses the packet at byte `off` of a ring.
     fn parse<D: DmaMem + ?Sized>(mem: &D, off: usize) -> Fault {
         let dw = |i: usize| mem.read32(off + 4 * i);
@@ -140,14 +202,9 @@ impl Fault {
             instance: inst & !0xfff,
             instance_aperture: (inst >> 8 & 3) as u8,
             va: GpuVa(addr & !0xfff),
-            fault_type: FaultType::from_raw((info & 0x1f) as u8),
-            access: AccessType::from_raw((info >> 16 & 0xf) as u8),
             timestamp_ns: wide(4),
             engine: (dw(6) & 0x1ff) as u16,
-            client: (info >> 8 & 0x7f) as u8,
-            gpc: (info & 1 << 20 == 0).then_some((info >> 24 & 0x1f) as u8),
-            replayable: info & 1 << 7 != 0,
-            replay_enabled: info & 1 << 30 != 0,
+            ..Fault::of_info(info)
         }
     }
 }

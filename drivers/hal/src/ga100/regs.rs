@@ -31,6 +31,11 @@ pub(super) const FAULT_HI: u32 = 0x4;
 pub(super) const FAULT_GET: u32 = 0x8;
 pub(super) const FAULT_PUT: u32 = 0xc;
 pub(super) const FAULT_SIZE: u32 = 0x10;
+pub(super) const FAULT_ADDR_LO: u32 = VF + 0x3080;
+pub(super) const FAULT_ADDR_HI: u32 = VF + 0x3084;
+pub(super) const FAULT_INST_LO: u32 = VF + 0x3088;
+pub(super) const FAULT_INST_HI: u32 = VF + 0x308c;
+pub(super) const FAULT_INFO: u32 = VF + 0x3090;
 pub(super) const FAULT_STATUS: u32 = VF + 0x3094;
 
 // Access counters (3.3).

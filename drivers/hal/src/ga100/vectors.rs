@@ -3,7 +3,7 @@
 //! vectors alone: no offset, bit or code of the crate is used to check another.
 
 use super::counter::{CounterRing, Notice};
-use super::fault::{AccessType, Fault, FaultRing, FaultType, RingKind};
+use super::fault::{take_info, AccessType, Fault, FaultRing, FaultType, RingKind};
 use super::instance::{fill_channel, fill_workload, ChannelInstance};
 use super::invalidate::{cancel_all, invalidate_pdb, invalidate_va, replay, ReplayKind};
 use super::runlist::{Entry, Runlist};
@@ -149,6 +149,50 @@ fn fault_of(r: &FaultRow) -> Fault {
         replayable: r.replayable,
         replay_enabled: r.replay_enabled,
     }
+}
+
+/// A fault without a ring: read from the registers, then VALID and the dropped bits are written back, and nothing else.
+#[test]
+fn info_fault() {
+    let status = |f| reg_bits("vf", "fault_status", f);
+    let inst = |f| reg_bits("vf", "fault_inst_lo", f);
+    for row in &faults() {
+        let r = FakeRegs::default();
+        let idle = !(status("VALID").of(1) | status("DROPPED").of(0xff)) & 0x7fff_ffff;
+        set(&r, reg("vf", "fault_status"), idle);
+        written(&r);
+        assert_eq!(take_info(&r), Ok(None));
+        assert_eq!(written(&r), []);
+        let mut want = fault_of(row);
+        want.timestamp_ns = 0;
+        let engine = inst("ENGINE_ID").of(row.engine.into());
+        let aperture = inst("APERTURE").of(code("MemTarget", "SysCoherent"));
+        // CAST: the two halves.
+        let (lo, hi) = (FAULT_INSTANCE as u32, (FAULT_INSTANCE >> 32) as u32);
+        set(&r, reg("vf", "fault_addr_lo"), FAULT_VA as u32);
+        set(&r, reg("vf", "fault_addr_hi"), (FAULT_VA >> 32) as u32);
+        set(&r, reg("vf", "fault_inst_lo"), lo | engine | aperture);
+        set(&r, reg("vf", "fault_inst_hi"), hi);
+        set(&r, reg("vf", "fault_info"), row.words[7]);
+        let dropped = status("DROPPED").of(0x22);
+        let seen = status("VALID").of(1) | dropped;
+        // All ones would be a device that is gone.
+        set(
+            &r,
+            reg("vf", "fault_status"),
+            seen | status("REPLAYABLE").of(1),
+        );
+        written(&r);
+        let info = take_info(&r).unwrap().unwrap();
+        assert_eq!((info.fault, info.dropped), (Some(want), 0x22), "{row:x?}");
+        assert_eq!(written(&r), [(reg("vf", "fault_status"), seen)]);
+        set(&r, reg("vf", "fault_status"), dropped);
+        let info = take_info(&r).unwrap().unwrap();
+        assert_eq!((info.fault, info.dropped), (None, 0x22));
+    }
+    let gone = FakeRegs::default();
+    set(&gone, reg("vf", "fault_status"), u32::MAX);
+    assert_eq!(take_info(&gone), Err(Error::Gone));
 }
 
 #[test]
@@ -916,6 +960,11 @@ fn register_offsets() {
             regs::FAULT_BUFFER + regs::FAULT_SIZE,
             reg("vf", "fault_buffer_size"),
         ),
+        (regs::FAULT_ADDR_LO, reg("vf", "fault_addr_lo")),
+        (regs::FAULT_ADDR_HI, reg("vf", "fault_addr_hi")),
+        (regs::FAULT_INST_LO, reg("vf", "fault_inst_lo")),
+        (regs::FAULT_INST_HI, reg("vf", "fault_inst_hi")),
+        (regs::FAULT_INFO, reg("vf", "fault_info")),
         (regs::FAULT_STATUS, reg("vf", "fault_status")),
         (regs::COUNTER_CONFIG, reg("vf", "counter_config")),
         (regs::COUNTER_LO, reg("vf", "counter_buffer_lo")),
