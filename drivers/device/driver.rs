@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | 1 enable the function, claim BARs | 12 release and disable |
 //! | 2 set the DMA mask | 11 nothing more can be mapped; see that nothing is |
-//! | 3 map BARs, bus mastering on | 10 registers end, bus mastering off |
+//! | 3 see which BAR has the extension, map BARs, bus mastering on | 10 registers end, bus mastering off |
 //! | 4 identify; silence interrupts | 9 silence interrupts, free the vectors |
 //! | 5 make the [`Gpu`] | 7 mark it lost: whoever still refers to it fails |
 //! | 6 channels | 6 refuse submissions, drain and stop channels |
@@ -26,8 +26,8 @@ use super::gpu::Parts;
 use super::{peer, registry, selftest, Gpu};
 use crate::kernel::dma::DmaDev;
 use crate::kernel::irq::Irqs;
-use crate::kernel::mmio::Bars;
-use crate::kernel::pci::Function;
+use crate::kernel::mmio::{Bars, ExtAt};
+use crate::kernel::pci::{config32, has_extended_config, Function};
 use crate::kernel::thread::KThread;
 use crate::kernel::time;
 use crate::memory::clients::SUBCONTEXTS;
@@ -36,7 +36,8 @@ use crate::service::harvest::{self, Lend};
 use crate::service::pre_evict::PreEvict;
 use crate::service::prefetch::Prefetch;
 use crate::service::{launch, pool, teardown};
-use huvm_hal::ext::discover;
+use huvm_hal::ext::announce::{announced, Announced};
+use huvm_hal::ext::discover::{self, Extension};
 use huvm_hal::ga100::{bringup, irq};
 use kernel::device::Core;
 use kernel::pci;
@@ -93,15 +94,29 @@ impl Bound {
     fn start(pdev: &pci::Device<Core<'_>>) -> Result<Bound> {
         let function = Function::enable(pdev)?;
         let dma = DmaDev::new(&function)?;
-        let bars = Arc::new(Bars::map(&function)?, GFP_KERNEL)?;
-        function.set_master();
-        irq::quiesce(&*bars);
         let refused = |e: huvm_hal::Error| {
             dev_err!(pdev, "bring-up: {:?}\n", e);
             crate::channel::errno(e)
         };
+        let at = extension(function.device()).map_err(refused)?;
+        let bars = Bars::map(&function, &at).inspect_err(|e| {
+            dev_err!(
+                pdev,
+                "BARs, or the extension, not where they should be: {:?}\n",
+                e
+            );
+        })?;
+        let bars = Arc::new(bars, GFP_KERNEL)?;
+        function.set_master();
+        irq::quiesce(&*bars);
         let identity = bringup::identify(&*bars).map_err(refused)?;
-        let ext = discover::discover(&*bars).map_err(refused)?;
+        let ext = match at {
+            ExtAt::Nowhere => None,
+            _ => discover::discover(&*bars).map_err(refused)?,
+        };
+        if let ExtAt::Announced(a) = &at {
+            check_announced(a, ext.as_ref()).map_err(refused)?;
+        }
         let index = match &ext {
             Some(e) => u8::try_from(e.gpu_index)?,
             None => registry::free_index().ok_or(ENOSPC)?,
@@ -172,6 +187,34 @@ impl Bound {
             },
         );
         Ok(())
+    }
+}
+
+/// Where the extension is: by the capability that announces it. Without extended configuration space BAR5 may tell by
+/// what it begins with.
+fn extension(pdev: &pci::Device) -> huvm_hal::Result<ExtAt> {
+    if !has_extended_config(pdev) {
+        return Ok(ExtAt::Unknown);
+    }
+    let found = announced(|at| config32(pdev, at))?;
+    Ok(found.map_or(ExtAt::Nowhere, ExtAt::Announced))
+}
+
+/// The registers and the capability must say the same.
+fn check_announced(a: &Announced, ext: Option<&Extension>) -> huvm_hal::Result<()> {
+    match ext {
+        Some(e) if e.features == a.features => Ok(()),
+        Some(e) => Err(huvm_hal::Error::BadDevice("features", e.features)),
+        None => Err(huvm_hal::Error::Absent(huvm_hw::ext::ident::ID)),
+    }
+}
+
+/// Whether the capability announces what the driver found (a self test).
+pub(super) fn is_announced(gpu: &Gpu) -> bool {
+    match extension(&gpu.pdev) {
+        Ok(ExtAt::Announced(a)) => check_announced(&a, gpu.ext()).is_ok(),
+        Ok(ExtAt::Nowhere) => gpu.ext().is_none(),
+        Ok(ExtAt::Unknown) | Err(_) => false,
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! [`check`] runs at probe. [`run`] is for tests; a failed one says at which step, in the order in which steps are written.
 
-use super::{registry, Gpu};
+use super::{driver, registry, Gpu};
 use crate::channel::{self, Engine, Fence, Push, Tracker};
 use crate::kernel::dma::DmaBuf;
 use crate::kernel::ffi::uapi;
@@ -184,6 +184,8 @@ fn ident(gpu: &Gpu) -> Steps {
     if let Some(ext) = gpu.ext() {
         must(ext.vram_bytes == known.vram_bytes, 4)?;
     }
+    // Fails where the kernel has no extended configuration space, as without CONFIG_PCI_MMCONFIG.
+    must(driver::is_announced(gpu), 7)?;
     let before = gpu.ptimer_ns().at(5)?;
     time::sleep_us(1000);
     let after = gpu.ptimer_ns().at(5)?;

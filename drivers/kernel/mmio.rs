@@ -4,6 +4,7 @@
 use super::ffi::c;
 use super::pci::{raw, Function};
 use core::ffi::c_void;
+use huvm_hal::ext::announce::Announced;
 use huvm_hal::seam::{Bar, Fence, Mmio};
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Full, Relaxed};
@@ -16,14 +17,16 @@ struct Window {
 }
 
 impl Window {
-    fn map(f: &Function, bar: u32) -> Result<Window> {
+    /// Maps a BAR from `offset` on: `length` bytes, or all of it.
+    fn map(f: &Function, bar: u32, offset: usize, length: Option<usize>) -> Result<Window> {
         let pdev = f.device();
-        let len = usize::try_from(pdev.resource_len(bar)?)?;
-        if len == 0 {
+        let all = usize::try_from(pdev.resource_len(bar)?)?;
+        let len = length.unwrap_or(all);
+        if len == 0 || offset.checked_add(len).is_none_or(|end| end > all) {
             return Err(ENODEV);
         }
         // SAFETY: a device that we enabled, and a BAR that we claimed.
-        let at = unsafe { c::pci_iomap(raw(pdev), bar as kernel::ffi::c_int, 0) };
+        let at = unsafe { c::pci_iomap_range(raw(pdev), bar as kernel::ffi::c_int, offset, len) };
         if at.is_null() {
             return Err(ENOMEM);
         }
@@ -66,7 +69,17 @@ impl Drop for Window {
     }
 }
 
-/// BAR0 and, where the device has it, BAR5.
+/// What configuration space says of the extension.
+pub(crate) enum ExtAt {
+    /// It is here.
+    Announced(Announced),
+    /// The device has none.
+    Nowhere,
+    /// The kernel does not reach that part of configuration space.
+    Unknown,
+}
+
+/// BAR0 and, where the device has it, the BAR of the extension.
 ///
 /// Registers can be used at any time and in any context: after [`Self::revoke`] they read all ones and ignore writes.
 pub(crate) struct Bars {
@@ -75,16 +88,24 @@ pub(crate) struct Bars {
 }
 
 impl Bars {
-    /// Maps BAR0, and BAR5 if there is one.
+    /// Maps BAR0, and the extension: where it is announced to be, or BAR5 if nobody can say (`Unknown`) and there is
+    /// one.
     ///
     /// # Errors
-    /// `ENODEV` without BAR0, `ENOMEM`.
-    pub(crate) fn map(f: &Function) -> Result<Bars> {
-        let regs = Window::map(f, 0)?;
-        let ext = match Window::map(f, 5) {
-            Ok(w) => Some(w),
-            Err(e) if e == ENODEV => None,
-            Err(e) => return Err(e),
+    /// `ENODEV` without BAR0, or when the extension is announced where no BAR is; `ENOMEM`.
+    pub(crate) fn map(f: &Function, ext: &ExtAt) -> Result<Bars> {
+        let regs = Window::map(f, 0, 0, None)?;
+        let ext = match ext {
+            ExtAt::Nowhere => None,
+            ExtAt::Announced(a) => {
+                let (at, len) = (usize::try_from(a.offset)?, usize::try_from(a.length)?);
+                Some(Window::map(f, a.bar.into(), at, Some(len))?)
+            }
+            ExtAt::Unknown => match Window::map(f, 5, 0, None) {
+                Ok(w) => Some(w),
+                Err(e) if e == ENODEV => None,
+                Err(e) => return Err(e),
+            },
         };
         Ok(Bars { regs, ext })
     }

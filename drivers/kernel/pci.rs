@@ -13,6 +13,20 @@ pub(super) fn raw(pdev: &pci::Device) -> *mut c::pci_dev {
     core::ptr::from_ref(pdev).cast::<c::pci_dev>().cast_mut()
 }
 
+/// Whether the kernel reaches the extended configuration space of the device (PCI Express with MMCONFIG).
+pub(crate) fn has_extended_config(pdev: &pci::Device) -> bool {
+    // SAFETY: a valid device; the field is set before a driver sees it.
+    unsafe { (*raw(pdev)).cfg_size >= 4096 }
+}
+
+/// Reads the word at `at` of configuration space; all ones when that is not there.
+pub(crate) fn config32(pdev: &pci::Device, at: u16) -> u32 {
+    let mut word = !0;
+    // SAFETY: a valid device, and a place for the word. An offset that is not there is an error, and leaves all ones.
+    let _ones_then = unsafe { c::pci_read_config_dword(raw(pdev), at.into(), &mut word) };
+    word
+}
+
 /// Memory decoding and bus mastering are on and the BARs are ours, until dropped.
 ///
 /// Drop it before the driver is unbound, and after everything that reaches the device or lets it reach memory.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What is invented (BAR5, Documentation/device.md). The driver comes up with none of it present.
 
+pub mod announce;
 pub mod discover;
 pub mod inject;
 pub mod program;
