@@ -18,6 +18,9 @@
 //! | | 2 leave peers |
 //! | | 1 unregister: nobody new finds it |
 //!
+//! When the machine ends ([`AtEnd::shut_down`]), only what the device does by itself stops: stops 3 (launches), 6, 7 and 9, the
+//! rings and bus mastering. Threads, mappings and the binding stay.
+//!
 //! The service thread outlasts the channels, since a copy engine that faults waits for it.
 //! [`Bound`] has what each start step made; stopping goes by what is there, so a failed start stops the same way.
 
@@ -27,7 +30,9 @@ use super::{peer, registry, selftest, Gpu};
 use crate::kernel::dma::DmaDev;
 use crate::kernel::irq::Irqs;
 use crate::kernel::mmio::{Bars, ExtAt};
-use crate::kernel::pci::{config32, has_extended_config, Function};
+use crate::kernel::pci::{
+    add_callbacks, clear_master, config32, has_extended_config, AtEnd, Function,
+};
 use crate::kernel::thread::KThread;
 use crate::kernel::time;
 use crate::memory::clients::SUBCONTEXTS;
@@ -38,7 +43,7 @@ use crate::service::prefetch::Prefetch;
 use crate::service::{launch, pool, teardown};
 use huvm_hal::ext::announce::{announced, Announced};
 use huvm_hal::ext::discover::{self, Extension};
-use huvm_hal::ga100::{bringup, irq};
+use huvm_hal::ga100::{bringup, fault, irq};
 use kernel::device::Core;
 use kernel::pci;
 use kernel::prelude::*;
@@ -90,8 +95,41 @@ impl pci::Driver for Driver {
     }
 }
 
+impl AtEnd for Driver {
+    /// Nothing comes home: what is in the GPU's memory ends with the machine. Processes may still run; they find the GPU
+    /// lost.
+    fn shut_down(pdev: &pci::Device) {
+        let Some(gpu) = registry::of_pci(pdev) else {
+            // Not registered: probe failed on the way, and has stopped what it had started.
+            return;
+        };
+        let start = time::now_ns();
+        quiet(&gpu);
+        gpu.channels().shut_down();
+        gpu.retire();
+        fault::disable_all(&*gpu);
+        irq::quiesce(&*gpu);
+        clear_master(pdev);
+        pr_info!(
+            "huvm: gpu {}: silent after {} us\n",
+            gpu.index(),
+            time::now_ns().saturating_sub(start) / 1000
+        );
+    }
+
+    /// VRAM would be gone, and nobody would know.
+    fn prepare_sleep(pdev: &pci::Device) -> Result {
+        dev_err!(
+            pdev,
+            "no suspend or hibernation with GPUs: unload huvm first\n"
+        );
+        Err(EBUSY)
+    }
+}
+
 impl Bound {
     fn start(pdev: &pci::Device<Core<'_>>) -> Result<Bound> {
+        add_callbacks::<Driver>(pdev);
         let function = Function::enable(pdev)?;
         let dma = DmaDev::new(&function)?;
         let refused = |e: huvm_hal::Error| {

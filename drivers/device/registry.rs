@@ -3,6 +3,7 @@
 
 use super::Gpu;
 use crate::kernel::global::{Global, Which};
+use kernel::pci;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -49,6 +50,16 @@ pub(super) fn free_index() -> Option<u8> {
 pub(crate) fn gpu(index: u32) -> Option<Arc<Gpu>> {
     let at = usize::try_from(index).ok()?;
     GPUS.lock().get(at).cloned().flatten()
+}
+
+/// The GPU that a PCI function is.
+pub(super) fn of_pci(pdev: &pci::Device) -> Option<Arc<Gpu>> {
+    let gpus = GPUS.lock();
+    let found = gpus
+        .iter()
+        .flatten()
+        .find(|g| core::ptr::eq(&*g.pdev, pdev));
+    found.cloned()
 }
 
 /// Highest index in use plus one.

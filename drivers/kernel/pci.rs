@@ -2,8 +2,9 @@
 //! Enabling and claiming a PCI function.
 
 use super::ffi::c;
+use core::marker::PhantomData;
 use kernel::device::Core;
-use kernel::error::to_result;
+use kernel::error::{from_result, to_result};
 use kernel::pci;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
@@ -25,6 +26,70 @@ pub(crate) fn config32(pdev: &pci::Device, at: u16) -> u32 {
     // SAFETY: a valid device, and a place for the word. An offset that is not there is an error, and leaves all ones.
     let _ones_then = unsafe { c::pci_read_config_dword(raw(pdev), at.into(), &mut word) };
     word
+}
+
+/// What a bound driver is asked when the machine ends or sleeps.
+pub(crate) trait AtEnd {
+    /// The machine ends (reboot, halt, power off, kexec): when this returns, the device must do nothing any more by
+    /// itself. It stays bound. May sleep; the device is locked. Bounded.
+    fn shut_down(pdev: &pci::Device);
+    /// Whether the machine may sleep (suspend, hibernate) with the device bound. May sleep.
+    ///
+    /// # Errors
+    /// Why not.
+    fn prepare_sleep(pdev: &pci::Device) -> Result;
+}
+
+struct Callbacks<T>(PhantomData<T>);
+
+impl<T: AtEnd> Callbacks<T> {
+    const PM: c::dev_pm_ops = c::dev_pm_ops {
+        prepare: Some(Self::prepare),
+        ..pin_init::zeroed()
+    };
+
+    const fn pm() -> &'static c::dev_pm_ops {
+        &Self::PM
+    }
+
+    /// # Safety
+    /// For the PCI core to call with a device that is bound to the driver.
+    unsafe extern "C" fn shutdown(p: *mut c::pci_dev) {
+        // SAFETY: a valid device; `pci::Device` is a transparent wrapper.
+        T::shut_down(unsafe { &*p.cast::<pci::Device>() });
+    }
+
+    /// # Safety
+    /// For the PM core to call with a device that is bound to the driver.
+    unsafe extern "C" fn prepare(dev: *mut c::device) -> kernel::ffi::c_int {
+        // SAFETY: the device is part of a PCI device, since a PCI driver is bound to it.
+        let p = unsafe { kernel::container_of!(dev, c::pci_dev, dev) };
+        from_result(|| {
+            // SAFETY: as in `shutdown`.
+            T::prepare_sleep(unsafe { &*p.cast::<pci::Device>() })?;
+            Ok(0)
+        })
+    }
+}
+
+/// Adds what `pci::Adapter` of Linux 7.3 has no way to say to the driver that is probing the device. Each probe does it,
+/// with the same values.
+pub(crate) fn add_callbacks<T: AtEnd>(pdev: &pci::Device<Core<'_>>) {
+    let p = raw(pdev);
+    // SAFETY: the PCI core sets `driver` before it calls probe: it is ours, made by `pci::Adapter` in our module, and lives
+    // until the module unregisters it. Nobody else writes these fields; who reads one at the same time sees the old value,
+    // none, or the new one, which holds as long as the module is there.
+    unsafe {
+        let driver = (*p).driver;
+        (&raw mut (*driver).shutdown).write_volatile(Some(Callbacks::<T>::shutdown));
+        (&raw mut (*driver).driver.pm).write_volatile(Callbacks::<T>::pm());
+    }
+}
+
+/// The device can no longer read or write memory, nor send messages.
+pub(crate) fn clear_master(pdev: &pci::Device) {
+    // SAFETY: a valid device.
+    unsafe { c::pci_clear_master(raw(pdev)) }
 }
 
 /// Memory decoding and bus mastering are on and the BARs are ours, until dropped.
@@ -61,8 +126,7 @@ impl Function {
 
     /// The device can no longer read or write memory, nor send messages.
     pub(crate) fn clear_master(&self) {
-        // SAFETY: valid device, enabled by us.
-        unsafe { c::pci_clear_master(raw(&self.pdev)) }
+        clear_master(&self.pdev);
     }
 
     /// The device.

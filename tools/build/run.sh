@@ -3,6 +3,7 @@
 # Boots the guest. Settings come from the environment:
 #   KCONF=fast|debug  GPUS=1  VRAM=256 (MiB)  MEM=2G  SMP=2  TIMING=on|off  PROFILE=name or file  DATA=real|phantom  REALISM=on|off
 #   ICOUNT=1 (deterministic virtual time)  LIMIT=300 (s)  RUN="command" (else a shell)  NAME=log name  GENV="A=1 B=2"
+#   QEMU_ARGS="more for QEMU"
 # Exit code: that of RUN; 124 when the limit passed; 125 when the guest ended without saying how.
 . "$(dirname "$0")/lib.sh"
 KCONF=${KCONF:-fast}
@@ -31,6 +32,8 @@ fi
 for ((i = 0; i < ${GPUS:-1}; i++)); do
 	args+=(-device "huvm-gpu,id=gpu$i,index=$i,vram-mb=${VRAM:-256},timing=${TIMING:-on},data=${DATA:-real},realism=${REALISM:-on},profile=$profile${GPU_ARGS:-}")
 done
+# shellcheck disable=SC2206 # words
+args+=(${QEMU_ARGS:-})
 for e in ${GENV:-}; do cmdline+=" huvm.env=$e"; done
 if [ -z "${RUN:-}" ]; then
 	exec "$qemu" "${args[@]}" -serial mon:stdio -append "$cmdline"

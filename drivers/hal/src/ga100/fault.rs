@@ -177,6 +177,13 @@ pub fn take_info<M: Mmio + ?Sized>(m: &M) -> Result<Option<InfoFault>> {
     }))
 }
 
+/// Disables both rings, whoever has them: for a device that must fall silent at once. What is in them is lost.
+pub fn disable_all<M: Mmio + ?Sized>(m: &M) {
+    for kind in [RingKind::NonReplayable, RingKind::Replayable] {
+        m.write32(Bar::Regs, kind.base() + regs::FAULT_SIZE, 0);
+    }
+}
+
 impl Fault {
     /// What FAULT_INFO, or dword 7 of a packet, says.
     fn of_info(info: u32) -> Fault {

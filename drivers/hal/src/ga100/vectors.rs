@@ -3,7 +3,7 @@
 //! vectors alone: no offset, bit or code of the crate is used to check another.
 
 use super::counter::{CounterRing, Notice};
-use super::fault::{take_info, AccessType, Fault, FaultRing, FaultType, RingKind};
+use super::fault::{disable_all, take_info, AccessType, Fault, FaultRing, FaultType, RingKind};
 use super::instance::{fill_channel, fill_workload, ChannelInstance};
 use super::invalidate::{cancel_all, invalidate_pdb, invalidate_va, replay, ReplayKind};
 use super::runlist::{Entry, Runlist};
@@ -190,6 +190,10 @@ fn info_fault() {
         let info = take_info(&r).unwrap().unwrap();
         assert_eq!((info.fault, info.dropped), (None, 0x22));
     }
+    let r = FakeRegs::default();
+    disable_all(&r);
+    let size = |i| (reg_at("vf", "fault_buffer_size", i, 2), 0);
+    assert_eq!(written(&r), [size(0), size(1)]);
     let gone = FakeRegs::default();
     set(&gone, reg("vf", "fault_status"), u32::MAX);
     assert_eq!(take_info(&gone), Err(Error::Gone));
