@@ -32,7 +32,7 @@
 
 /* Changes when an existing call changes meaning; additions raise only the minor. */
 #define HUVM_ABI_MAJOR		1
-#define HUVM_ABI_MINOR		0
+#define HUVM_ABI_MINOR		1
 
 #define HUVM_MAX_GPUS		16
 #define HUVM_NAME_LEN		32
@@ -168,6 +168,26 @@ struct huvm_mem_info {
 	__u64 lent_removable;
 	__u64 pinned;
 	__u64 unusable;
+};
+
+/**
+ * struct huvm_lend_info - HUVM_IOC_LEND_INFO [any]: what a GPU lends, and to whom
+ * @gpu: in, the lending GPU
+ * @lends: out, 1 if it lends (its knob harvest_lend), else 0
+ * @limit_chunks: out, chunks that it lends at most (lend_limit_percent, lend_limit_mib)
+ * @keep_chunks: out, free chunks that it keeps for itself (lend_reserve_chunks, less for a small memory)
+ * @lent_chunks: out, chunks lent now, by index of the GPU that borrowed them. One that is being taken back still counts.
+ *
+ * Errors: ENODEV. Since minor 1.
+ */
+struct huvm_lend_info {
+	__u32 size;
+	__u32 flags;
+	__u32 gpu;
+	__u32 lends;
+	__u64 limit_chunks;
+	__u64 keep_chunks;
+	__u64 lent_chunks[HUVM_MAX_GPUS];
 };
 
 /**
@@ -628,6 +648,7 @@ struct huvm_range_info {
 #define HUVM_IOC_GPU_INFO	_IOWR(HUVM_IOC_TYPE, 0x01, struct huvm_gpu_info)
 #define HUVM_IOC_LINK_INFO	_IOWR(HUVM_IOC_TYPE, 0x02, struct huvm_link_info)
 #define HUVM_IOC_MEM_INFO	_IOWR(HUVM_IOC_TYPE, 0x03, struct huvm_mem_info)
+#define HUVM_IOC_LEND_INFO	_IOWR(HUVM_IOC_TYPE, 0x04, struct huvm_lend_info)
 #define HUVM_IOC_GPU_REGISTER	_IOWR(HUVM_IOC_TYPE, 0x10, struct huvm_gpu_register)
 #define HUVM_IOC_GPU_UNREGISTER	_IOWR(HUVM_IOC_TYPE, 0x11, struct huvm_gpu_register)
 #define HUVM_IOC_MIGRATE	_IOWR(HUVM_IOC_TYPE, 0x12, struct huvm_migrate)

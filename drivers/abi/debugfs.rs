@@ -123,6 +123,11 @@ fn show_chunks(_: &Nothing, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, " {} {}", n, name(*state))?;
         }
         writeln!(f)?;
+        for (to, n) in gpu.chunks().lent_to().iter().enumerate() {
+            if *n != 0 {
+                writeln!(f, "  lent to gpu {}: {}", to, n)?;
+            }
+        }
         let mut next = KVec::new();
         if gpu.chunks().next_victims(&mut next, VICTIMS_MAX).is_err() {
             return writeln!(f, "(no memory)");

@@ -4,6 +4,7 @@
 use super::ioctl::{argument, gpu, owner_only, put_text, zero};
 use crate::account;
 use crate::account::counters::{Counter, COUNT};
+use crate::account::policy;
 use crate::device::registry;
 use crate::kernel::ffi::uapi;
 use crate::kernel::{task, time, user};
@@ -12,6 +13,7 @@ use crate::memory::space::Space;
 use crate::memory::{registry as spaces, BLOCK_BYTES, PAGE_BYTES};
 use huvm_hal::ext::topology::{self, LinkType};
 use huvm_policy::chunk::ChunkState;
+use huvm_policy::spare::LendConfig;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -117,6 +119,17 @@ pub(super) fn mem_info(arg: usize) -> Result {
     a.lent_removable = removable;
     a.pinned = pinned;
     a.unusable = unusable;
+    user::copy_out(arg, &a)
+}
+
+pub(super) fn lend_info(arg: usize) -> Result {
+    let mut a: uapi::huvm_lend_info = argument(arg, 0)?;
+    let gpu = gpu(a.gpu)?;
+    let config = LendConfig::of(&policy::of_gpu(&gpu), gpu.chunks().count());
+    a.lends = config.enabled.into();
+    a.limit_chunks = config.limit.into();
+    a.keep_chunks = config.keep.into();
+    a.lent_chunks = gpu.chunks().lent_to().map(u64::from);
     user::copy_out(arg, &a)
 }
 

@@ -50,6 +50,7 @@ argument!(
     huvm_gpu_info,
     huvm_link_info,
     huvm_mem_info,
+    huvm_lend_info,
     huvm_gpu_register,
     huvm_migrate,
     huvm_advise,

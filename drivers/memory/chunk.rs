@@ -11,14 +11,24 @@ use huvm_policy::chunk::{
     ChunkEntry, ChunkLists, ChunkState, ChunkTable, EvictingChunk, FreeChunk, Reclaim,
 };
 use huvm_policy::evict::VictimOrder;
+use huvm_policy::spare::SPARE_GPUS_MAX;
 use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
 use kernel::sync::{new_mutex, Arc, Mutex};
 
+/// Who has a chunk.
+struct Owner {
+    block: Arc<Block>,
+    /// For a lent chunk, the GPU that borrows it.
+    borrower: Option<u8>,
+}
+
 struct Inner {
     entries: KVVec<ChunkEntry>,
     lists: ChunkLists,
-    owners: KVVec<Option<Arc<Block>>>,
+    owners: KVVec<Option<Owner>>,
+    /// Chunks lent, by borrower: as many as `owners` says.
+    lent_to: [u32; SPARE_GPUS_MAX],
     picks: u64,
     /// Nothing is lent any more.
     closed: bool,
@@ -29,11 +39,27 @@ impl Inner {
         ChunkTable::new(&mut self.entries, &mut self.lists)
     }
 
-    fn set_owner(&mut self, id: ChunkId, owner: Option<Arc<Block>>) -> Option<Arc<Block>> {
-        match self.owners.get_mut(id.as_usize()) {
-            Some(slot) => core::mem::replace(slot, owner),
-            None => owner,
+    /// Gives a chunk to somebody; the one who had it is returned, to be dropped outside the lock.
+    fn set_owner(&mut self, id: ChunkId, owner: Option<Owner>) -> Option<Owner> {
+        let Some(slot) = self.owners.get_mut(id.as_usize()) else {
+            return owner;
+        };
+        let old = core::mem::replace(slot, owner);
+        let new = slot.as_ref().and_then(|o| o.borrower);
+        if let Some(n) = new.and_then(|b| self.lent_to.get_mut(usize::from(b))) {
+            *n = n.saturating_add(1);
         }
+        let was = old.as_ref().and_then(|o| o.borrower);
+        if let Some(n) = was.and_then(|b| self.lent_to.get_mut(usize::from(b))) {
+            *n = n.saturating_sub(1);
+        }
+        old
+    }
+
+    /// The block that has a chunk.
+    fn block(&self, id: ChunkId) -> Option<Arc<Block>> {
+        let owner = self.owners.get(id.as_usize())?.as_ref()?;
+        Some(owner.block.clone())
     }
 }
 
@@ -82,6 +108,7 @@ impl ChunkPool {
             entries,
             lists: ChunkLists::new(),
             owners,
+            lent_to: [0; SPARE_GPUS_MAX],
             picks: 0,
             closed: false,
         };
@@ -116,7 +143,7 @@ impl ChunkPool {
         inner.picks = inner.picks.wrapping_add(1);
         let seed = inner.picks;
         let chunk = inner.table().take_victim(order, seed)?;
-        let owner = inner.owners.get(chunk.id().as_usize()).cloned().flatten();
+        let owner = inner.block(chunk.id());
         Some(Victim { chunk, owner })
     }
 
@@ -125,6 +152,10 @@ impl ChunkPool {
         let mut inner = self.inner.lock();
         match chunk.activate(&mut inner.table()) {
             Ok(id) => {
+                let owner = Owner {
+                    block: owner,
+                    borrower: None,
+                };
                 let _none = inner.set_owner(id, Some(owner));
                 Ok(id)
             }
@@ -135,9 +166,9 @@ impl ChunkPool {
         }
     }
 
-    /// Lends a free chunk to `borrower`, a block of another GPU's space. Nothing is in it yet. `None`: no chunk is free, or
-    /// the GPU lends no more.
-    pub(crate) fn lend(&self, borrower: Arc<Block>) -> Option<ChunkId> {
+    /// Lends a free chunk to GPU `borrower`, for `block`. Nothing is in it yet. `None`: no chunk is free, or the GPU lends no
+    /// more.
+    pub(crate) fn lend(&self, block: Arc<Block>, borrower: u8) -> Option<ChunkId> {
         let mut inner = self.inner.lock();
         if inner.closed {
             return None;
@@ -145,7 +176,11 @@ impl ChunkPool {
         let chunk = inner.table().take_free()?;
         match chunk.lend(&mut inner.table(), false) {
             Ok(id) => {
-                let _none = inner.set_owner(id, Some(borrower));
+                let owner = Owner {
+                    block,
+                    borrower: Some(borrower),
+                };
+                let _none = inner.set_owner(id, Some(owner));
                 Some(id)
             }
             Err((token, e)) => {
@@ -174,7 +209,7 @@ impl ChunkPool {
             Reclaim::Draining(_) | Reclaim::WritingBack(_) => return None,
         };
         let chunk = inner.table().evict_chunk(id).ok()?;
-        let owner = inner.owners.get(id.as_usize()).cloned().flatten();
+        let owner = inner.block(id);
         Some(Victim { chunk, owner })
     }
 
@@ -183,7 +218,7 @@ impl ChunkPool {
         let mut inner = self.inner.lock();
         let id = inner.table().pick_write_back()?;
         inner.table().set_removable(id, false).ok()?;
-        let owner = inner.owners.get(id.as_usize()).cloned().flatten()?;
+        let owner = inner.block(id)?;
         Some((id, owner))
     }
 
@@ -251,6 +286,11 @@ impl ChunkPool {
         }
     }
 
+    /// Chunks lent now, by borrower. One that is being taken back counts until its block has let go of it.
+    pub(crate) fn lent_to(&self) -> [u32; SPARE_GPUS_MAX] {
+        self.inner.lock().lent_to
+    }
+
     /// Up to `max` used chunks in eviction order, next victim first: (chunk, block address, process).
     ///
     /// # Errors
@@ -262,7 +302,7 @@ impl ChunkPool {
         let table = ChunkTable::new(&mut inner.entries, &mut inner.lists);
         for id in table.iter(ChunkState::Used).take(max) {
             let owner = inner.owners.get(id.as_usize()).and_then(|o| o.as_ref());
-            let (va, pid) = owner.map_or((0, 0), |b| (b.va(), b.space().pid()));
+            let (va, pid) = owner.map_or((0, 0), |o| (o.block.va(), o.block.space().pid()));
             if out.push_within_capacity((id.0, va, pid)).is_err() {
                 break;
             }

@@ -60,7 +60,7 @@ pub(super) fn has_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &P
             return false;
         };
         let lent = registry::gpu(u32::from(id.get())).and_then(|lender| {
-            let chunk = lender.chunks().lend(block.clone())?;
+            let chunk = lender.chunks().lend(block.clone(), gpu.index())?;
             Some(Spare::new(lender, chunk))
         });
         if let Some(spare) = lent {

@@ -239,6 +239,18 @@ impl Device {
         self.ask(arg, &format!("asking for the memory of GPU {gpu}"))
     }
 
+    /// What a GPU lends, and to whom.
+    ///
+    /// # Errors
+    /// `ENODEV`; `ENOTTY` from a driver older than interface 1.1.
+    pub fn lend_info(&self, gpu: u32) -> Result<uapi::huvm_lend_info> {
+        let arg = uapi::huvm_lend_info {
+            gpu,
+            ..Default::default()
+        };
+        self.ask(arg, &format!("asking what GPU {gpu} lends"))
+    }
+
     /// Registers a GPU with this space.
     ///
     /// # Errors

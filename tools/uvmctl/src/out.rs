@@ -12,8 +12,14 @@ use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Number behind the slash of every schema. It rises when a key changes meaning or goes; new keys leave it.
-const SCHEMA: u32 = 1;
+/// Number behind the slash of a schema. It rises when a key changes meaning or goes; new keys leave it.
+fn number(schema: &str) -> u32 {
+    match schema {
+        // 1 was a list of links.
+        "topo" => 2,
+        _ => 1,
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -138,7 +144,7 @@ pub(crate) fn terminal_size() -> Option<(u16, u16)> {
 
 /// Schema with its number.
 fn full(schema: &str) -> String {
-    format!("uvmctl.{schema}/{SCHEMA}")
+    format!("uvmctl.{schema}/{}", number(schema))
 }
 
 impl Out {
@@ -275,12 +281,17 @@ impl Out {
 
     /// A table of rows, with the fields asked for or the usual ones, as wide as the terminal at most.
     pub(crate) fn render<R: Row>(&self, rows: &[R]) -> String {
+        self.draw(Table::of(rows, self.fields.as_deref(), self.exact))
+    }
+
+    /// A table as text, as wide as the terminal at most.
+    pub(crate) fn draw(&self, table: Table) -> String {
         let width = if std::io::stdout().is_terminal() {
             terminal_size().map(|(w, _)| usize::from(w))
         } else {
             None
         };
-        Table::of(rows, self.fields.as_deref(), self.exact).render(self.header, width)
+        table.render(self.header, width)
     }
 
     /// Prints `model`: as JSON under `schema`, as its rows (`--csv`, `--fields`), or as the text that `human` makes.

@@ -201,6 +201,26 @@ impl Table {
         table
     }
 
+    /// Of cells, below these titles.
+    pub(crate) fn raw(head: Vec<String>, rows: Vec<Vec<Cell>>, exact: bool) -> Table {
+        let mut right = vec![false; head.len()];
+        let rows = rows
+            .iter()
+            .map(|line| {
+                for (cell, right) in line.iter().zip(&mut right) {
+                    *right |= cell.right();
+                }
+                line.iter().map(|c| c.human(exact)).collect()
+            })
+            .collect();
+        Table {
+            head,
+            right,
+            rows,
+            least: 0,
+        }
+    }
+
     /// With columns wide enough for most values, so that rows printed one after the other stay below each other.
     pub(crate) fn steady(mut self) -> Table {
         self.least = 11;

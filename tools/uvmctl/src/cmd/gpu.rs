@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `gpu list`, `gpu show`, `topo`.
+//! `gpu list`, `gpu show`.
 
 use crate::exit::{Failure, Result};
 use crate::out::Out;
@@ -182,58 +182,4 @@ pub(super) fn show(out: &Out, id: &str) -> Result<()> {
         }
         lines.iter().map(|(k, v)| format!("{k:<24}{v}\n")).collect()
     })
-}
-
-/// A link of a GPU.
-#[derive(Default, Serialize, Deserialize)]
-pub(super) struct Link {
-    gpu: u32,
-    peer: u32,
-    r#type: String,
-    mbps: u32,
-    latency_ns: u32,
-    up: bool,
-}
-
-impl Row for Link {
-    fn fields(&self) -> Vec<Field> {
-        let state = if self.up { "up" } else { "down" };
-        vec![
-            field("gpu", "GPU", Cell::count(self.gpu)),
-            field("peer", "PEER", Cell::count(self.peer)),
-            field("type", "TYPE", Cell::text(&self.r#type)),
-            field("mbps", "MB/S", Cell::count(self.mbps)),
-            field("latency_ns", "LATENCY", Cell::Nanos(self.latency_ns.into())),
-            field("state", "STATE", Cell::text(state)),
-            extra("up", Cell::Flag(self.up)),
-        ]
-    }
-}
-
-/// All links.
-pub(super) fn links(device: &Device) -> Result<Vec<Link>> {
-    let mut links = Vec::new();
-    for g in device.gpus()? {
-        for l in device.links(g.gpu)? {
-            links.push(Link {
-                gpu: g.gpu,
-                peer: l.peer,
-                r#type: if l.type_ == uapi::HUVM_LINK_NVLINK {
-                    "nvlink"
-                } else {
-                    "pcie"
-                }
-                .into(),
-                mbps: l.mbps,
-                latency_ns: l.latency_ns,
-                up: l.up != 0,
-            });
-        }
-    }
-    Ok(links)
-}
-
-pub(super) fn topo(out: &Out) -> Result<()> {
-    let links: Vec<Link> = out.read("topo", links)?;
-    out.list("topo", &links)
 }

@@ -15,6 +15,7 @@ mod policy;
 mod run;
 mod stat;
 mod top;
+mod topo;
 mod trace;
 mod workload;
 
@@ -47,7 +48,7 @@ fn abilities(command: Option<&Command>) -> Abilities {
     match command {
         Command::Status => reads(names::<overview::Line>()),
         Command::Gpu(GpuVerb::List | GpuVerb::Show { .. }) => reads(names::<gpu::Gpu>()),
-        Command::Topo => reads(names::<gpu::Link>()),
+        Command::Topo => reads(names::<topo::Link>()),
         Command::Mem(_) => reads(names::<mem::Mem>()),
         Command::Client(ClientVerb::List | ClientVerb::Show { .. }) => {
             reads(names::<client::Client>())
@@ -110,7 +111,7 @@ pub(crate) fn run(args: &Cli, out: &Out) -> Result<()> {
         Command::Status => overview::show(out),
         Command::Gpu(GpuVerb::List) => gpu::list(out),
         Command::Gpu(GpuVerb::Show { gpu }) => gpu::show(out, gpu),
-        Command::Topo => gpu::topo(out),
+        Command::Topo => topo::show(out),
         Command::Mem(_) => mem::show(out),
         Command::Client(v) => client::run(out, v),
         Command::Range(v) => client::range(out, v),

@@ -6,9 +6,9 @@ mod live;
 mod screen;
 
 use super::client::{self, Client};
-use super::gpu::Link;
 use super::mem::{self, Mem};
 use super::policy;
+use super::topo::Link;
 use crate::cli;
 use crate::exit::{Failure, Result};
 use crate::out::{Loaded, Out};
@@ -229,7 +229,7 @@ impl Sampler {
         self.clients.clone_from(&clients);
         let (links, policy) = if self.all {
             (
-                super::gpu::links(&self.device)?,
+                super::topo::links(&self.device)?,
                 policy::values(&self.device, Scope::Global)?,
             )
         } else {
