@@ -406,6 +406,53 @@ struct huvm_counters {
 	__u64 time_ns;
 };
 
+/*
+ * What the histograms of HUVM_IOC_LATENCY measure. Append only.
+ *
+ * A copy is one submission to a copy engine: up to 32 runs of pages of one block of 2 MiB. It lasts from the doorbell until
+ * the driver sees that it is over, at the interrupt or when somebody asks, whichever is first: with the time it waits behind
+ * earlier ones and for copies that it must follow. Who wants more than 64 of a channel at once has some not counted.
+ */
+enum huvm_latency_kind {
+	HUVM_LATENCY_H2D = 0,		/* copies host to this GPU */
+	HUVM_LATENCY_D2H,		/* copies this GPU to host: evictions, moves, and what it lent (see WRITE_BACK) */
+	HUVM_LATENCY_PEER_OUT,		/* copies this GPU to another: evictions to spare memory, moves */
+	HUVM_LATENCY_PEER_IN,		/* copies another GPU to this one: fetched from spare memory */
+	HUVM_LATENCY_LOCAL,		/* fills within this GPU: zeroes for a first touch */
+	HUVM_LATENCY_WRITE_BACK,	/* a chunk that this GPU lent: from the start of its copy until the host is known to have it */
+	HUVM_LATENCY_RECLAIM,		/* a chunk that this GPU lent, taken back: time in the driver, as in HUVM_EVENT_RECLAIM */
+	HUVM_LATENCY_FAULT,		/* faults of one block: from the batch being fetched until its pages are mapped */
+	HUVM_LATENCY_COUNT
+};
+#define HUVM_LATENCY_BUCKETS	32
+
+/**
+ * struct huvm_latency - HUVM_IOC_LATENCY [any]: how long things took, since the module was loaded or the GPU came
+ * @scope: in, HUVM_SCOPE_GLOBAL (all GPUs, also those that left) or HUVM_SCOPE_GPU
+ * @gpu: in, for HUVM_SCOPE_GPU, else 0
+ * @kind: in, enum huvm_latency_kind; another is -ENOENT
+ * @reserved: 0
+ * @count: out, how many: the sum of @buckets
+ * @sum_ns, @max_ns: out, all together, the longest
+ * @time_ns: out, CLOCK_MONOTONIC at the reading
+ * @buckets: out, bucket i counts 2^i .. 2^(i+1) - 1 ns; the first also 0, the last all beyond
+ *
+ * Errors: ENODEV, ENOENT, EINVAL (another scope). Since minor 1.
+ */
+struct huvm_latency {
+	__u32 size;
+	__u32 flags;
+	__u32 scope;
+	__u32 gpu;
+	__u32 kind;
+	__u32 reserved;
+	__u64 count;
+	__u64 sum_ns;
+	__u64 max_ns;
+	__u64 time_ns;
+	__u64 buckets[HUVM_LATENCY_BUCKETS];
+};
+
 enum huvm_event_type {
 	HUVM_EVENT_FAULT	= 1,	/* arg0 = access type, arg1 = faults of this page in the batch */
 	HUVM_EVENT_MIGRATE	= 2,	/* arg0 = source place, arg1 = destination place */
@@ -662,6 +709,7 @@ struct huvm_range_info {
 #define HUVM_IOC_PRESET_GET	_IOWR(HUVM_IOC_TYPE, 0x23, struct huvm_preset)
 #define HUVM_IOC_PRESET_SET	_IOWR(HUVM_IOC_TYPE, 0x24, struct huvm_preset)
 #define HUVM_IOC_COUNTERS	_IOWR(HUVM_IOC_TYPE, 0x30, struct huvm_counters)
+#define HUVM_IOC_LATENCY	_IOWR(HUVM_IOC_TYPE, 0x34, struct huvm_latency)
 #define HUVM_IOC_EVENTS		_IOWR(HUVM_IOC_TYPE, 0x31, struct huvm_events)
 #define HUVM_IOC_CLIENT_INFO	_IOWR(HUVM_IOC_TYPE, 0x32, struct huvm_client_info)
 #define HUVM_IOC_RANGE_INFO	_IOWR(HUVM_IOC_TYPE, 0x33, struct huvm_range_info)

@@ -21,6 +21,7 @@ pub(super) fn dispatch(space: &Arc<Space>, cmd: u32, arg: usize) -> Result {
         uapi::HUVM_CMD_MEM_INFO => observe::mem_info(arg),
         uapi::HUVM_CMD_LEND_INFO => observe::lend_info(arg),
         uapi::HUVM_CMD_COUNTERS => observe::counters(space, arg),
+        uapi::HUVM_CMD_LATENCY => observe::latency(arg),
         uapi::HUVM_CMD_EVENTS => observe::events(space, arg),
         uapi::HUVM_CMD_CLIENT_INFO => observe::client_info(arg),
         uapi::HUVM_CMD_RANGE_INFO => observe::range_info(space, arg),

@@ -153,6 +153,26 @@ pub(super) fn counters(space: &Arc<Space>, arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+pub(super) fn latency(arg: usize) -> Result {
+    let mut a: uapi::huvm_latency = argument(arg, 0)?;
+    zero(a.reserved)?;
+    let f = match a.scope {
+        uapi::HUVM_SCOPE_GLOBAL => {
+            zero(a.gpu)?;
+            account::latency::global().read(a.kind)
+        }
+        uapi::HUVM_SCOPE_GPU => gpu(a.gpu)?.latencies().read(a.kind),
+        _ => return Err(EINVAL),
+    }
+    .ok_or(ENOENT)?;
+    a.count = f.count;
+    a.sum_ns = f.sum_ns;
+    a.max_ns = f.max_ns;
+    a.buckets = f.buckets;
+    a.time_ns = time::now_ns();
+    user::copy_out(arg, &a)
+}
+
 pub(super) fn events(space: &Arc<Space>, arg: usize) -> Result {
     let a: uapi::huvm_events = argument(arg, uapi::HUVM_EVENTS_ALL)?;
     let all = a.flags & uapi::HUVM_EVENTS_ALL != 0;

@@ -2,6 +2,7 @@
 //! One channel: its ring, its progress, and those who wait for it.
 
 use super::{Engine, Fence, Tracker};
+use crate::account::latency::Latencies;
 use crate::kernel::dma::DmaBuf;
 use crate::kernel::mmio::Bars;
 use crate::kernel::time::{self, Patience};
@@ -59,6 +60,12 @@ const STOP_NS: u64 = 1_000_000_000;
 /// Faults that a channel may restart from without completing anything in between.
 const RESTARTS_MAX: u32 = 8;
 
+/// Pushes whose beginning is remembered.
+const STAMPS: usize = 64;
+/// A stamp is the time in ns, times this, plus the place of the engine in [`Engine::ALL`].
+const KINDS: u64 = 8;
+const _: () = assert!(Engine::COUNT <= KINDS as usize);
+
 /// Where a channel's semaphore is, while it has memory.
 enum Semaphore {
     At(SharedBuf, usize),
@@ -82,6 +89,7 @@ pub(super) struct Parts {
     pub(super) vector: Vector,
     pub(super) channel: Channel<SharedBuf>,
     pub(super) mem: SharedBuf,
+    pub(super) latencies: Arc<Latencies>,
 }
 
 /// One channel.
@@ -100,6 +108,11 @@ pub(crate) struct Lane {
     /// Address of the semaphore in this GPU's channel space.
     va: GpuVa,
     submitted: Atomic<u32>,
+    /// When and for what kind of traffic the last pushes were handed over ([`stamp`]), by value.
+    began: [Atomic<u64>; STAMPS],
+    /// The last push whose latency was counted.
+    counted: Atomic<u32>,
+    latencies: Arc<Latencies>,
     broken: Atomic<bool>,
     /// Nothing more is submitted.
     closing: Atomic<bool>,
@@ -124,6 +137,7 @@ impl Lane {
             vector,
             channel,
             mem,
+            latencies,
         } = p;
         // CAST: below a page.
         let off = channel.semaphore_page().1 as usize;
@@ -139,6 +153,9 @@ impl Lane {
                 vector,
                 va: channel.semaphore(),
                 submitted: Atomic::new(0),
+                began: [const { Atomic::new(0) }; STAMPS],
+                counted: Atomic::new(0),
+                latencies,
                 broken: Atomic::new(false),
                 closing: Atomic::new(false),
                 ring <- new_mutex!(Some(channel), "huvm_channel"),
@@ -185,10 +202,52 @@ impl Lane {
 
     /// Whether `value` is over: `None` not yet, `Some(false)` never.
     pub(super) fn poll(&self, value: u32) -> Option<bool> {
-        if is_complete(self.completed(), value) {
+        let completed = self.completed();
+        self.count_up_to(completed);
+        if is_complete(completed, value) {
             return Some(true);
         }
         self.is_broken().then_some(false)
+    }
+
+    /// Counts the latency of every push up to `completed` that was not counted yet. Each is counted by one alone, whoever
+    /// looks; one whose stamp was overwritten by a later push is not.
+    fn count_up_to(&self, completed: u32) {
+        let mut now = 0;
+        // Bounded by the pushes that there are.
+        loop {
+            let counted = self.counted.load(Relaxed);
+            let behind = completed.wrapping_sub(counted);
+            // Somebody who saw more was here first.
+            if behind == 0 || behind > u32::MAX / 2 {
+                return;
+            }
+            let next = counted.wrapping_add(1);
+            let stamp = self.stamp(next).map_or(0, |s| s.load(Relaxed));
+            let last = self.submitted.load(Relaxed);
+            if self.counted.cmpxchg(counted, next, Relaxed).is_err() {
+                continue;
+            }
+            // The next push may be stamping already.
+            let kept = last.wrapping_add(1).wrapping_sub(next) < STAMPS as u32;
+            let Some(engine) = usize::try_from(stamp % KINDS)
+                .ok()
+                .and_then(|at| Engine::ALL.get(at))
+                .filter(|_| kept)
+            else {
+                continue;
+            };
+            if now == 0 {
+                now = time::now_ns();
+            }
+            let took = now.saturating_sub(stamp / KINDS);
+            self.latencies.add((*engine).into(), took);
+        }
+    }
+
+    /// The place of a push's stamp.
+    fn stamp(&self, value: u32) -> Option<&Atomic<u64>> {
+        self.began.get(usize::try_from(value).ok()? % STAMPS)
     }
 
     /// Waits for `value`.
@@ -256,6 +315,7 @@ impl Lane {
     /// Builds one push with `f` and hands it to the GPU, after `acquire` (semaphores of this GPU, and values).
     pub(super) fn submit(
         &self,
+        engine: Engine,
         acquire: &Tracker,
         lanes: &[Arc<Lane>],
         f: impl FnOnce(&mut Push<'_>) -> huvm_hal::Result<()>,
@@ -297,6 +357,11 @@ impl Lane {
             );
             EINVAL
         })?;
+        // The doorbell is rung below; nobody looks at the stamp before the push is over.
+        let next = self.submitted.load(Relaxed).wrapping_add(1);
+        if let Some(s) = self.stamp(next) {
+            s.store(time::now_ns() * KINDS + engine as u64, Relaxed);
+        }
         let value = push.submit(
             &*self.bars,
             SubmitFlags {
@@ -304,6 +369,7 @@ impl Lane {
                 no_flush: false,
             },
         );
+        debug_assert!(value == next);
         self.submitted.store(value, Relaxed);
         Ok(Fence {
             channel: self.id,
@@ -313,6 +379,14 @@ impl Lane {
 
     /// The non-stall interrupt came, or the lane changed otherwise. Any context.
     pub(super) fn wake(&self) {
+        // In an interrupt the lock may be held by what was interrupted: then the next one who looks counts.
+        let completed = match self.semaphore.try_lock().as_deref() {
+            Some(Semaphore::At(mem, off)) => Some(mem.read32(*off)),
+            _ => None,
+        };
+        if let Some(completed) = completed {
+            self.count_up_to(completed);
+        }
         self.moved.wake_all();
     }
 

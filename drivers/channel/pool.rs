@@ -4,6 +4,7 @@
 use super::lane::{Lane, Push, SharedBuf};
 use super::setup::{self, Space};
 use super::{table, Engine, Fence, Tracker};
+use crate::account::latency::Latencies;
 use crate::kernel::dma::{DmaBuf, DmaDev};
 use crate::kernel::mmio::Bars;
 use huvm_hal::ext::discover::CeCaps;
@@ -54,12 +55,13 @@ impl Pool {
         bars: &Arc<Bars>,
         dma: &Arc<DmaDev>,
         engines: &[Ce],
+        latencies: &Arc<Latencies>,
     ) -> Result {
         let mut space = self.space.lock();
         if self.started.as_ref().is_some() {
             return Err(EBUSY);
         }
-        let (all, of, made) = setup::start(gpu, bars, dma, engines)?;
+        let (all, of, made) = setup::start(gpu, bars, dma, engines, latencies)?;
         *space = Some(made);
         self.started.populate(Lanes { all, of });
         Ok(())
@@ -93,7 +95,7 @@ impl Pool {
                 table::find(id).wait(value)?;
             }
         }
-        lane.submit(after, self.lanes(), f)
+        lane.submit(engine, after, self.lanes(), f)
     }
 
     /// Whether `fence` is over.

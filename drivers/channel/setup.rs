@@ -4,6 +4,7 @@
 use super::lane::{Lane, Parts, SharedBuf};
 use super::pool::Ce;
 use super::{table, Engine};
+use crate::account::latency::Latencies;
 use crate::kernel::dma::{DmaBuf, DmaDev};
 use crate::kernel::mmio::Bars;
 use crate::kernel::time::Patience;
@@ -185,6 +186,7 @@ pub(super) fn start(
     bars: &Arc<Bars>,
     dma: &Arc<DmaDev>,
     engines: &[Ce],
+    latencies: &Arc<Latencies>,
 ) -> Result<Started> {
     if engines.is_empty() {
         return Err(ENODEV);
@@ -203,7 +205,7 @@ pub(super) fn start(
         used.push(ce, GFP_KERNEL)?;
         let ce = engines.get(ce).ok_or(ENODEV)?;
         lanes.push(
-            lane(gpu, kind, lanes.len(), &mut space, bars, dma, ce)?,
+            lane(gpu, kind, lanes.len(), &mut space, bars, dma, ce, latencies)?,
             GFP_KERNEL,
         )?;
     }
@@ -247,6 +249,7 @@ fn lane(
     bars: &Arc<Bars>,
     dma: &Arc<DmaDev>,
     ce: &Ce,
+    latencies: &Arc<Latencies>,
 ) -> Result<Arc<Lane>> {
     let layout = Layout::DEFAULT;
     let mem = SharedBuf(Arc::new(DmaBuf::new(dma, layout.bytes())?, GFP_KERNEL)?);
@@ -277,6 +280,7 @@ fn lane(
         vector,
         channel,
         mem,
+        latencies: latencies.clone(),
     })
 }
 

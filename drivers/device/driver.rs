@@ -189,7 +189,8 @@ impl Bound {
     fn bring_up(&mut self, bars: &Arc<Bars>, dma: &Arc<DmaDev>) -> Result {
         let gpu = self.gpu.clone();
         let engines = gpu.copy_engines()?;
-        gpu.channels().start(gpu.index(), bars, dma, &engines)?;
+        gpu.channels()
+            .start(gpu.index(), bars, dma, &engines, gpu.latencies())?;
         self.irqs = Some(Irqs::new(&self.function, 4, ENTRIES, &gpu)?);
         gpu.enable_interrupts();
         selftest::check(&gpu)?;

@@ -5,6 +5,7 @@ use super::bell::Bell;
 use super::registry::MAX_GPUS;
 use crate::account::counters::Counters;
 use crate::account::events;
+use crate::account::latency::Latencies;
 use crate::account::policy::GpuPolicy;
 use crate::channel::{self, Ce, Engine, Pool, Tracker};
 use crate::kernel::dma::{DmaBuf, DmaDev, DmaMapping};
@@ -87,6 +88,7 @@ pub(crate) struct Gpu {
     #[pin]
     clients: Clients,
     counters: Counters,
+    latencies: Arc<Latencies>,
     #[pin]
     policy: GpuPolicy,
     #[pin]
@@ -136,6 +138,7 @@ impl Gpu {
         let clients = Clients::new()?;
         let queue = prefetch::Queue::new()?;
         let host_pool = HostPool::new()?;
+        let latencies = Arc::new(Latencies::new(), GFP_KERNEL)?;
         Arc::pin_init(
             try_pin_init!(Gpu {
                 index,
@@ -163,6 +166,7 @@ impl Gpu {
                 chunks <- chunks,
                 clients <- clients,
                 counters: Counters::new(),
+                latencies,
                 policy <- GpuPolicy::new(),
                 launches <- Slots::new(),
                 fault_pending: Atomic::new(false),
@@ -223,6 +227,11 @@ impl Gpu {
     /// Its counters.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// How long things take on it.
+    pub(crate) fn latencies(&self) -> &Arc<Latencies> {
+        &self.latencies
     }
 
     /// Its policy.

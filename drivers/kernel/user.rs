@@ -58,6 +58,7 @@ argument!(
     huvm_policy,
     huvm_preset,
     huvm_counters,
+    huvm_latency,
     huvm_events,
     huvm_launch,
     huvm_wait,

@@ -11,6 +11,7 @@ use super::launch::LaunchFailure;
 use super::migrate::{self, Move, Stop};
 use super::placement::{self, Plan};
 use super::{launch, map, prefetch, thrash};
+use crate::account::latency::Kind as Latency;
 use crate::account::{self, counters::Counter, events, policy};
 use crate::device::{faults::FaultState, Gpu};
 use crate::kernel::ffi::uapi;
@@ -46,6 +47,8 @@ struct Work {
     plan: Plan,
     /// Why it could not be served.
     failed: Option<Error>,
+    /// When its batch was fetched, ns.
+    fetched_ns: u64,
 }
 
 /// Buffers of a service thread, allocated once.
@@ -186,6 +189,7 @@ impl Service {
     /// Serves the packets in `raw`.
     fn batch(&mut self, gpu: &Arc<Gpu>, per_block: bool) -> BatchStats {
         let raw_count = self.raw.len();
+        let fetched_ns = time::now_ns();
         self.translate(gpu);
         let unique = batch::sort_and_dedup(&mut self.faults);
         self.faults.truncate(unique);
@@ -210,7 +214,7 @@ impl Service {
                 continue;
             };
             let mut work = match begin(gpu, &client, group.block_va, group.faults) {
-                Some(w) => w,
+                Some(w) => Work { fetched_ns, ..w },
                 None => continue,
             };
             work.failed = copy_pass(gpu, &mut work).err();
@@ -475,6 +479,7 @@ fn begin(gpu: &Arc<Gpu>, client: &Client, block_va: u64, faults: &[Fault]) -> Op
         fatal: faults.iter().any(|f| f.is_fatal),
         plan: Plan::NOTHING,
         failed: None,
+        fetched_ns: 0,
     })
 }
 
@@ -642,6 +647,10 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     let space = Some(&**w.block.space());
     account::count(Some(gpu), space, Counter::FaultsServed, served.into());
     account::count(Some(gpu), space, Counter::FaultsStale, stale.into());
+    if served != 0 {
+        let took = time::now_ns().saturating_sub(w.fetched_ns);
+        gpu.latencies().add(Latency::Fault, took);
+    }
     Ok(())
 }
 

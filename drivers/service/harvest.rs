@@ -18,6 +18,7 @@
 
 use super::evict::Room;
 use super::{migrate, pool};
+use crate::account::latency::Kind as Latency;
 use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::Tracker;
 use crate::device::{registry, Gpu};
@@ -130,6 +131,7 @@ pub(super) fn reclaim(gpu: &Arc<Gpu>, in_fault: bool) -> Option<Result<Room>> {
             ] {
                 account::count(Some(gpu), None, counter, n);
             }
+            gpu.latencies().add(Latency::Reclaim, took);
             events::emit(
                 None,
                 &events::Event {
@@ -200,7 +202,8 @@ const LOOK_NS: u64 = 100_000_000;
 
 /// The thread of a GPU that looks after what it lends: writes it back, and takes it back when lending is switched off.
 pub(crate) struct Lend {
-    started: KVec<Arc<Block>>,
+    /// What is under way, and since when, ns.
+    started: KVec<(u64, Arc<Block>)>,
 }
 
 impl Lend {
@@ -238,7 +241,7 @@ impl Lend {
 }
 
 /// Copies up to `max` lent chunks of `gpu` to the host, all at once, and waits for them. Returns how many were started.
-fn write_back(gpu: &Arc<Gpu>, max: usize, started: &mut KVec<Arc<Block>>) -> usize {
+fn write_back(gpu: &Arc<Gpu>, max: usize, started: &mut KVec<(u64, Arc<Block>)>) -> usize {
     started.clear();
     for _ in 0..gpu.chunks().count() {
         if started.len() >= max.min(started.capacity()) {
@@ -255,6 +258,7 @@ fn write_back(gpu: &Arc<Gpu>, max: usize, started: &mut KVec<Arc<Block>>) -> usi
             _ => continue,
         };
         let mut tracker = Tracker::EMPTY;
+        let began = time::now_ns();
         if copy.is_empty() {
             // The host has it all; the lender's table hears of it now.
             s.tell_lender(true);
@@ -265,13 +269,15 @@ fn write_back(gpu: &Arc<Gpu>, max: usize, started: &mut KVec<Arc<Block>>) -> usi
         }
         drop(s);
         account::count(Some(gpu), None, Counter::WriteBacks, 1);
-        if started.push_within_capacity(block).is_err() {
+        if started.push_within_capacity((began, block)).is_err() {
             break;
         }
     }
-    for block in started.iter() {
+    for (began, block) in started.iter() {
         // Publishes the copy, which makes the chunk removable.
         drop(block.settled());
+        let took = time::now_ns().saturating_sub(*began);
+        gpu.latencies().add(Latency::WriteBack, took);
     }
     let n = started.len();
     started.clear();

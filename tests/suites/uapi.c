@@ -18,7 +18,7 @@ static const struct call calls[] = {
 	CALL(GPU_UNREGISTER, huvm_gpu_register, 0), CALL(MIGRATE, huvm_migrate, 0), CALL(ADVISE, huvm_advise, 0),
 	CALL(LAUNCH, huvm_launch, 0), CALL(WAIT, huvm_wait, 0), CALL(ABORT, huvm_wait, 0), CALL(KNOB, huvm_knob, 1),
 	CALL(POLICY_GET, huvm_policy, 1), CALL(POLICY_SET, huvm_policy, 1), CALL(PRESET_GET, huvm_preset, 1),
-	CALL(PRESET_SET, huvm_preset, 1), CALL(COUNTERS, huvm_counters, 1), CALL(EVENTS, huvm_events, 1),
+	CALL(PRESET_SET, huvm_preset, 1), CALL(COUNTERS, huvm_counters, 1), CALL(LATENCY, huvm_latency, 1), CALL(EVENTS, huvm_events, 1),
 	CALL(CLIENT_INFO, huvm_client_info, 1), CALL(RANGE_INFO, huvm_range_info, 1),
 	CALL(TEST_REG, huvm_test_reg, 1), CALL(TEST_SELFTEST, huvm_selftest_arg, 1),
 	CALL(TEST_EVICT, huvm_test_evict, 1), CALL(TEST_LIMITS, huvm_test_limits, 1),

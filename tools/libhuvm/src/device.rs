@@ -306,6 +306,22 @@ impl Device {
         })
     }
 
+    /// How long things of a kind (`HUVM_LATENCY_*`) took, of all GPUs or of one.
+    ///
+    /// # Errors
+    /// `ENODEV`; `ENOENT` for a kind that the driver does not know; `EINVAL` for [`Scope::Space`]; `ENOTTY` from a driver
+    /// older than interface 1.1.
+    pub fn latency(&self, scope: Scope, kind: u32) -> Result<uapi::huvm_latency> {
+        let (scope, gpu) = scope.raw();
+        let arg = uapi::huvm_latency {
+            scope,
+            gpu,
+            kind,
+            ..Default::default()
+        };
+        self.ask(arg, "reading latencies")
+    }
+
     /// All knobs.
     ///
     /// # Errors

@@ -49,8 +49,28 @@ pub(crate) struct Cli {
     /// Tables without their first line
     #[arg(long, global = true)]
     pub(crate) no_header: bool,
+    /// Colours in tables: where they go to a terminal, always, or never. Without it NO_COLOR counts too
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = When::Auto)]
+    pub(crate) color: When,
+    /// No progress, no hints, no report of what was changed; failures are told
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Every column of a table
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+}
+
+/// When to use colours.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// On a terminal, unless NO_COLOR is set or TERM is 'dumb'
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
 }
 
 #[derive(Subcommand, Debug)]
@@ -188,6 +208,9 @@ pub(crate) struct Stat {
     /// Counters that are zero too
     #[arg(short, long)]
     pub(crate) all: bool,
+    /// How long copies of each path, reclaims and faults took; with -v as histograms
+    #[arg(long)]
+    pub(crate) latency: bool,
 }
 
 #[derive(Args, Debug)]
@@ -289,7 +312,7 @@ pub(crate) struct Run {
     #[arg(short, long, default_value_t = 1)]
     pub(crate) warmup: u32,
     /// The CPU checks every element afterwards
-    #[arg(short, long)]
+    #[arg(long)]
     pub(crate) verify: bool,
     /// Policy preset of this run
     #[arg(short, long)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Output: one model per command, rendered as a table for people, as rows for scripts or as a JSON document.
 
-use crate::cli::Cli;
+use crate::cli::{Cli, When};
 use crate::exit::{Failure, Result};
 use crate::row::{csv_line, Cell, Row, Table};
 use libhuvm::Device;
@@ -109,6 +109,11 @@ pub(crate) struct Out {
     /// Exact numbers in tables.
     pub(crate) exact: bool,
     header: bool,
+    color: bool,
+    /// No more than what was asked for.
+    pub(crate) quiet: bool,
+    /// Every column.
+    pub(crate) verbose: bool,
     from: Option<PathBuf>,
     state: RefCell<State>,
 }
@@ -142,6 +147,18 @@ pub(crate) fn terminal_size() -> Option<(u16, u16)> {
         .filter(|(w, h)| *w != 0 && *h != 0)
 }
 
+/// Whether to use colours: the option counts before the environment.
+fn colors(when: When, terminal: bool) -> bool {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
+    match when {
+        When::Always => true,
+        When::Never => false,
+        When::Auto => {
+            terminal && set("NO_COLOR").is_none() && set("TERM").is_none_or(|t| t != "dumb")
+        }
+    }
+}
+
 /// Schema with its number.
 fn full(schema: &str) -> String {
     format!("uvmctl.{schema}/{}", number(schema))
@@ -159,6 +176,9 @@ impl Out {
             fields: args.fields.clone(),
             exact: args.bytes,
             header: !args.no_header,
+            color: colors(args.color, std::io::stdout().is_terminal()),
+            quiet: args.quiet,
+            verbose: args.verbose,
             from: args.from.clone(),
             state: RefCell::default(),
         }
@@ -171,6 +191,9 @@ impl Out {
             fields: None,
             exact: false,
             header: true,
+            color: false,
+            quiet: false,
+            verbose: false,
             from: None,
             state: RefCell::default(),
         }
@@ -191,7 +214,7 @@ impl Out {
 
     /// Whether people read along on stderr.
     pub(crate) fn talks(&self) -> bool {
-        std::io::stderr().is_terminal()
+        !self.quiet && std::io::stderr().is_terminal()
     }
 
     /// The fields asked for with `--fields`.
@@ -281,7 +304,20 @@ impl Out {
 
     /// A table of rows, with the fields asked for or the usual ones, as wide as the terminal at most.
     pub(crate) fn render<R: Row>(&self, rows: &[R]) -> String {
-        self.draw(Table::of(rows, self.fields.as_deref(), self.exact))
+        self.draw(self.table(rows))
+    }
+
+    /// A table of rows, with the fields asked for, all of them, or the usual ones.
+    fn table<R: Row>(&self, rows: &[R]) -> Table {
+        let every = || {
+            let fields = R::default().fields();
+            fields.iter().map(|f| f.name.to_owned()).collect()
+        };
+        let wanted: Option<Vec<String>> = match &self.fields {
+            Some(f) => Some(f.clone()),
+            None => self.verbose.then(every),
+        };
+        Table::of(rows, wanted.as_deref(), self.exact)
     }
 
     /// A table as text, as wide as the terminal at most.
@@ -291,7 +327,7 @@ impl Out {
         } else {
             None
         };
-        table.render(self.header, width)
+        table.colored(self.color).render(self.header, width)
     }
 
     /// Prints `model`: as JSON under `schema`, as its rows (`--csv`, `--fields`), or as the text that `human` makes.
@@ -419,7 +455,7 @@ impl Out {
                 .document::<()>("error", None, Some(e), false)
                 .and_then(|text| write(&text));
         }
-        match e.hint() {
+        match e.hint().filter(|_| !self.quiet) {
             Some(h) => eprintln!("uvmctl: {e}; hint: {h}"),
             None => eprintln!("uvmctl: {e}"),
         }

@@ -11,6 +11,8 @@ pub(crate) enum Cell {
     None,
     /// Words.
     Text(String),
+    /// A word that says how well it is.
+    State(String, Tone),
     /// A number of things.
     Count(u64),
     /// Bytes.
@@ -29,7 +31,47 @@ pub(crate) enum Cell {
     Flag(bool),
 }
 
+/// How well it is: a colour, where there are colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    /// As it should be.
+    Good,
+    /// It cannot be told, or needs a look.
+    Odd,
+    /// Something is wrong.
+    Bad,
+}
+
+impl Tone {
+    /// What makes a terminal show it.
+    fn code(self) -> &'static str {
+        match self {
+            Tone::Good => "\x1b[32m",
+            Tone::Odd => "\x1b[33m",
+            Tone::Bad => "\x1b[31m",
+        }
+    }
+}
+
+/// What makes a terminal show titles.
+const BOLD: &str = "\x1b[1m";
+/// Back to what it was.
+const PLAIN: &str = "\x1b[0m";
+
 impl Cell {
+    /// Good or bad.
+    pub(crate) fn state(t: impl Into<String>, good: bool) -> Cell {
+        let tone = if good { Tone::Good } else { Tone::Bad };
+        Cell::State(t.into(), tone)
+    }
+
+    fn tone(&self) -> Option<Tone> {
+        match self {
+            Cell::State(_, tone) => Some(*tone),
+            _ => None,
+        }
+    }
+
     /// Text.
     pub(crate) fn text(t: impl Into<String>) -> Cell {
         Cell::Text(t.into())
@@ -49,8 +91,8 @@ impl Cell {
     pub(crate) fn human(&self, exact: bool) -> String {
         match self {
             Cell::None => "-".into(),
-            Cell::Text(t) if t.is_empty() => "-".into(),
-            Cell::Text(t) => t.chars().map(shown).collect(),
+            Cell::Text(t) | Cell::State(t, _) if t.is_empty() => "-".into(),
+            Cell::Text(t) | Cell::State(t, _) => t.chars().map(shown).collect(),
             Cell::Count(n) => n.to_string(),
             Cell::Bytes(n) if exact => n.to_string(),
             Cell::Bytes(n) => units::bytes(*n),
@@ -69,7 +111,7 @@ impl Cell {
     pub(crate) fn plain(&self) -> String {
         match self {
             Cell::None => String::new(),
-            Cell::Text(t) => t.clone(),
+            Cell::Text(t) | Cell::State(t, _) => t.clone(),
             Cell::Count(n) | Cell::Bytes(n) | Cell::Nanos(n) => n.to_string(),
             Cell::Rate(r) | Cell::BytesRate(r) | Cell::Ratio(r) | Cell::Share(r) => r.to_string(),
             Cell::Flag(b) => b.to_string(),
@@ -77,7 +119,10 @@ impl Cell {
     }
 
     fn right(&self) -> bool {
-        !matches!(self, Cell::Text(_) | Cell::Flag(_) | Cell::None)
+        !matches!(
+            self,
+            Cell::Text(_) | Cell::State(..) | Cell::Flag(_) | Cell::None
+        )
     }
 }
 
@@ -144,8 +189,9 @@ pub(crate) fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
 pub(crate) struct Table {
     head: Vec<String>,
     right: Vec<bool>,
-    rows: Vec<Vec<String>>,
+    rows: Vec<Vec<(String, Option<Tone>)>>,
     least: usize,
+    color: bool,
 }
 
 /// Between two columns.
@@ -184,6 +230,7 @@ impl Table {
             right: vec![false; chosen.len()],
             rows: Vec::new(),
             least: 0,
+            color: false,
         };
         for row in rows {
             let fields = row.fields();
@@ -194,7 +241,7 @@ impl Table {
             let mut line = Vec::new();
             for (cell, right) in cells.zip(&mut table.right) {
                 *right |= cell.right();
-                line.push(cell.human(exact));
+                line.push((cell.human(exact), cell.tone()));
             }
             table.rows.push(line);
         }
@@ -210,7 +257,7 @@ impl Table {
                 for (cell, right) in line.iter().zip(&mut right) {
                     *right |= cell.right();
                 }
-                line.iter().map(|c| c.human(exact)).collect()
+                line.iter().map(|c| (c.human(exact), c.tone())).collect()
             })
             .collect();
         Table {
@@ -218,7 +265,14 @@ impl Table {
             right,
             rows,
             least: 0,
+            color: false,
         }
+    }
+
+    /// With or without colours.
+    pub(crate) fn colored(mut self, color: bool) -> Table {
+        self.color = color;
+        self
     }
 
     /// With columns wide enough for most values, so that rows printed one after the other stay below each other.
@@ -241,7 +295,7 @@ impl Table {
             .iter()
             .enumerate()
             .map(|(c, h)| {
-                let cells = self.rows.iter().filter_map(|r| r.get(c)).map(|s| s.width());
+                let cells = self.rows.iter().filter_map(|r| r.get(c)).map(|(s, _)| s.width());
                 cells
                     .chain([h.width(), self.least])
                     .max()
@@ -269,9 +323,12 @@ impl Table {
     pub(crate) fn render(&self, header: bool, terminal: Option<usize>) -> String {
         let widths = self.widths(terminal);
         let mut all = String::new();
-        for cells in header.then_some(&self.head).into_iter().chain(&self.rows) {
+        let head = self.head.iter().map(|h| (h.clone(), None)).collect();
+        let titles = header.then_some(&head);
+        for (n, cells) in titles.into_iter().chain(&self.rows).enumerate() {
+            let title = header && n == 0;
             let mut text = String::new();
-            for (c, ((cell, width), right)) in
+            for (c, (((cell, tone), width), right)) in
                 cells.iter().zip(&widths).zip(&self.right).enumerate()
             {
                 if c != 0 {
@@ -279,6 +336,10 @@ impl Table {
                 }
                 let cell = cut(cell, *width);
                 let pad = " ".repeat(width.saturating_sub(cell.width()));
+                let cell = match tone.filter(|_| self.color) {
+                    Some(t) => format!("{}{cell}{PLAIN}", t.code()),
+                    None => cell,
+                };
                 if *right {
                     text.push_str(&pad);
                     text.push_str(&cell);
@@ -287,8 +348,13 @@ impl Table {
                     text.push_str(&pad);
                 }
             }
-            all.push_str(text.trim_end());
-            all.push('\n');
+            let text = text.trim_end();
+            if title && self.color {
+                all.push_str(&format!("{BOLD}{text}{PLAIN}\n"));
+            } else {
+                all.push_str(text);
+                all.push('\n');
+            }
         }
         all
     }
@@ -380,6 +446,26 @@ mod tests {
         );
         // Narrower than the narrowest: the terminal folds the lines, nothing is lost.
         assert_eq!(t.render(true, Some(3)), t.render(true, Some(14)));
+    }
+
+    #[test]
+    fn colours_change_no_width() {
+        let cell = |t: &str, good| vec![Cell::state(t, good), Cell::Count(7)];
+        let table = |color| {
+            let rows = vec![cell("ok", true), cell("lost", false)];
+            Table::raw(vec!["STATE".into(), "N".into()], rows, false)
+                .colored(color)
+                .render(true, None)
+        };
+        let plain = table(false);
+        assert_eq!(plain, "STATE  N\nok     7\nlost   7\n");
+        let colored = table(true);
+        assert!(colored.contains("\x1b[31mlost\x1b[0m"), "{colored:?}");
+        let mut stripped = colored;
+        for code in ["\x1b[31m", "\x1b[32m", BOLD, PLAIN] {
+            stripped = stripped.replace(code, "");
+        }
+        assert_eq!(stripped, plain);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::exit::{Failure, Result};
 use crate::out::Out;
-use crate::row::{field, Cell, Field, Row};
+use crate::row::{field, Cell, Field, Row, Tone};
 use libhuvm::{uapi, Device};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -25,10 +25,15 @@ impl Row for Check {
         } else {
             &self.result
         };
+        let tone = match self.result.as_str() {
+            "ok" => Tone::Good,
+            "failed" => Tone::Bad,
+            _ => Tone::Odd,
+        };
         let remedy = self.remedy.as_ref();
         vec![
             field("name", "CHECK", Cell::text(&self.name)),
-            field("result", "RESULT", Cell::text(result)),
+            field("result", "RESULT", Cell::State(result.into(), tone)),
             field("found", "FOUND", Cell::text(&self.found)),
             field(
                 "remedy",

@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod events;
 mod gpu;
+mod latency;
 mod man;
 mod mem;
 mod overview;
@@ -57,6 +58,7 @@ fn abilities(command: Option<&Command>) -> Abilities {
         Command::Policy(PolicyVerb::List) => reads(names::<policy::Described>()),
         Command::Policy(PolicyVerb::Show(_)) => reads(names::<policy::Value>()),
         Command::Policy(PolicyVerb::Set { .. }) => acts(names::<policy::Change>()),
+        Command::Stat(s) if s.latency => reads(names::<latency::Path>()),
         Command::Stat(_) => reads(names::<stat::Sample>()),
         Command::Events(_) => reads(names::<events::Event>()),
         Command::Top(_) => reads(names::<top::Gpu>()),

@@ -36,7 +36,7 @@ impl Row for Line {
             field("index", "GPU", Cell::count(g.index)),
             field("pci", "PCI", Cell::text(&g.pci)),
             extra("uuid", Cell::text(&g.uuid)),
-            field("state", "STATE", Cell::text(&g.state)),
+            field("state", "STATE", Cell::state(&g.state, g.state == "ok")),
             field("vram_bytes", "MEMORY", Cell::Bytes(g.vram_bytes)),
             field("used_bytes", "USED", mib(m.used_chunks)),
             field(

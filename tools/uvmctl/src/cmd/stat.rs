@@ -2,7 +2,7 @@
 //! `stat`: counters, or what was added to them since.
 
 use super::counters::NAMES;
-use super::gpu;
+use super::{gpu, latency};
 use crate::cli::Stat;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
@@ -153,12 +153,13 @@ pub(super) fn run(out: &Out, s: &Stat) -> Result<()> {
         other => other.or(s.count.map(|_| 1.0)).map(Duration::from_secs_f64),
     };
     let count = s.count.unwrap_or(u64::MAX);
+    let most = usize::try_from(count).unwrap_or(usize::MAX);
+    if s.latency && latency::replay(out, s, most)? {
+        return Ok(());
+    }
     if let Some(all) = out.saved::<Sample>("stat")? {
         let several = all.len() > 1;
-        for one in all
-            .into_iter()
-            .take(usize::try_from(count).unwrap_or(usize::MAX))
-        {
+        for one in all.into_iter().take(most) {
             let one = out.adopt(one);
             print(out, s, &one, several)?;
         }
@@ -168,14 +169,19 @@ pub(super) fn run(out: &Out, s: &Stat) -> Result<()> {
     let scopes = scopes(&device, s.gpu.as_deref())?;
     let several = pause.is_some() || scopes.len() > 1;
     let mut before: Vec<Counters> = Vec::new();
+    let mut before_latency = Vec::new();
     for turn in 0..count {
-        let mut now = Vec::new();
-        for (i, (scope, name)) in scopes.iter().enumerate() {
-            let counters = device.counters(*scope)?;
-            print(out, s, &sample(name, &counters, before.get(i)), several)?;
-            now.push(counters);
+        if s.latency {
+            latency::turn(out, s, &device, &scopes, &mut before_latency, several)?;
+        } else {
+            let mut now = Vec::new();
+            for (i, (scope, name)) in scopes.iter().enumerate() {
+                let counters = device.counters(*scope)?;
+                print(out, s, &sample(name, &counters, before.get(i)), several)?;
+                now.push(counters);
+            }
+            before = now;
         }
-        before = now;
         let Some(pause) = pause else {
             break;
         };

@@ -27,7 +27,7 @@ impl Row for Node {
         vec![
             field("index", "GPU", Cell::count(self.index)),
             field("pci", "PCI", Cell::text(&self.pci)),
-            field("state", "STATE", Cell::text(&self.state)),
+            field("state", "STATE", Cell::state(&self.state, self.state == "ok")),
             field("vram_bytes", "VRAM", Cell::Bytes(self.vram_bytes)),
             field("lends", "LENDS", self.lends.map_or(Cell::None, Cell::Flag)),
             field("lend_limit_bytes", "LIMIT", bytes(self.lend_limit_bytes)),
@@ -61,7 +61,7 @@ impl Row for Link {
             field("type", "TYPE", Cell::text(&self.r#type)),
             field("mbps", "MB/S", Cell::count(self.mbps)),
             field("latency_ns", "LATENCY", Cell::Nanos(self.latency_ns.into())),
-            field("state", "STATE", Cell::text(state)),
+            field("state", "STATE", Cell::state(state, self.up)),
             extra("up", Cell::Flag(self.up)),
             extra(
                 "lent_bytes",
