@@ -377,13 +377,15 @@ enum huvm_counter {
 	HUVM_CNT_RECLAIM_NS,		/* time in reclaims */
 	HUVM_CNT_PRE_EVICTIONS,		/* evictions ahead of demand */
 	HUVM_CNT_PREFETCH_BLOCKS,	/* blocks fetched ahead of a stream */
-	HUVM_CNT_PREFETCH_LATE,	/* of these, asked for before they were there */
+	HUVM_CNT_PREFETCH_LATE,	/* blocks advised that a fault asked for before they were there */
 	HUVM_CNT_PREFETCH_ABANDONED,	/* blocks advised and given up */
 	HUVM_CNT_POOL_TAKEN,		/* 2 MiB host pieces that evictions took from the pool */
 	HUVM_CNT_POOL_EMPTY,		/* one was wanted and the pool had none */
 	HUVM_CNT_POOL_REPLACED,	/* of those taken, in place of smaller pieces */
 	HUVM_CNT_POOL_REFILLS,		/* pieces put into the pool */
 	HUVM_CNT_POOL_FAILURES,	/* refills that found no memory or no mapping */
+	HUVM_CNT_PREFETCH_USEFUL,	/* blocks fetched ahead that were there when the stream went over them */
+	HUVM_CNT_PREFETCH_WASTED,	/* blocks fetched ahead that left the GPU before */
 	HUVM_CNT_COUNT
 };
 

@@ -117,7 +117,7 @@ pub(crate) enum Counter {
     PreEvictions = uapi::HUVM_CNT_PRE_EVICTIONS,
     /// `HUVM_CNT_PREFETCH_BLOCKS`: blocks fetched ahead of a stream.
     PrefetchBlocks = uapi::HUVM_CNT_PREFETCH_BLOCKS,
-    /// `HUVM_CNT_PREFETCH_LATE`: of these, asked for before they were there.
+    /// `HUVM_CNT_PREFETCH_LATE`: blocks advised that a fault asked for before they were there.
     PrefetchLate = uapi::HUVM_CNT_PREFETCH_LATE,
     /// `HUVM_CNT_PREFETCH_ABANDONED`: blocks advised and given up.
     PrefetchAbandoned = uapi::HUVM_CNT_PREFETCH_ABANDONED,
@@ -131,6 +131,10 @@ pub(crate) enum Counter {
     PoolRefills = uapi::HUVM_CNT_POOL_REFILLS,
     /// `HUVM_CNT_POOL_FAILURES`: refills that found no memory or no mapping.
     PoolFailures = uapi::HUVM_CNT_POOL_FAILURES,
+    /// `HUVM_CNT_PREFETCH_USEFUL`: blocks fetched ahead that were there when the stream went over them.
+    PrefetchUseful = uapi::HUVM_CNT_PREFETCH_USEFUL,
+    /// `HUVM_CNT_PREFETCH_WASTED`: blocks fetched ahead that left the GPU before.
+    PrefetchWasted = uapi::HUVM_CNT_PREFETCH_WASTED,
 }
 
 /// The counters of one scope.

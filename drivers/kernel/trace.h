@@ -92,6 +92,8 @@
 	HUVM_WORD(HUVM_CNT_POOL_REPLACED, "pool_replaced")		\
 	HUVM_WORD(HUVM_CNT_POOL_REFILLS, "pool_refills")		\
 	HUVM_WORD(HUVM_CNT_POOL_FAILURES, "pool_failures")		\
+	HUVM_WORD(HUVM_CNT_PREFETCH_USEFUL, "prefetch_useful")		\
+	HUVM_WORD(HUVM_CNT_PREFETCH_WASTED, "prefetch_wasted")		\
 	HUVM_LAST(HUVM_CNT_COUNT, "none")
 
 /* perf reads the format without the header: give it the numbers. */

@@ -19,6 +19,7 @@ use crate::account::{self, counters::Counter};
 use crate::channel::{self, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
+use huvm_policy::stream::Outcome;
 use huvm_policy::thrash::BlockThrash;
 use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
@@ -85,6 +86,20 @@ pub(crate) struct Advice {
     pub(crate) read_mostly: bool,
 }
 
+/// The block was fetched ahead of a stream to a GPU, and it is not known yet what that was good for.
+///
+/// No access is seen that does not fault. So a block was *useful* when the stream went over it while it was there;
+/// *late* when a fault asked for it first; *wasted* when it left the GPU before either ([`State::left`]). What lies within
+/// the last reach of a stream, up to the end of its range, may be used and never gone over: if it leaves, nobody can tell.
+pub(crate) struct Ahead {
+    /// The GPU that it was fetched to.
+    pub(crate) gpu: Arc<Gpu>,
+    /// Whose block it is.
+    pub(crate) space: Arc<Space>,
+    /// The stream may end before it goes over it.
+    pub(crate) at_end: bool,
+}
+
 /// A copy operation under way.
 pub(crate) struct Inflight {
     /// Over when this is.
@@ -127,6 +142,10 @@ pub(crate) struct State {
     pub(crate) faulted_by: Option<(Place, u32)>,
     /// Copy under way.
     pub(crate) inflight: Option<Inflight>,
+    /// It was fetched ahead, and nobody has faulted or gone over it.
+    pub(crate) ahead: Option<Ahead>,
+    /// It was fetched ahead and left before it was used; the next fault is not late, but wasted already.
+    pub(crate) missed: bool,
     /// `HUVM_CAUSE_*` of the last migration.
     pub(crate) last_cause: u32,
 }
@@ -258,6 +277,17 @@ impl State {
         self.release_empty_chunks();
     }
 
+    /// The block's chunk on GPU `g` goes to somebody else. Judges what it was fetched ahead for.
+    pub(crate) fn left(&mut self, g: u8) {
+        if let Some(a) = self.ahead.take_if(|a| a.gpu.index() == g) {
+            if !a.at_end {
+                self.missed = true;
+                a.space.streams.report(Outcome::Wasted, 1);
+                account::count(Some(&a.gpu), Some(&a.space), Counter::PrefetchWasted, 1);
+            }
+        }
+    }
+
     /// Tells a lender whether the host has all that it keeps; with `again`, also if it was told so before.
     pub(crate) fn tell_lender(&mut self, again: bool) {
         if let Some(s) = self.spare.as_mut().filter(|s| !s.valid.is_empty()) {
@@ -278,14 +308,25 @@ impl State {
                 true
             }
         });
+        let mut gone = None;
         for p in self.parts.iter_mut() {
             if p.valid.is_empty() {
                 if let Some(id) = p.chunk.take() {
+                    if self
+                        .ahead
+                        .as_ref()
+                        .is_some_and(|a| a.gpu.index() == p.gpu())
+                    {
+                        gone = Some(p.gpu());
+                    }
                     if p.sg.gpu.chunks().release(id) == Released::Free {
                         account::count(Some(&p.sg.gpu), None, Counter::ChunksFreed, 1);
                     }
                 }
             }
+        }
+        if let Some(g) = gone {
+            self.left(g);
         }
     }
 }
@@ -326,6 +367,8 @@ impl Block {
             thrash: None,
             faulted_by: None,
             inflight: None,
+            ahead: None,
+            missed: false,
             last_cause: uapi::HUVM_CAUSE_NONE,
         };
         Arc::pin_init(

@@ -227,6 +227,7 @@ fn empty(
         part.valid = PageMask::EMPTY;
         part.chunk = None;
     }
+    s.left(g);
     s.inflight = Some(Inflight {
         tracker,
         pages: copy,

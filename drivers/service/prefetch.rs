@@ -13,12 +13,14 @@ use crate::account::{self, counters::Counter, policy};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::thread;
-use crate::memory::block::{Advice, Block};
+use crate::memory::block::{Advice, Ahead, Block};
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES};
 use huvm_policy::config::{KnobId, Policy};
-use huvm_policy::stream::{BlockNo, BlockRun, BlockSpan, StreamConfig, StreamTable};
+use huvm_policy::stream::{
+    self, BlockNo, BlockRun, BlockSpan, Outcome, StreamConfig, StreamCounts, StreamTable,
+};
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::{new_mutex, Arc, Mutex};
@@ -46,6 +48,16 @@ impl Streams {
         let table = KBox::new(StreamTable::new(), GFP_KERNEL)?;
         Ok(pin_init!(Self { table <- new_mutex!(table, "huvm_streams") }))
     }
+
+    /// What became of blocks that were fetched ahead.
+    pub(crate) fn report(&self, outcome: Outcome, blocks: u32) {
+        self.table.lock().report(outcome, blocks.into());
+    }
+
+    /// What became of all so far.
+    pub(crate) fn counts(&self) -> StreamCounts {
+        self.table.lock().counts()
+    }
 }
 
 /// Blocks to fetch for a space.
@@ -53,6 +65,9 @@ struct Job {
     space: Arc<Space>,
     sg: Arc<SpaceGpu>,
     run: BlockRun,
+    /// The range that the stream is in, and how far ahead of it blocks are fetched.
+    span: BlockSpan,
+    amount: u32,
     /// Value of the GPU's abandon counter when it was asked for.
     asked: u32,
 }
@@ -116,9 +131,7 @@ pub(super) fn note_fault(gpu: &Arc<Gpu>, sg: &Arc<SpaceGpu>, block: &Block, p: &
         .table
         .lock()
         .fault(BlockNo::of_va(block.va()), &span, &config);
-    if advice.expected {
-        account::count(Some(gpu), Some(space), Counter::PrefetchLate, 1);
-    }
+    judge(gpu, block, &advice);
     if advice.cancel {
         gpu.prefetch_abandon.add(1, Relaxed);
     }
@@ -129,12 +142,54 @@ pub(super) fn note_fault(gpu: &Arc<Gpu>, sg: &Arc<SpaceGpu>, block: &Block, p: &
         space: space.clone(),
         sg: sg.clone(),
         run,
+        span,
+        amount: config.amount,
         asked: gpu.prefetch_abandon.load(Relaxed),
     };
     match gpu.prefetch_queue.push(job) {
         Ok(()) => gpu.prefetch.ring(),
         Err(job) => abandon(gpu, &job, job.run.count),
     }
+}
+
+/// What a fault at `block` says about blocks fetched ahead: about this one, and those that the stream went over.
+fn judge(gpu: &Gpu, block: &Block, advice: &stream::Advice) {
+    let space = block.space();
+    let late = {
+        let mut s = block.lock();
+        let missed = core::mem::take(&mut s.missed);
+        s.ahead.take().is_some() || (advice.expected && !missed)
+    };
+    let mut useful = 0;
+    for b in advice.passed.iter().flat_map(BlockRun::blocks) {
+        let Some(b) = space.existing_block(b.0.saturating_mul(BLOCK_BYTES)) else {
+            continue;
+        };
+        let mut s = b.lock();
+        let there = s.part(gpu.index()).is_some_and(|p| !p.mapped.is_empty());
+        useful += u32::from(there && s.ahead.take().is_some());
+    }
+    for (outcome, counter, n) in [
+        (Outcome::Late, Counter::PrefetchLate, u32::from(late)),
+        (Outcome::Useful, Counter::PrefetchUseful, useful),
+    ] {
+        if n != 0 {
+            space.streams.report(outcome, n);
+            account::count(Some(gpu), Some(space), counter, n.into());
+        }
+    }
+}
+
+/// Notes that a block was fetched ahead for a job.
+fn note_fetched(gpu: &Arc<Gpu>, job: &Job, block: &Block) {
+    let reach = job.run.step.saturating_mul(job.amount.into());
+    let end = BlockNo::of_va(block.va()).0.checked_add_signed(reach);
+    block.lock().ahead = Some(Ahead {
+        gpu: gpu.clone(),
+        space: job.space.clone(),
+        at_end: end.is_none_or(|b| !job.span.contains(BlockNo(b))),
+    });
+    account::count(Some(gpu), Some(&job.space), Counter::PrefetchBlocks, 1);
 }
 
 /// `left` blocks of a job are not fetched.
@@ -198,7 +253,7 @@ impl Prefetch {
             if !fetch(gpu, &job.sg, &block, &p) {
                 continue;
             }
-            account::count(Some(gpu), Some(&job.space), Counter::PrefetchBlocks, 1);
+            note_fetched(gpu, job, &block);
             if self.on_the_way.len() == IN_FLIGHT {
                 self.land(gpu);
             }

@@ -85,6 +85,7 @@ fn drop_part(s: &mut State, g: u8) {
     s.lost |= only_here;
     if let Some(id) = part.chunk.take() {
         let _who_has_it = part.sg.gpu.chunks().release(id);
+        s.left(g);
     }
     s.host.unmap_gpu(g);
 }

@@ -184,6 +184,8 @@ pub struct Advice {
     pub cancel: bool,
     /// The block had been advised for prefetch: it came late, or was lost before it was used.
     pub expected: bool,
+    /// Blocks that the stream went over since its last fault, without a fault there; some may not have been advised.
+    pub passed: Option<BlockRun>,
 }
 
 /// What became of a block that was fetched ahead.
@@ -272,6 +274,21 @@ impl Stream {
         } else {
             Seen::Elsewhere
         }
+    }
+
+    /// The blocks between the last fault and one `steps` past it.
+    fn between(&self, slot: usize, steps: u64) -> Option<BlockRun> {
+        let count = u32::try_from(steps).ok()?.checked_sub(1)?;
+        let first = self.last.step(self.step, 1).filter(|_| count != 0)?;
+        Some(BlockRun {
+            stream: StreamId {
+                slot: u8::try_from(slot).ok()?,
+                born: self.born,
+            },
+            first,
+            step: self.step,
+            count,
+        })
     }
 
     /// Takes the fault `steps` past the last one. True if that block had been advised.
@@ -363,11 +380,13 @@ impl StreamTable {
         }
         if let Some((steps, i)) = nearest {
             if let Some(s) = self.streams.get_mut(i).and_then(Option::as_mut) {
+                let passed = s.between(i, steps);
                 let expected = s.advance(block, steps, now);
                 return Advice {
                     run: self.advise(i, config),
                     cancel: false,
                     expected,
+                    passed,
                 };
             }
         }
@@ -379,6 +398,7 @@ impl StreamTable {
                 run: None,
                 cancel: behind.is_none(),
                 expected: false,
+                passed: None,
             };
         };
         let i = self.slot_for_new(slots);
@@ -397,6 +417,7 @@ impl StreamTable {
             run: self.advise(i, config),
             cancel: false,
             expected: false,
+            passed: None,
         }
     }
 

@@ -56,6 +56,35 @@ fn after(at: &[u64], s: &BlockSpan, c: &StreamConfig) -> Vec<u64> {
 }
 
 #[test]
+fn what_a_stream_went_over_is_told_once() {
+    let s = span(0, 1000);
+    let passed = |a: &Advice| -> Vec<u64> {
+        let run = a.passed.iter();
+        run.flat_map(|r| r.blocks().map(|b| b.0)).collect()
+    };
+    for (begin, next, over) in [
+        ([10, 11, 12], 17, vec![13, 14, 15, 16]),
+        ([12, 11, 10], 5, vec![9, 8, 7, 6]),
+        ([10, 12, 14], 18, vec![16]),
+        // In the middle of what was fetched ahead: the ones before it were there.
+        ([10, 11, 12], 15, vec![13, 14]),
+        ([10, 11, 12], 13, vec![]),
+        // Of no stream.
+        ([10, 11, 12], 300, vec![]),
+    ] {
+        let mut t = StreamTable::new();
+        for a in faults(&mut t, &begin, &s, &STRIDE) {
+            assert_eq!(a.passed, None);
+        }
+        let a = t.fault(BlockNo(next), &s, &STRIDE);
+        assert_eq!(passed(&a), over, "{begin:?}, {next}");
+        // A straggler behind it goes over nothing again.
+        let a = t.fault(BlockNo(begin[2]), &s, &STRIDE);
+        assert_eq!(passed(&a), [0; 0], "{begin:?}, {next}");
+    }
+}
+
+#[test]
 fn up_down_and_by_strides() {
     let s = span(0, 1000);
     for c in [&STRIDE, &NEXT_LINE] {

@@ -295,7 +295,11 @@ impl Table {
             .iter()
             .enumerate()
             .map(|(c, h)| {
-                let cells = self.rows.iter().filter_map(|r| r.get(c)).map(|(s, _)| s.width());
+                let cells = self
+                    .rows
+                    .iter()
+                    .filter_map(|r| r.get(c))
+                    .map(|(s, _)| s.width());
                 cells
                     .chain([h.width(), self.least])
                     .max()

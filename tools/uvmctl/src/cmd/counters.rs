@@ -63,6 +63,8 @@ pub(crate) const NAMES: &[&str] = &[
     "pool_replaced",
     "pool_refills",
     "pool_failures",
+    "prefetch_useful",
+    "prefetch_wasted",
 ];
 
 #[cfg(test)]

@@ -43,7 +43,11 @@ impl Row for Gpu {
             field("index", "GPU", Cell::count(self.index)),
             field("pci", "PCI", Cell::text(&self.pci)),
             extra("uuid", Cell::text(&self.uuid)),
-            field("state", "STATE", Cell::state(&self.state, self.state == "ok")),
+            field(
+                "state",
+                "STATE",
+                Cell::state(&self.state, self.state == "ok"),
+            ),
             field("chip_id", "CHIP", Cell::text(&self.chip_id)),
             field("vram_bytes", "VRAM", Cell::Bytes(self.vram_bytes)),
             extra("chunks", Cell::count(self.chunks)),

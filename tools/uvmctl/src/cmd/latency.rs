@@ -189,9 +189,9 @@ fn print(out: &Out, s: &Stat, shown: &Sample, several: bool) -> Result<()> {
     let human = || {
         let mut text = String::new();
         if several {
-            let over = shown.interval_ns.map_or_else(String::new, |ns| {
-                format!(", over {}", units::time(ns))
-            });
+            let over = shown
+                .interval_ns
+                .map_or_else(String::new, |ns| format!(", over {}", units::time(ns)));
             text.push_str(&format!("{}{over}\n", shown.scope));
         }
         if rows.is_empty() {
@@ -301,6 +301,9 @@ mod tests {
     fn bars_show_every_bucket() {
         let l = of(&[(6, 1000), (20, 1)], 0, 1 << 20);
         let text = bars(&path("global", &l, None, "fault"));
-        assert!(text.contains(&"#".repeat(40)) && text.trim_end().ends_with("  #"), "{text}");
+        assert!(
+            text.contains(&"#".repeat(40)) && text.trim_end().ends_with("  #"),
+            "{text}"
+        );
     }
 }

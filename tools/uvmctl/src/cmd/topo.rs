@@ -27,7 +27,11 @@ impl Row for Node {
         vec![
             field("index", "GPU", Cell::count(self.index)),
             field("pci", "PCI", Cell::text(&self.pci)),
-            field("state", "STATE", Cell::state(&self.state, self.state == "ok")),
+            field(
+                "state",
+                "STATE",
+                Cell::state(&self.state, self.state == "ok"),
+            ),
             field("vram_bytes", "VRAM", Cell::Bytes(self.vram_bytes)),
             field("lends", "LENDS", self.lends.map_or(Cell::None, Cell::Flag)),
             field("lend_limit_bytes", "LIMIT", bytes(self.lend_limit_bytes)),
