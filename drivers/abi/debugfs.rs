@@ -46,19 +46,29 @@ impl Views {
 }
 
 fn show_spaces(_: &Nothing, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "id pid gpu_mask managed_kib host_kib gpu_kib")?;
+    writeln!(
+        f,
+        "id pid gpu_mask managed_kib host_kib gpu_kib streams advised:abandoned:useful:late:wasted"
+    )?;
     let mut id = 0;
     while let Some(space) = spaces::next_space(id) {
         let u = space.usage();
+        let c = space.streams.counts();
         writeln!(
             f,
-            "{} {} {:#x} {} {} {}",
+            "{} {} {:#x} {} {} {} {} {}:{}:{}:{}:{}",
             space.id(),
             space.pid(),
             u.gpu_mask,
             u.managed_bytes >> 10,
             u.host_bytes >> 10,
-            u.gpu_bytes.iter().sum::<u64>() >> 10
+            u.gpu_bytes.iter().sum::<u64>() >> 10,
+            c.streams,
+            c.advised,
+            c.abandoned,
+            c.useful,
+            c.late,
+            c.wasted
         )?;
         id = space.id().saturating_add(1);
     }

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What the driver tells of lending, of the time that things take, and of prefetch. Two GPUs, both ways round. */
+#include "lend_lib.h"
+
+static struct huvm_lend_info lends(int fd, uint32_t gpu)
+{
+	ARG(huvm_lend_info, l, .gpu = gpu);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_LEND_INFO, &l));
+	return l;
+}
+
+/* What `gpu` lends goes to `to` alone, and is as much as its chunks say. */
+static void check_lends(int fd, uint32_t gpu, uint32_t to)
+{
+	struct huvm_lend_info l = lends(fd, gpu);
+
+	for (uint32_t g = 0; g < HUVM_MAX_GPUS; g++)
+		CHECK_EQ(l.lent_chunks[g], g == to ? lent(fd, gpu) : 0);
+}
+
+/* Catches lender and borrower mistaken for each other, chunks counted twice or never given back. */
+static void who_lends_to_whom(void)
+{
+	for (uint32_t to = 0; to < 2; to++) {
+		uint32_t from = !to;
+		int fd = begin(1u << from, 0, 0);
+		uint64_t all = chunk_count(fd, from), before;
+		struct job borrower, owner;
+
+		knob(fd, from, "write_back", 0);
+		knob(fd, from, "lend_limit_percent", 40);
+		CHECK_EQ(lends(fd, from).lends, 1);
+		CHECK_EQ(lends(fd, to).lends, 0);
+		CHECK_EQ(lends(fd, from).limit_chunks, all * 40 / 100);
+		check_lends(fd, from, to);
+		borrower = job_begin(to, all * 3 / 2, 21);
+		CHECK(lent(fd, from) > 0 && lent(fd, from) <= all * 40 / 100);
+		check_lends(fd, from, to);
+		check_lends(fd, to, from);
+		CHECK_EQ(lent(fd, to), 0);
+		/* Some comes back, some goes. */
+		job_turn(&borrower, WIDE);
+		check_lends(fd, from, to);
+		before = lent(fd, from);
+		/* The owner takes some back. */
+		owner = job_begin(from, all * 7 / 8, 5);
+		CHECK(lent(fd, from) < before);
+		check_lends(fd, from, to);
+		job_end(&owner);
+		check_lends(fd, from, to);
+		job_end(&borrower);
+		for (uint32_t g = 0; g < HUVM_MAX_GPUS; g++)
+			CHECK_EQ(lends(fd, from).lent_chunks[g], 0);
+		/* A borrower that is killed gives everything back, too. */
+		knob(fd, from, "lend_limit_percent", 100);
+		pid_t child = fork();
+
+		if (!child) {
+			borrower = job_begin(to, all * 3 / 2, 3);
+			for (;;)
+				job_turn(&borrower, WIDE);
+		}
+		CHECK(WITHIN(20000, lends(fd, from).lent_chunks[to] > 0));
+		CHECK_OK(kill(child, SIGKILL));
+		CHECK_EQ(waitpid(child, NULL, 0), child);
+		CHECK(WITHIN(5000, !lends(fd, from).lent_chunks[to]));
+		knob(fd, from, "harvest_lend", 0);
+		close(fd);
+	}
+}
+
+static struct huvm_latency latency(int fd, uint32_t scope, uint32_t gpu, uint32_t kind)
+{
+	uint64_t sum = 0, top = 0;
+	ARG(huvm_latency, l, .scope = scope, .gpu = gpu, .kind = kind);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_LATENCY, &l));
+	for (uint32_t i = 0; i < HUVM_LATENCY_BUCKETS; i++) {
+		sum += l.buckets[i];
+		if (l.buckets[i])
+			top = i;
+	}
+	CHECK_EQ(l.count, sum);
+	CHECK(l.max_ns <= l.sum_ns);
+	/* The longest is in the last bucket that has any. */
+	if (l.count && top < HUVM_LATENCY_BUCKETS - 1)
+		CHECK(l.max_ns < 2ull << top && (!top || l.max_ns >= 1ull << top));
+	return l;
+}
+
+static uint64_t times(int fd, uint32_t gpu, uint32_t kind)
+{
+	return latency(fd, HUVM_SCOPE_GPU, gpu, kind).count;
+}
+
+/* Catches a path that is not counted, counted twice or for the wrong GPU, and times that are not times. */
+static void how_long_it_takes(void)
+{
+	int fd = begin(1 << 1, 0, 0);
+	uint64_t was[2][HUVM_LATENCY_COUNT], took = of_gpu(fd, 1, HUVM_CNT_RECLAIM_NS), spare = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS);
+	struct huvm_latency reclaim = latency(fd, HUVM_SCOPE_GPU, 1, HUVM_LATENCY_RECLAIM), now;
+	struct job borrower, owner;
+
+	for (uint32_t g = 0; g < 2; g++)
+		for (uint32_t k = 0; k < HUVM_LATENCY_COUNT; k++)
+			was[g][k] = times(fd, g, k);
+	borrower = job_begin(0, chunk_count(fd, 0) * 3 / 2, 4);
+	spare = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) - spare;
+	CHECK(spare > 0);
+	/* Each is seen at its interrupt, which may be a moment late. */
+	CHECK(WITHIN(2000, times(fd, 0, HUVM_LATENCY_PEER_OUT) - was[0][HUVM_LATENCY_PEER_OUT] >= spare));
+	CHECK(times(fd, 0, HUVM_LATENCY_LOCAL) > was[0][HUVM_LATENCY_LOCAL]);
+	CHECK(times(fd, 0, HUVM_LATENCY_FAULT) > was[0][HUVM_LATENCY_FAULT]);
+	CHECK_EQ(times(fd, 1, HUVM_LATENCY_FAULT), was[1][HUVM_LATENCY_FAULT]);
+	/* Everything lent is copied to the host, over the lender's link. */
+	CHECK(WITHIN(5000, !mem_info(fd, 1).lent_only));
+	CHECK(WITHIN(2000, times(fd, 1, HUVM_LATENCY_WRITE_BACK) - was[1][HUVM_LATENCY_WRITE_BACK] >= lent(fd, 1)));
+	CHECK(times(fd, 1, HUVM_LATENCY_D2H) - was[1][HUVM_LATENCY_D2H] >= lent(fd, 1));
+	CHECK_EQ(times(fd, 0, HUVM_LATENCY_WRITE_BACK), was[0][HUVM_LATENCY_WRITE_BACK]);
+	job_turn(&borrower, WIDE);
+	CHECK(WITHIN(2000, times(fd, 0, HUVM_LATENCY_PEER_IN) > was[0][HUVM_LATENCY_PEER_IN]));
+	owner = job_begin(1, chunk_count(fd, 1) * 7 / 8, 5);
+	job_end(&owner);
+	now = latency(fd, HUVM_SCOPE_GPU, 1, HUVM_LATENCY_RECLAIM);
+	CHECK(now.count > reclaim.count);
+	CHECK_EQ(now.sum_ns - reclaim.sum_ns, of_gpu(fd, 1, HUVM_CNT_RECLAIM_NS) - took);
+	job_end(&borrower);
+	CHECK(WITHIN(2000, times(fd, 0, HUVM_LATENCY_D2H) > was[0][HUVM_LATENCY_D2H]));
+	/* A copy of 2 MiB takes time on every path; no job here lasts minutes. */
+	for (uint32_t k = 0; k < HUVM_LATENCY_COUNT; k++) {
+		struct huvm_latency all = latency(fd, HUVM_SCOPE_GLOBAL, 0, k);
+
+		printf("# kind %u: %llu, mean %llu ns, longest %llu ns\n", k, (unsigned long long)all.count,
+		       (unsigned long long)(all.count ? all.sum_ns / all.count : 0), (unsigned long long)all.max_ns);
+		if (k != HUVM_LATENCY_H2D)
+			CHECK(all.count > 0);
+		CHECK(all.max_ns < 60ull * 1000000000ull);
+		if (all.count)
+			CHECK(all.sum_ns / all.count > 100);
+		CHECK(all.count >= times(fd, 0, k));
+	}
+	close(fd);
+}
+
+static void latency_is_refused(void)
+{
+	int fd = huvm_open();
+	ARG(huvm_latency, l, .scope = HUVM_SCOPE_GLOBAL);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_LATENCY, &l));
+	l.kind = HUVM_LATENCY_COUNT;
+	CHECK_ERR(ioctl(fd, HUVM_IOC_LATENCY, &l), ENOENT);
+	l.kind = ~0u;
+	CHECK_ERR(ioctl(fd, HUVM_IOC_LATENCY, &l), ENOENT);
+	l.kind = 0;
+	l.gpu = 1;
+	CHECK_ERR(ioctl(fd, HUVM_IOC_LATENCY, &l), EINVAL);
+	l.scope = HUVM_SCOPE_SPACE;
+	CHECK_ERR(ioctl(fd, HUVM_IOC_LATENCY, &l), EINVAL);
+	l.scope = HUVM_SCOPE_GPU;
+	l.gpu = 15;
+	CHECK_ERR(ioctl(fd, HUVM_IOC_LATENCY, &l), ENODEV);
+	close(fd);
+}
+
+/* Fetched ahead on GPU 0 by this file. */
+struct ahead {
+	uint64_t blocks, useful, late, wasted;
+};
+
+static struct ahead ahead(int fd)
+{
+	return (struct ahead){
+		.blocks = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_PREFETCH_BLOCKS),
+		.useful = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_PREFETCH_USEFUL),
+		.late = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_PREFETCH_LATE),
+		.wasted = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_PREFETCH_WASTED),
+	};
+}
+
+/* Waits until nothing more is fetched ahead. */
+static struct ahead quiet(int fd)
+{
+	uint64_t last = ~0ull;
+
+	for (int n = 0; n < 100; n++) {
+		uint64_t now = ahead(fd).blocks;
+
+		if (now == last)
+			break;
+		last = now;
+		usleep(50000);
+	}
+	return ahead(fd);
+}
+
+static void evict_all(int fd, uint32_t gpu)
+{
+	ARG(huvm_test_evict, e, .gpu = gpu, .chunks = 1000);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
+}
+
+/*
+ * One block of the GPU walks through the first @walk of @blocks blocks that the CPU wrote, in two steps, so that the second
+ * goes over what was fetched ahead in the first. Then everything is evicted.
+ */
+static struct ahead walk(uint64_t blocks, uint64_t first, uint64_t second)
+{
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, blocks * BLOCK);
+	struct ahead a;
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "stream_prefetch", 1));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_amount_mib", 16));
+	cpu_fill(p, blocks * BLOCK, 2, 1);
+	gpu_check(fd, 0, p, first * BLOCK, 1, 2, 1);
+	quiet(fd);
+	gpu_check(fd, 0, p + first * BLOCK / 8, second * BLOCK, 1, 2 + first * BLOCK / 8, 1);
+	quiet(fd);
+	evict_all(fd, 0);
+	a = ahead(fd);
+	printf("# of %llu blocks %llu fetched ahead: %llu useful, %llu late, %llu wasted\n", (unsigned long long)blocks,
+	       (unsigned long long)a.blocks, (unsigned long long)a.useful, (unsigned long long)a.late,
+	       (unsigned long long)a.wasted);
+	CHECK(a.useful + a.wasted <= a.blocks);
+	cpu_check(p, blocks * BLOCK, 2, 1);
+	/* What nobody could tell stays untold. */
+	CHECK_EQ(ahead(fd).wasted, a.wasted);
+	CHECK_OK(munmap(p, blocks * BLOCK));
+	CHECK_EQ(ahead(fd).wasted, a.wasted);
+	close(fd);
+	return a;
+}
+
+/* Catches outcomes that are mixed up, counted twice or for somebody else. */
+static void prefetch_is_judged(void)
+{
+	int fd = begin(0, 0, 0);
+	uint64_t before = of_gpu(fd, 0, HUVM_CNT_PREFETCH_USEFUL), spoiled = of_gpu(fd, 0, HUVM_CNT_PREFETCH_WASTED);
+	struct ahead a = walk(30, 10, 6), b;
+
+	/* Ahead of 10 blocks there were 8; the stream came over them. */
+	CHECK(a.useful + a.late >= 8);
+	/* It ended far from the end of the range: the last 8 were for nothing. */
+	CHECK(a.wasted >= 4 && a.wasted <= 8);
+	/* To the end of the range: nobody can tell of the last ones, and the ones before were gone over. */
+	b = walk(14, 10, 4);
+	CHECK(b.blocks > 0);
+	CHECK_EQ(b.wasted, 0);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_PREFETCH_USEFUL) - before, a.useful + b.useful);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_PREFETCH_WASTED) - spoiled, a.wasted + b.wasted);
+	close(fd);
+}
+
+static const struct ktap_test tests[] = {
+	{ "who_lends_to_whom", who_lends_to_whom, 120 },
+	{ "how_long_it_takes", how_long_it_takes, 120 },
+	{ "latency_is_refused", latency_is_refused },
+	{ "prefetch_is_judged", prefetch_is_judged, 90 },
+};
+KTAP_MAIN(tests)
