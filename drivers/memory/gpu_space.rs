@@ -8,7 +8,7 @@ use huvm_hal::ids::{GpuVa, SysAddr, Veid};
 use huvm_hal::pagetable::{self, Invalidate, Level, Need, TableKey, Tree};
 use kernel::prelude::*;
 use kernel::rbtree::RBTree;
-use kernel::sync::atomic::{Atomic, Relaxed};
+use kernel::sync::atomic::{Acquire, Atomic, Relaxed, Release};
 use kernel::sync::{new_mutex, Arc, Mutex};
 
 /// Keeps the directory tables of one tree.
@@ -64,9 +64,14 @@ pub(crate) struct SpaceGpu {
     stopped: Atomic<bool>,
     inst: DmaBuf,
     root: SysAddr,
+    /// The last 512 MiB that [`Self::prepare`] was called for. Tables stay as long as the space.
+    prepared: Atomic<u64>,
     #[pin]
     tree: Mutex<Tree<Store>>,
 }
+
+/// log2 of the bytes that one table of block entries (PDE0) covers.
+const PDE0_SHIFT: u32 = 29;
 
 impl SpaceGpu {
     /// Empty tables and an instance block with fault replay on.
@@ -85,7 +90,15 @@ impl SpaceGpu {
         let whole = Invalidate::cover(GpuVa(0), GpuVa(super::VA_LIMIT - 1), Level::Pde3, true);
         gpu.tlb_invalidate(root, &whole)?;
         Arc::pin_init(
-            pin_init!(Self { gpu, veid, stopped: Atomic::new(false), inst, root, tree <- new_mutex!(tree, "huvm_tree") }),
+            pin_init!(Self {
+                gpu,
+                veid,
+                stopped: Atomic::new(false),
+                inst,
+                root,
+                prepared: Atomic::new(u64::MAX),
+                tree <- new_mutex!(tree, "huvm_tree"),
+            }),
             GFP_KERNEL,
         )
     }
@@ -121,6 +134,10 @@ impl SpaceGpu {
     /// # Errors
     /// `ENOMEM`, `EIO`.
     pub(crate) fn prepare(&self, va: u64) -> Result {
+        let at = va >> PDE0_SHIFT;
+        if self.prepared.load(Acquire) == at {
+            return Ok(());
+        }
         let mut done: Option<Invalidate> = None;
         {
             let mut tree = self.tree.lock();
@@ -133,10 +150,11 @@ impl SpaceGpu {
                 }
             }
         }
-        match done {
-            Some(inv) => self.gpu.tlb_invalidate(self.root, &inv),
-            None => Ok(()),
+        if let Some(inv) = done {
+            self.gpu.tlb_invalidate(self.root, &inv)?;
         }
+        self.prepared.store(at, Release);
+        Ok(())
     }
 
     /// Runs `f` on the PDE0 table that covers `va`, supplying block tables it asks for, and does the invalidate that it

@@ -88,9 +88,7 @@ pub(crate) fn map_local(s: &mut State, g: u8, pages: &PageMask, read_only: bool)
     let part = s.part_mut(g).ok_or(EIO)?;
     let chunk = part.chunk.ok_or(EIO)?;
     let base = chunk.byte_offset().get();
-    map_part(part, pages, read_only, &|i| {
-        Loc::Vid(VidAddr(base + u64::from(i) * PAGE_BYTES))
-    })?;
+    map_part(part, pages, read_only, Target::Run(Loc::Vid(VidAddr(base))))?;
     part.remote = part.remote.and_not(pages);
     Ok(())
 }
@@ -106,23 +104,28 @@ pub(crate) fn map_host(s: &mut State, g: u8, pages: &PageMask, read_only: bool) 
         host.dma(&part.sg.gpu, page, crate::memory::Pages(1))?;
     }
     let host = &*host;
-    map_part(part, pages, read_only, &|i| {
+    let target = |i| {
         let addr = PageIndex::new(i).and_then(|p| host.dma_addr(g, p));
         // Every page was mapped for DMA just above; an unused address is refused by the table code.
         Loc::Sys(SysAddr(addr.unwrap_or(u64::MAX)))
-    })?;
+    };
+    map_part(part, pages, read_only, Target::Each(&target))?;
     part.remote |= *pages;
     let n = u64::from(pages.count().get());
     account::count(Some(&part.sg.gpu), None, Counter::MappedRemotePages, n);
     Ok(())
 }
 
-fn map_part(
-    part: &mut Part,
-    pages: &PageMask,
-    read_only: bool,
-    target: &dyn Fn(u16) -> Loc,
-) -> Result {
+/// Where pages are mapped to.
+#[derive(Clone, Copy)]
+enum Target<'a> {
+    /// Page `i` of the block is `i` pages behind this.
+    Run(Loc),
+    /// Page by page.
+    Each(&'a dyn Fn(u16) -> Loc),
+}
+
+fn map_part(part: &mut Part, pages: &PageMask, read_only: bool, target: Target<'_>) -> Result {
     let mask = hal_mask(pages);
     let flags = MapFlags {
         prot: if read_only {
@@ -135,8 +138,9 @@ fn map_part(
     let sg = part.sg.clone();
     let was_huge = part.tables.is_huge();
     let big_before = part.tables.big_regions();
-    sg.change(&mut part.tables, |t, gpu, pde0| {
-        t.map(gpu, pde0, &mask, flags, target)
+    sg.change(&mut part.tables, |t, gpu, pde0| match target {
+        Target::Run(base) => t.map_run(gpu, pde0, &mask, flags, base),
+        Target::Each(of) => t.map(gpu, pde0, &mask, flags, of),
     })?;
     part.mapped |= *pages;
     if read_only {
@@ -159,10 +163,7 @@ fn map_part(
             add(Counter::Map64k, u64::from(new_big));
             let in_big: u32 = (0..32u16)
                 .filter(|r| big & (1 << r) != 0)
-                .map(|r| {
-                    let region = crate::memory::PageRegion::from_bounds(r * 16, r * 16 + 16);
-                    pages.count_in(region).get()
-                })
+                .map(|r| mask.region(r).count_ones())
                 .sum();
             add(
                 Counter::Map4k,

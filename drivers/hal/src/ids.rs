@@ -159,14 +159,13 @@ impl PageMask {
     }
     /// First and last page, if there is one.
     pub fn bounds(&self) -> Option<(u16, u16)> {
-        let mut first = None;
-        let mut last = 0;
-        for i in 0..BLOCK_PAGES {
-            if self.has(i) {
-                first = first.or(Some(i));
-                last = i;
-            }
-        }
-        first.map(|f| (f, last))
+        let first = self.0.iter().position(|w| *w != 0)?;
+        let last = self.0.iter().rposition(|w| *w != 0)?;
+        let (low, high) = (self.0.get(first)?, self.0.get(last)?);
+        // CAST: eight words of 64 bits; all below 512.
+        Some((
+            (first * 64) as u16 + low.trailing_zeros() as u16,
+            (last * 64 + 63) as u16 - high.leading_zeros() as u16,
+        ))
     }
 }

@@ -36,6 +36,8 @@ pub struct Need {
 enum Change<'a> {
     /// Map to a target.
     Set(MapFlags, &'a dyn Fn(u16) -> Loc),
+    /// Map to one contiguous piece of memory: this is the first page's entry.
+    Run(u64),
     /// Unmap.
     Clear,
     /// Take write permission.
@@ -47,6 +49,7 @@ impl Change<'_> {
     fn apply(&self, page: u16, current: u64) -> Result<u64> {
         match self {
             Change::Set(flags, target) => pte::leaf(target(page), *flags),
+            Change::Run(first) => Ok(pte::nth(*first, page)),
             Change::Clear => Ok(0),
             Change::Revoke => Ok(pte::read_only(current)),
         }
@@ -197,6 +200,25 @@ impl<P: DmaMem> Block<P> {
         self.change(fence, pde0, mask, &Change::Set(flags, target))
     }
 
+    /// As [`Self::map`], where page `i` of the block is `i` pages behind `base`: nothing is asked page by page. All 512 pages
+    /// behind `base` must be addresses that the format holds, whatever `mask` is.
+    ///
+    /// # Errors
+    /// As [`Self::map`].
+    pub fn map_run<F: Fence + ?Sized>(
+        &mut self,
+        fence: &F,
+        pde0: &impl DmaMem,
+        mask: &PageMask,
+        flags: MapFlags,
+        base: Loc,
+    ) -> Result<Option<Invalidate>> {
+        let last = base.add(u64::from(BLOCK_PAGES - 1) * PAGE_BYTES);
+        pte::leaf(last.ok_or(Error::BadAddress(base.raw()))?, flags)?;
+        let first = pte::leaf(base, flags)?;
+        self.change(fence, pde0, mask, &Change::Run(first))
+    }
+
     /// Unmaps the pages of `mask`; others keep their mapping. Splits a 2 MiB entry when only a part goes.
     ///
     /// # Errors
@@ -268,7 +290,7 @@ impl<P: DmaMem> Block<P> {
         // The two changes that oversubscription makes all the time, a whole block in and a whole block out, without a look
         // at each page's entry.
         match (self.state, change) {
-            (State::Empty, Change::Set(..)) if mask.is_full() => {
+            (State::Empty, Change::Set(..) | Change::Run(_)) if mask.is_full() => {
                 if let Some(huge) = self.as_huge(mask, change)? {
                     self.set_huge(fence, pde0, huge);
                     return Ok(Some(self.whole(false)));
@@ -324,17 +346,28 @@ impl<P: DmaMem> Block<P> {
 
     /// First and last page that `change` alters and whether one of them loses something; `None` when none is altered.
     fn effect(&self, mask: &PageMask, change: &Change<'_>) -> Result<Option<(u16, u16, bool)>> {
-        let mut bounds: Option<(u16, u16)> = None;
-        let mut downgrade = false;
-        for i in (0..BLOCK_PAGES).filter(|i| mask.has(*i)) {
-            let old = self.current(i);
-            let new = change.apply(i, old)?;
-            if old != new {
-                bounds = Some((bounds.map_or(i, |b| b.0), i));
-                downgrade |= !pte::keeps(old, new);
+        // Pages that change whatever they are mapped to, because they get a first mapping or lose theirs, and pages whose
+        // entries say.
+        let here = mask.and(&self.mapped);
+        let (mut altered, look) = match change {
+            Change::Set(..) | Change::Run(_) => (mask.minus(&self.mapped), here),
+            Change::Clear => (here, PageMask::NONE),
+            Change::Revoke => (PageMask::NONE, here),
+        };
+        let mut downgrade = matches!(change, Change::Clear) && !here.is_empty();
+        if !look.is_empty() {
+            for i in (0..BLOCK_PAGES).filter(|i| look.has(*i)) {
+                let old = self.current(i);
+                let new = change.apply(i, old)?;
+                if old != new {
+                    altered.set(i);
+                    downgrade |= !pte::keeps(old, new);
+                }
             }
         }
-        Ok(bounds.map(|(first, last)| (first, last, downgrade)))
+        Ok(altered
+            .bounds()
+            .map(|(first, last)| (first, last, downgrade)))
     }
 
     /// The one 2 MiB entry that does the whole change, if there is one.
@@ -346,6 +379,8 @@ impl<P: DmaMem> Block<P> {
             (Change::Clear, _) => return Ok(None),
             (Change::Revoke, State::Huge(e)) => return Ok(Some(pte::read_only(e))),
             (Change::Revoke, _) => return Ok(None),
+            (Change::Run(first), _) if pte::is_aligned(*first, 9) => *first,
+            (Change::Run(_), _) => return Ok(None),
             (Change::Set(_, target), _) => {
                 let entry = change.apply(0, 0)?;
                 let base = target(0);
@@ -389,6 +424,22 @@ impl<P: DmaMem> Block<P> {
     /// How region `r` is best mapped after `change`.
     fn classify(&self, r: u16, mask: &PageMask, change: &Change<'_>) -> Result<Class> {
         let base = r * REGION_PAGES;
+        let (pages, mapped) = (mask.region(r), self.mapped.region(r));
+        match change {
+            // What is left, if anything, has a hole.
+            Change::Clear if mapped & !pages == 0 => return Ok(Class::None),
+            Change::Clear => return Ok(Class::Small),
+            // All that will be mapped is the run's.
+            Change::Run(first) if mapped & !pages == 0 => {
+                let aligned = pte::is_aligned(pte::nth(*first, base), 4);
+                return Ok(if pages == u16::MAX && aligned {
+                    Class::Big
+                } else {
+                    Class::Small
+                });
+            }
+            _ => {}
+        }
         let head = self.after(base, mask, change)?;
         let mut any = pte::is_valid(head);
         let mut run = any && pte::is_aligned(head, 4);
@@ -458,8 +509,10 @@ impl<P: DmaMem> Block<P> {
         let high = pte::pde0_small(addr(&self.small))?;
         if self.state != State::Split {
             // The tables are spare, so the device does not look at them and old contents do not matter.
-            for i in 0..BLOCK_PAGES {
-                self.write_small(i, self.current(i));
+            if self.small.is_some() {
+                for i in 0..BLOCK_PAGES {
+                    self.write_small(i, self.current(i));
+                }
             }
             for r in 0..REGIONS {
                 let e = self.current(r * REGION_PAGES);
@@ -498,8 +551,9 @@ impl<P: DmaMem> Block<P> {
     ) -> Result<u32> {
         let before = self.big_mask;
         // Bottom up: what will be mapped appears in the 4 KiB table first, hidden where a 64 KiB entry is valid.
+        let picture = self.small.is_some();
         for (r, class) in (0..REGIONS).zip(classes) {
-            if matches!(class, Class::Big | Class::Small) {
+            if picture && matches!(class, Class::Big | Class::Small) {
                 for i in (r * REGION_PAGES..(r + 1) * REGION_PAGES).filter(|i| mask.has(*i)) {
                     self.write_small(i, self.after(i, mask, change)?);
                 }
@@ -528,7 +582,7 @@ impl<P: DmaMem> Block<P> {
         fence.wmb();
         // Top down: what was unmapped leaves the 4 KiB table last.
         for (r, class) in (0..REGIONS).zip(classes) {
-            if *class == Class::None {
+            if picture && *class == Class::None {
                 for i in r * REGION_PAGES..(r + 1) * REGION_PAGES {
                     self.write_small(i, 0);
                 }
@@ -536,7 +590,7 @@ impl<P: DmaMem> Block<P> {
         }
         fence.wmb();
         self.mapped = match change {
-            Change::Set(..) => self.mapped.or(mask),
+            Change::Set(..) | Change::Run(_) => self.mapped.or(mask),
             Change::Clear => self.mapped.minus(mask),
             Change::Revoke => self.mapped,
         };

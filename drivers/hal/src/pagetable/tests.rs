@@ -191,6 +191,16 @@ impl Bench {
         self.run(want, |b, f, p| b.map(f, p, &mask, flags, &target))
     }
 
+    /// As [`Self::map`] to `base` and what is behind it.
+    fn map_run(&mut self, mask: PageMask, flags: MapFlags, base: Loc) -> Option<Invalidate> {
+        let mut want = self.model.clone();
+        for i in (0..512).filter(|i| mask.has(*i)) {
+            let loc = base.add(u64::from(i) * 4096).unwrap();
+            want[usize::from(i)] = pte::leaf(loc, flags).unwrap();
+        }
+        self.run(want, |b, f, p| b.map_run(f, p, &mask, flags, base))
+    }
+
     fn unmap(&mut self, mask: PageMask) -> Option<Invalidate> {
         let mut want = self.model.clone();
         for i in (0..512).filter(|i| mask.has(*i)) {
@@ -338,7 +348,12 @@ fn bad_targets_are_refused() {
         ),
     ] {
         assert_eq!(b.block.map(&b.fence, &b.pde0, &m, RW, &|_| loc), Err(e));
+        assert!(b.block.map_run(&b.fence, &b.pde0, &m, RW, loc).is_err());
     }
+    // The last page of the block is beyond the format, the first is not.
+    let end = Loc::Vid(VidAddr((1 << 37) - 511 * 4096));
+    assert!(b.block.map_run(&b.fence, &b.pde0, &m, RW, end).is_err());
+    assert!(b.journal.borrow().is_empty() && b.block.mapped().is_empty());
     assert_eq!(
         Block::<FakeMem>::new(GpuVa(0x1000)).unwrap_err(),
         Error::BadAddress(0x1000)
@@ -380,14 +395,19 @@ fn random_changes_never_show_a_wrong_page() {
                     let base =
                         [0x4000_0000, 0x4000_0000, 0x4001_0000, 0x4000_3000][rnd(4) as usize];
                     let peer = rnd(3) == 0;
-                    b.map(mask, flags, |i| {
+                    let place = |i: u16| {
                         let addr = VidAddr(base + u64::from(i) * 4096);
                         if peer {
                             Loc::Peer { id: 3, addr }
                         } else {
                             Loc::Vid(addr)
                         }
-                    });
+                    };
+                    if rnd(2) == 0 {
+                        b.map(mask, flags, place);
+                    } else {
+                        b.map_run(mask, flags, place(0));
+                    }
                 }
                 5 | 6 => {
                     b.unmap(mask);
