@@ -77,8 +77,8 @@ impl<'a> Scope<'a> {
     fn in_force(&self) -> Policy {
         match self {
             Scope::Global => store::global(),
-            Scope::Gpu(g) => store::of_gpu(g),
-            Scope::Space(space) => store::in_force(space, None),
+            Scope::Gpu(g) => *store::of_gpu(g),
+            Scope::Space(space) => *store::in_force(space, None),
         }
     }
 

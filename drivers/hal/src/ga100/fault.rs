@@ -201,16 +201,17 @@ impl Fault {
 
     /// Parses the packet at byte `off` of a ring.
     fn parse<D: DmaMem + ?Sized>(mem: &D, off: usize) -> Fault {
-        let dw = |i: usize| mem.read32(off + 4 * i);
-        let wide = |i: usize| u64::from(dw(i)) | u64::from(dw(i + 1)) << 32;
-        let (inst, addr, info) = (wide(0), wide(2), dw(7));
+        let wide = |i: usize| mem.read64(off + 4 * i);
+        let (inst, addr, end) = (wide(0), wide(2), wide(6));
+        // CAST: the two halves.
+        let (engine, info) = (end as u32, (end >> 32) as u32);
         // CAST: each field is masked to its width.
         Fault {
             instance: inst & !0xfff,
             instance_aperture: (inst >> 8 & 3) as u8,
             va: GpuVa(addr & !0xfff),
             timestamp_ns: wide(4),
-            engine: (dw(6) & 0x1ff) as u16,
+            engine: (engine & 0x1ff) as u16,
             ..Fault::of_info(info)
         }
     }
