@@ -40,6 +40,8 @@ fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge:
     let page = PageIndex::of_va(va);
     let p = policy::in_force(space, None);
     let mut room = Room::empty();
+    // Not what is around the page: some of that is gone.
+    let mut alone = false;
     for turn in 0..TRIES {
         if turn != 0 && task::fatal_signal_pending() {
             return Outcome::Retry;
@@ -62,6 +64,8 @@ fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge:
         }
         let want = if huge {
             PageMask::FULL
+        } else if alone {
+            PageMask::from_page(page)
         } else {
             region(&s, page)
         };
@@ -85,9 +89,10 @@ fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge:
         let moves = want.and_not(&s.host_valid);
         match migrate::start(&block, &mut s, None, &mut room, &m) {
             Ok(()) => thrash::note(space, &mut s, &moves, Place::Host, &p),
-            Err(Stop::Failed(e)) if e == ENOMEM && huge => return Outcome::Fallback,
+            Err(Stop::Failed(e)) if huge && (e == ENOMEM || e == EIO) => return Outcome::Fallback,
             Err(Stop::Failed(e)) if e == ENOMEM => return Outcome::Oom,
             Err(Stop::Failed(e)) if e == EAGAIN => {}
+            Err(Stop::Failed(e)) if e == EIO && !alone => alone = true,
             Err(_) => return Outcome::Sigbus,
         }
     }
