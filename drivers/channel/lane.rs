@@ -70,6 +70,8 @@ const _: () = assert!(Engine::COUNT <= KINDS as usize);
 /// Where a channel's semaphore is, while it has memory.
 enum Semaphore {
     At(SharedBuf, usize),
+    /// The last value, when the channel was given up. The memory stays while the ring has it: others may still look there.
+    Stopped(u32),
     /// The last value, when the memory was given back.
     Was(u32),
 }
@@ -197,7 +199,7 @@ impl Lane {
     pub(super) fn completed(&self) -> u32 {
         match &*self.semaphore.lock() {
             Semaphore::At(mem, off) => mem.read32(*off),
-            Semaphore::Was(v) => *v,
+            Semaphore::Stopped(v) | Semaphore::Was(v) => *v,
         }
     }
 
@@ -344,8 +346,8 @@ impl Lane {
                 continue;
             };
             match other.poll(value) {
-                Some(true) => {}
-                Some(false) => return Err(EIO),
+                // Over, well or not: it writes nothing any more.
+                Some(_) => {}
                 None => push.acquire(other.va, value).map_err(|_| EINVAL)?,
             }
         }
@@ -438,7 +440,19 @@ impl Lane {
             state,
         );
         self.stop();
+        self.release();
         self.wake();
+    }
+
+    /// Channels that wait for this one on the GPU go on: it writes nothing any more. What it had completed is kept.
+    fn release(&self) {
+        let mut semaphore = self.semaphore.lock();
+        if let Semaphore::At(mem, off) = &*semaphore {
+            let last = mem.read32(*off);
+            // Beyond one push that is being built now.
+            mem.write32(*off, self.submitted.load(Relaxed).wrapping_add(1));
+            *semaphore = Semaphore::Stopped(last);
+        }
     }
 
     /// Takes the channel off its engine: it reaches no memory from here on.

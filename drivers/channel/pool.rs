@@ -77,12 +77,12 @@ impl Pool {
         lanes.all.get(*at).ok_or(EIO)
     }
 
-    /// Hands the commands that `f` appends to the GPU, to be done after `after`. May wait for room in the ring, and for
-    /// other GPUs' part of `after`.
+    /// Hands the commands that `f` appends to the GPU, to be done when `after` is over, well or not. May wait for room in
+    /// the ring, and for other GPUs' part of `after`.
     ///
     /// # Errors
-    /// `EIO` when the channel, or one in `after`, is broken or its GPU gone; `ETIMEDOUT` when it breaks now; `EINVAL` when
-    /// `f` appended something illegal. Nothing was submitted.
+    /// `EIO` when the channel is broken or its GPU gone; `ETIMEDOUT` when it breaks now; `EINVAL` when `f` appended
+    /// something illegal. Nothing was submitted.
     pub(crate) fn submit(
         &self,
         engine: Engine,
@@ -92,10 +92,15 @@ impl Pool {
         let lane = self.lane(engine)?;
         for (id, value) in after.iter() {
             if !self.lanes().iter().any(|l| l.id() == id) {
-                table::find(id).wait(value)?;
+                let _well_or_not = table::find(id).wait(value);
             }
         }
         lane.submit(engine, after, self.lanes(), f)
+    }
+
+    /// Whether copies of a kind can still be made: their channel is not broken.
+    pub(crate) fn works(&self, engine: Engine) -> bool {
+        self.lane(engine).is_ok_and(|l| !l.is_broken())
     }
 
     /// Whether `fence` is over.

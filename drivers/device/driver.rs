@@ -13,9 +13,9 @@
 //! | 8 enable interrupts, self check | |
 //! | 9 fault rings, service thread | 8 stop it (it disables the rings) |
 //! | 10 register, join peers | 5 what user space started ends |
-//! | | 4 every space lets go of the GPU |
+//! | | 4 every space lets go of the GPU; its peers forget it |
 //! | | 3 launches end; everything it holds goes to the host, while it answers |
-//! | | 2 leave peers |
+//! | | 2 no new copies to or from peers |
 //! | | 1 unregister: nobody new finds it |
 //!
 //! When the machine ends ([`AtEnd::shut_down`]), only what the device does by itself stops: stops 3 (launches), 6, 7 and 9, the
@@ -288,7 +288,7 @@ impl Drop for Bound {
         gpu.host_pool().close();
         if self.registered {
             registry::remove(gpu);
-            peer::disconnect(gpu);
+            peer::close(gpu);
             quiet(gpu);
             harvest::recall(gpu);
             if !gpu.is_lost() {
@@ -299,6 +299,7 @@ impl Drop for Bound {
             }
             teardown::release_clients(gpu);
             teardown::unmap_host(gpu);
+            peer::disconnect(gpu);
             launch::gpu_removed(gpu);
         }
         gpu.channels().shut_down();

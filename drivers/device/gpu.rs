@@ -54,6 +54,11 @@ pub(crate) struct Gpu {
     pub(super) peers: [Atomic<u32>; MAX_GPUS],
     /// Bandwidth of the link to each GPU that has a peer id, MB/s.
     pub(super) peer_mbps: [Atomic<u32>; MAX_GPUS],
+    /// Links that were up when they were looked at last, a bitmap.
+    pub(super) links_up: Atomic<u32>,
+    /// Peer ids are given and taken one at a time.
+    #[pin]
+    pub(super) naming: Mutex<()>,
     /// Whose turn it is to keep a chunk for this GPU.
     #[pin]
     spare: SpinLock<SpareCursor>,
@@ -151,6 +156,8 @@ impl Gpu {
                 lost: Atomic::new(false),
                 peers: [const { Atomic::new(NO_PEER) }; MAX_GPUS],
                 peer_mbps: [const { Atomic::new(0) }; MAX_GPUS],
+                links_up: Atomic::new(0),
+                naming <- new_mutex!((), "huvm_peer_names"),
                 spare <- new_spinlock!(SpareCursor::new(), "huvm_spare_cursor"),
                 lend <- Bell::new(),
                 pre_evict <- Bell::new(),
@@ -329,8 +336,12 @@ impl Gpu {
         DmaMapping::new(&self.dma, pages)
     }
 
-    /// Peer id by which it names GPU `gpu`; `None` if it cannot reach that.
+    /// Peer id by which it names GPU `gpu`; `None` if it cannot reach that: without a link, or when a copy over one failed for
+    /// good.
     pub(crate) fn peer_id(&self, gpu: u8) -> Option<u8> {
+        if !self.channels.works(Engine::Peer) || !self.channels.works(Engine::PeerIn) {
+            return None;
+        }
         let id = self.peers.get(usize::from(gpu))?.load(Relaxed);
         u8::try_from(id).ok()
     }

@@ -11,7 +11,7 @@ pub(crate) mod driver;
 pub(crate) mod faults;
 mod gpu;
 mod irq;
-mod peer;
+pub(crate) mod peer;
 pub(crate) mod registry;
 pub(crate) mod selftest;
 

@@ -2,7 +2,7 @@
 //! Peer ids: how GPUs name each other's memory.
 //!
 //! Ids are each GPU's own (0..7). A pair gets ids when the second of the two comes, in both directions, where a link that
-//! can be read and written joins them.
+//! can be read and written joins them. A link may go down, and come up again: [`refresh`] takes and gives the ids then.
 
 use super::gpu::NO_PEER;
 use super::{registry, Gpu};
@@ -13,6 +13,8 @@ use kernel::sync::Arc;
 
 /// Peer ids of a GPU.
 const IDS: u8 = 8;
+/// Set in a peer's entry: the id is still the peer's, for copies under way, and nobody begins another.
+const CLOSED: u32 = 0x100;
 
 /// Gives `gpu` and every other GPU names for each other.
 pub(super) fn connect(gpu: &Arc<Gpu>) -> Result {
@@ -29,7 +31,22 @@ pub(super) fn connect(gpu: &Arc<Gpu>) -> Result {
     Ok(())
 }
 
-/// Takes the names back.
+/// Lets no new copy go between `gpu`, which leaves, and others. Those under way still find each other.
+pub(super) fn close(gpu: &Arc<Gpu>) {
+    let Ok(others) = registry::snapshot() else {
+        return;
+    };
+    for other in others.iter() {
+        for (from, to) in [(gpu, other), (other, gpu)] {
+            let _one = from.naming.lock();
+            if let Some(p) = from.peers.get(usize::from(to.index())) {
+                p.store(p.load(Relaxed) | CLOSED, Relaxed);
+            }
+        }
+    }
+}
+
+/// Takes the names back, when no copy is under way between `gpu` and others.
 pub(super) fn disconnect(gpu: &Arc<Gpu>) {
     let Ok(others) = registry::snapshot() else {
         return;
@@ -38,6 +55,41 @@ pub(super) fn disconnect(gpu: &Arc<Gpu>) {
         if !Arc::ptr_eq(gpu, other) {
             forget(other, gpu);
             forget(gpu, other);
+        }
+    }
+}
+
+/// Looks whether a link of `gpu` went down or came up, and gives and takes its names accordingly. One register a link, and
+/// nothing else when nothing has changed.
+pub(crate) fn refresh(gpu: &Arc<Gpu>) {
+    let links = gpu
+        .ext()
+        .and_then(|e| e.topology.as_ref())
+        .map_or(0, |t| t.links);
+    let mut up = 0u32;
+    for i in 0..links {
+        match gpu.hal(topology::link_is_up(&**gpu, i)) {
+            Ok(true) => up |= 1u32.checked_shl(i).unwrap_or(0),
+            Ok(false) => {}
+            // It does not answer, and is lost.
+            Err(_) => return,
+        }
+    }
+    if gpu.links_up.xchg(up, Relaxed) == up {
+        return;
+    }
+    let Ok(others) = registry::snapshot() else {
+        // Looked at again next time.
+        gpu.links_up.store(!up, Relaxed);
+        return;
+    };
+    for other in others.iter() {
+        if Arc::ptr_eq(gpu, other) || other.is_lost() {
+            continue;
+        }
+        match linked(gpu, other) {
+            Some(mbps) => name(gpu, other, mbps),
+            None => forget(gpu, other),
         }
     }
 }
@@ -56,8 +108,17 @@ fn linked(from: &Gpu, to: &Gpu) -> Option<u32> {
     })
 }
 
-fn name(from: &Gpu, to: &Gpu, mbps: u32) {
-    let taken = |id: u8| from.peers.iter().any(|p| p.load(Relaxed) == u32::from(id));
+fn name(from: &Gpu, to: &Arc<Gpu>, mbps: u32) {
+    let _one = from.naming.lock();
+    let named = from.peers.get(usize::from(to.index()));
+    let known = registry::gpu(to.index().into()).is_some_and(|g| Arc::ptr_eq(&g, to));
+    if !known || named.is_none_or(|p| p.load(Relaxed) != NO_PEER) {
+        return;
+    }
+    let taken = |id: u8| {
+        let is_it = |p: u32| p != NO_PEER && p & !CLOSED == u32::from(id);
+        from.peers.iter().any(|p| is_it(p.load(Relaxed)))
+    };
     let Some(id) = (0..IDS).find(|id| !taken(*id)) else {
         pr_warn!("huvm: gpu {} has no peer id left\n", from.index());
         return;
@@ -81,10 +142,15 @@ fn name(from: &Gpu, to: &Gpu, mbps: u32) {
 }
 
 fn forget(from: &Gpu, to: &Gpu) {
+    let _one = from.naming.lock();
     let Some(p) = from.peers.get(usize::from(to.index())) else {
         return;
     };
-    let Ok(id) = u8::try_from(p.xchg(NO_PEER, Relaxed)) else {
+    let was = p.xchg(NO_PEER, Relaxed);
+    if was == NO_PEER {
+        return;
+    }
+    let Ok(id) = u8::try_from(was & !CLOSED) else {
         return;
     };
     // A GPU that is gone has no names to take back.

@@ -21,7 +21,7 @@ use super::{migrate, pool};
 use crate::account::latency::Kind as Latency;
 use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::Tracker;
-use crate::device::{registry, Gpu};
+use crate::device::{peer, registry, Gpu};
 use crate::kernel::ffi::uapi;
 use crate::kernel::{thread, time};
 use crate::memory::block::{Block, Inflight, Spare, State};
@@ -197,7 +197,7 @@ fn start_write_back(
 
 /// Lent chunks under write-back at once, at most (range of the knob `write_back_in_flight_chunks`).
 const WRITE_BACKS_MAX: usize = 64;
-/// The lending thread looks at its policy this often without being rung for.
+/// The lending thread looks at its policy and its links this often without being rung for.
 const LOOK_NS: u64 = 100_000_000;
 
 /// The thread of a GPU that looks after what it lends: writes it back, and takes it back when lending is switched off.
@@ -219,9 +219,15 @@ impl Lend {
 
     /// Serves until it is asked to stop.
     pub(crate) fn serve(mut self, gpu: &Arc<Gpu>) {
+        let mut looked = 0;
         while gpu.lend.listen(LOOK_NS) {
             if gpu.is_lost() {
                 continue;
+            }
+            let now = time::now_ns();
+            if now.saturating_sub(looked) >= LOOK_NS {
+                looked = now;
+                peer::refresh(gpu);
             }
             let config = LendConfig::of(&policy::of_gpu(gpu), gpu.chunks().count());
             if !config.enabled {

@@ -449,7 +449,8 @@ fn to_gpu(
                     Some(Loc::Peer { id: peer, addr }),
                     Loc::Vid(in_chunk(dst, p)),
                 )
-            })?;
+            })
+            .map_err(|e| if_cut_off(&gpu, &from.gpu, e))?;
             let moved = bytes(here.count());
             for counter in [Counter::BytesP2p, Counter::SpareHitBytes] {
                 account::count(Some(&gpu), space, counter, moved);
@@ -472,17 +473,17 @@ fn to_gpu(
         account::count(Some(&gpu), space, Counter::BytesH2d, moved);
     }
     let mut left = need.and_not(&from_host);
-    if spare.as_ref().is_some_and(|s| s.valid.intersects(&left)) {
-        // The callers bring these home first, unless the lender is gone with them.
-        return Err(EIO);
+    if let Some(s) = spare.as_ref().filter(|s| s.valid.intersects(&left)) {
+        // The callers bring these home first, unless the link went just now, or the lender is gone with them.
+        return Err(if_cut_off(&gpu, &s.gpu, EIO));
     }
     for part in parts.iter() {
         let here = left.and(&part.valid);
         let Some(src) = part.chunk.filter(|_| !here.is_empty() && part.gpu() != g) else {
             continue;
         };
-        // The callers bring pages home first where no peer path exists.
-        let peer = part.sg.gpu.peer_id(g).ok_or(EXDEV)?;
+        // The callers bring pages home first where no peer path exists; this one went just now.
+        let peer = part.sg.gpu.peer_id(g).ok_or(EAGAIN)?;
         submit_runs(&part.sg.gpu, Engine::Peer, after, &here, done, &|p| {
             let addr = in_chunk(dst, p);
             (
@@ -501,6 +502,16 @@ fn to_gpu(
         account::count(Some(&gpu), space, Counter::BytesZeroed, zeroed);
     }
     Ok(())
+}
+
+/// What a failed copy from `from` to `to` means: if only the road between them is gone, the next try goes by the host.
+fn if_cut_off(to: &Gpu, from: &Gpu, e: Error) -> Error {
+    let cut_off = to.peer_id(from.index()).is_none();
+    if cut_off && !to.is_lost() && !from.is_lost() {
+        EAGAIN
+    } else {
+        e
+    }
 }
 
 /// Whether some of `pages` are on a GPU that cannot copy to GPU `g` itself; they must come home first.

@@ -94,6 +94,17 @@ pub fn link<M: Mmio + ?Sized>(m: &M, i: u32) -> Result<Link> {
     })
 }
 
+/// Whether entry `i` of the link table is usable now: one register.
+///
+/// # Errors
+/// [`Error::OutOfRange`], [`Error::Gone`].
+pub fn link_is_up<M: Mmio + ?Sized>(m: &M, i: u32) -> Result<bool> {
+    if i >= hw::LINK_MAX {
+        return Err(Error::OutOfRange("link", u64::from(i)));
+    }
+    Ok(read_sane(m, hw::LINK0 + hw::LINK_STRIDE * i + hw::LINK_STATE)? & 1 != 0)
+}
+
 /// Makes peer id `id` (0..7) mean GPU `gpu_index`; `None` frees the id.
 ///
 /// # Errors
