@@ -75,9 +75,28 @@ struct huvm_test_limits {
 	__u32 chunks;
 };
 
+enum huvm_fail {
+	HUVM_FAIL_HOST_2M	= 0,	/* allocations of 2 MiB of host memory, for pools as well */
+	HUVM_FAIL_HOST_64K	= 1,	/* of 64 KiB */
+	HUVM_FAIL_DMA_MAP	= 2,	/* mappings of host memory for DMA */
+};
+
+/**
+ * struct huvm_test_fail - HUVM_IOC_TEST_FAIL: the next @times of something fail with -ENOMEM, for all GPUs
+ * @what: in, enum huvm_fail (else -EINVAL)
+ * @times: in, 0xffffffff = all until the next call
+ */
+struct huvm_test_fail {
+	__u32 size;
+	__u32 flags;
+	__u32 what;
+	__u32 times;
+};
+
 #define HUVM_IOC_TEST_REG	_IOWR(HUVM_IOC_TYPE, 0xe0, struct huvm_test_reg)
 #define HUVM_IOC_TEST_SELFTEST	_IOWR(HUVM_IOC_TYPE, 0xe1, struct huvm_selftest_arg)
 #define HUVM_IOC_TEST_EVICT	_IOWR(HUVM_IOC_TYPE, 0xe2, struct huvm_test_evict)
 #define HUVM_IOC_TEST_LIMITS	_IOWR(HUVM_IOC_TYPE, 0xe3, struct huvm_test_limits)
+#define HUVM_IOC_TEST_FAIL	_IOWR(HUVM_IOC_TYPE, 0xe4, struct huvm_test_fail)
 
 #endif /* _UAPI_HUVM_TEST_H */

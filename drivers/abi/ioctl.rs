@@ -41,6 +41,7 @@ pub(super) fn dispatch(space: &Arc<Space>, cmd: u32, arg: usize) -> Result {
         uapi::HUVM_CMD_TEST_SELFTEST if testing::enabled() => testing::selftest(arg),
         uapi::HUVM_CMD_TEST_EVICT if testing::enabled() => testing::evict(arg),
         uapi::HUVM_CMD_TEST_LIMITS if testing::enabled() => testing::limits(arg),
+        uapi::HUVM_CMD_TEST_FAIL if testing::enabled() => testing::fail(arg),
         _ => Err(ENOTTY),
     }
 }

@@ -4,7 +4,7 @@
 use super::ioctl::{argument, gpu, zero};
 use crate::device::selftest;
 use crate::kernel::ffi::uapi;
-use crate::kernel::{task, user};
+use crate::kernel::{inject::Point, task, user};
 use crate::service::evict;
 use huvm_hal::seam::{Bar, Mmio};
 use huvm_hw::ext::{inject, stats, time, BLOCK_STRIDE};
@@ -67,4 +67,11 @@ pub(super) fn limits(arg: usize) -> Result {
     let gpu = gpu(a.gpu)?;
     gpu.check()?;
     evict::limit(&gpu, a.chunks)
+}
+
+pub(super) fn fail(arg: usize) -> Result {
+    let a: uapi::huvm_test_fail = argument(arg, 0)?;
+    admin()?;
+    Point::from_u32(a.what).ok_or(EINVAL)?.set(a.times);
+    Ok(())
 }

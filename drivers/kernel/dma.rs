@@ -3,6 +3,7 @@
 
 use super::ffi::c;
 use super::hostpage::HostPages;
+use super::inject::Point;
 use super::pci::{raw, Function};
 use super::rwsem::{new_rwsem, RwSem};
 use core::ffi::c_void;
@@ -201,6 +202,9 @@ impl DmaMapping {
     pub(crate) fn new(dev: &Arc<DmaDev>, pages: &HostPages) -> Result<DmaMapping> {
         let len = pages.len();
         dev.count(|| {
+            if Point::DmaMap.fails() {
+                return Err(ENOMEM);
+            }
             // SAFETY: valid device, valid compound page of `len` bytes.
             let addr = unsafe { c::huvm_dma_map(dev.dev(), pages.page(), len) };
             // SAFETY: valid device; `addr` came from the mapping call.

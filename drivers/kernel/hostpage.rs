@@ -2,13 +2,12 @@
 //! Host memory in compound pages.
 
 use super::ffi::c;
+use super::inject::Point;
 use core::ptr::NonNull;
 use kernel::prelude::*;
 
 /// Bytes of a 4 KiB page.
 const PAGE: usize = 4096;
-/// Orders that [`HostPages::alloc`] serves: 4 KiB, 64 KiB, 2 MiB.
-const ORDERS: [u32; 3] = [0, 4, 9];
 
 /// 4 KiB, 64 KiB or 2 MiB of host memory, contiguous and aligned to its size. Freed on drop: no mapping, on the CPU or
 /// on a device, may be left then.
@@ -31,8 +30,14 @@ impl HostPages {
     /// # Errors
     /// `ENOMEM`; `EINVAL` for another order.
     pub(crate) fn alloc(order: u32) -> Result<HostPages> {
-        if !ORDERS.contains(&order) {
-            return Err(EINVAL);
+        let fails = match order {
+            0 => false,
+            4 => Point::Host64k.fails(),
+            9 => Point::Host2m.fails(),
+            _ => return Err(EINVAL),
+        };
+        if fails {
+            return Err(ENOMEM);
         }
         let gfp = if order == 0 {
             c::HUVM_GFP_SMALL

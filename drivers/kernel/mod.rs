@@ -7,6 +7,7 @@
 //! | [`file`] | character device, one address space per open file |
 //! | [`global`] | values that the module has one of |
 //! | [`hostpage`] | compound pages of 4 KiB, 64 KiB, 2 MiB |
+//! | [`inject`] | failures on request, for tests |
 //! | [`irq`] | MSI-X vectors |
 //! | [`mmio`] | BARs that may vanish under their users |
 //! | [`pci`] | enabling and claiming a PCI function |
@@ -27,6 +28,7 @@ pub(crate) mod ffi;
 pub(crate) mod file;
 pub(crate) mod global;
 pub(crate) mod hostpage;
+pub(crate) mod inject;
 pub(crate) mod irq;
 pub(crate) mod mmio;
 pub(crate) mod pci;

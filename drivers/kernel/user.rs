@@ -68,6 +68,7 @@ argument!(
     huvm_selftest_arg,
     huvm_test_evict,
     huvm_test_limits,
+    huvm_test_fail,
 );
 
 impl Plain for u64 {}

@@ -41,6 +41,14 @@ static void full_pool(int fd, uint32_t gpu, uint64_t pieces)
 	grown(fd, gpu, HUVM_CNT_POOL_REFILLS, before, pieces);
 }
 
+/* Lets the next `times` allocations or mappings fail. */
+static void let_fail(int fd, uint32_t what, uint32_t times)
+{
+	ARG(huvm_test_fail, f, .what = what, .times = times);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_FAIL, &f));
+}
+
 /* A client of GPU 0 whose host memory comes in 4 KiB pages, as in the paper's stock kernel. */
 static int client(uint64_t large)
 {
@@ -244,6 +252,104 @@ static void without_a_pool(void)
 	close(fd);
 }
 
+#define ALWAYS 0xffffffffu
+
+/* A host without 2 MiB in one piece, then without 64 KiB either, then with both again. */
+static void host_in_fragments(void)
+{
+	static const struct { uint32_t kib; int cnt; } falls[] = { { 64, HUVM_CNT_HOST_64K }, { 4, HUVM_CNT_HOST_4K } };
+	uint64_t n, before;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		int c = client(1);
+		uint64_t len = oversized(c), failures = of_gpu(c, 0, HUVM_CNT_POOL_FAILURES), *p = managed(c, len);
+
+		full_pool(c, 0, 4);
+		let_fail(c, HUVM_FAIL_HOST_2M, ALWAYS);
+		let_fail(c, HUVM_FAIL_HOST_64K, i ? ALWAYS : 0);
+		gpu_fill(c, 0, p, len, BLOCKS, i, 3);
+		/* Four blocks had the pool's last pieces; the others fell back, each with its count. */
+		CHECK_EQ(counter(c, HUVM_SCOPE_SPACE, 0, HUVM_CNT_POOL_TAKEN), 4);
+		CHECK_EQ(counter(c, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_2M), 4);
+		n = pieces_of(c, (char *)p, len, falls[i].kib);
+		CHECK(n >= len / BLOCK - chunk_count(c, 0) - 4);
+		CHECK_EQ(counter(c, HUVM_SCOPE_SPACE, 0, falls[i].cnt), n * 2048 / falls[i].kib);
+		CHECK_EQ(counter(c, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_FALLBACKS), i ? n * 33 : n);
+		CHECK(counter(c, HUVM_SCOPE_SPACE, 0, HUVM_CNT_POOL_EMPTY) >= n);
+		grown(c, 0, HUVM_CNT_POOL_FAILURES, failures, 1);
+		gpu_scale(c, 0, p, len, BLOCKS, 1, 1);
+		cpu_check(p, len, 1 + i, 3);
+		/* It does not look for pieces all the time: the pauses grow. */
+		before = of_gpu(c, 0, HUVM_CNT_POOL_FAILURES);
+		sleep(2);
+		CHECK(of_gpu(c, 0, HUVM_CNT_POOL_FAILURES) - before <= 6);
+		/* Memory is whole again: the pool fills, and what the next evictions find in small pieces they replace. */
+		before = of_gpu(c, 0, HUVM_CNT_POOL_REPLACED);
+		let_fail(c, HUVM_FAIL_HOST_2M, 0);
+		let_fail(c, HUVM_FAIL_HOST_64K, 0);
+		n = of_gpu(c, 0, HUVM_CNT_POOL_REFILLS);
+		gpu_scale(c, 0, p, len, BLOCKS, 1, 1);
+		grown(c, 0, HUVM_CNT_POOL_REFILLS, n, 4);
+		gpu_scale(c, 0, p, len, BLOCKS, 1, 1);
+		gpu_scale(c, 0, p, len, BLOCKS, 1, 1);
+		CHECK(of_gpu(c, 0, HUVM_CNT_POOL_REPLACED) > before);
+		cpu_check(p, len, 4 + i, 3);
+		CHECK_OK(munmap(p, len));
+		close(c);
+	}
+}
+
+/* Refills fail one after the other, for want of memory and of bus addresses; then they go on. */
+static void refills_fail(void)
+{
+	int fd = client(1);
+	uint64_t len = oversized(fd), failures, refills, *p = managed(fd, len);
+
+	for (uint32_t what = HUVM_FAIL_HOST_2M; what <= HUVM_FAIL_DMA_MAP; what += 2) {
+		gpu_knob(fd, 0, "large_page_pool_mib", 0);
+		gpu_knob(fd, 0, "large_page_evict", 1);
+		usleep(300000);
+		failures = of_gpu(fd, 0, HUVM_CNT_POOL_FAILURES);
+		refills = of_gpu(fd, 0, HUVM_CNT_POOL_REFILLS);
+		let_fail(fd, what, 3);
+		gpu_knob(fd, 0, "large_page_pool_mib", 32);
+		grown(fd, 0, HUVM_CNT_POOL_REFILLS, refills, 16);
+		CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_POOL_FAILURES) - failures, 3);
+		gpu_fill(fd, 0, p, len, BLOCKS, what, 3);
+		cpu_check(p, len, what, 3);
+	}
+	close(fd);
+}
+
+/* The host's own allocator fails now and then, for pools and evictions alike. */
+static void allocator_fails(void)
+{
+	static const char *const on[] = { "ignore-gfp-wait", "N", "ignore-gfp-highmem", "N", "verbose", "0", "times", "-1",
+					  "min-order", "4", "probability", "50", NULL };
+	static const char *const off[] = { "probability", "0", "min-order", "0", NULL };
+	int fd = client(1);
+	uint64_t len = oversized(fd), *p = managed(fd, len);
+	char path[96];
+
+	full_pool(fd, 0, 16);
+	for (const char *const *s = on; *s; s += 2) {
+		snprintf(path, sizeof(path), "/sys/kernel/debug/fail_page_alloc/%s", s[0]);
+		if (write_file(path, s[1]) < 0)
+			SKIP("no %s: not a kernel with fault injection", path);
+	}
+	for (uint64_t turn = 0; turn < 3; turn++) {
+		gpu_fill(fd, 0, p, len, BLOCKS, turn, 3);
+		gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+	}
+	for (const char *const *s = off; *s; s += 2) {
+		snprintf(path, sizeof(path), "/sys/kernel/debug/fail_page_alloc/%s", s[0]);
+		CHECK_OK(write_file(path, s[1]));
+	}
+	CHECK(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_POOL_TAKEN) > 0);
+	cpu_check(p, len, 3, 3);
+	close(fd);
+}
+
 /* GPU 0 borrows of GPU 1, which writes back to pieces of its own pool. */
 static void with_harvesting(void)
 {
@@ -379,6 +485,9 @@ static const struct ktap_test tests[] = {
 	{ "switched_at_run_time", switched_at_run_time, 90 },
 	{ "for_one_process", for_one_process, 90 },
 	{ "without_a_pool", without_a_pool, 60 },
+	{ "host_in_fragments", host_in_fragments, 90 },
+	{ "refills_fail", refills_fail, 60 },
+	{ "allocator_fails", allocator_fails, 60 },
 	{ "with_harvesting", with_harvesting, 120 },
 	{ "killed", killed, 90 },
 	{ "unbound_with_a_full_pool", unbound_with_a_full_pool, 90 },

@@ -22,6 +22,7 @@ static const struct call calls[] = {
 	CALL(CLIENT_INFO, huvm_client_info, 1), CALL(RANGE_INFO, huvm_range_info, 1),
 	CALL(TEST_REG, huvm_test_reg, 1), CALL(TEST_SELFTEST, huvm_selftest_arg, 1),
 	CALL(TEST_EVICT, huvm_test_evict, 1), CALL(TEST_LIMITS, huvm_test_limits, 1),
+	CALL(TEST_FAIL, huvm_test_fail, 1),
 };
 #define NCALLS (sizeof(calls) / sizeof(calls[0]))
 
