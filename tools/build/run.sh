@@ -28,6 +28,8 @@ if [ "${ICOUNT:-0}" = 1 ]; then
 		-cpu "max,-la57,-rdrand,-rdseed")
 else
 	args+=(-accel "tcg,thread=multi" -cpu "max,-la57")
+	# On a loaded host the guest may see no tick for a while, and would then do without its IO-APIC.
+	cmdline+=" no_timer_check"
 fi
 for ((i = 0; i < ${GPUS:-1}; i++)); do
 	args+=(-device "huvm-gpu,id=gpu$i,index=$i,vram-mb=${VRAM:-256},timing=${TIMING:-on},data=${DATA:-real},realism=${REALISM:-on},profile=$profile${GPU_ARGS:-}")
