@@ -77,8 +77,7 @@ pub(crate) struct Gpu {
     /// The thread that keeps host memory ready, and that memory.
     #[pin]
     pub(crate) refill: Bell,
-    #[pin]
-    host_pool: HostPool,
+    host_pool: Arc<HostPool>,
     /// Fewer free chunks than this wake pre-eviction.
     pub(crate) pre_evict_low: Atomic<u32>,
     /// Faults that wait for a chunk.
@@ -165,7 +164,7 @@ impl Gpu {
                 prefetch_queue <- queue,
                 prefetch_abandon: Atomic::new(0),
                 refill <- Bell::new(),
-                host_pool <- host_pool,
+                host_pool,
                 pre_evict_low: Atomic::new(0),
                 demand: Atomic::new(0),
                 commands <- new_mutex!((), "huvm_gpu_commands"),
@@ -222,7 +221,7 @@ impl Gpu {
     }
 
     /// Host memory ready for its evictions.
-    pub(crate) fn host_pool(&self) -> &HostPool {
+    pub(crate) fn host_pool(&self) -> &Arc<HostPool> {
         &self.host_pool
     }
 

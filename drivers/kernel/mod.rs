@@ -12,6 +12,7 @@
 //! | [`mmio`] | BARs that may vanish under their users |
 //! | [`pci`] | enabling and claiming a PCI function |
 //! | [`rwsem`] | reader-writer semaphore |
+//! | [`shrinker`] | caches that give memory back |
 //! | [`sysfs`] | folders of small text files |
 //! | [`task`] | who is calling |
 //! | [`thread`] | kernel threads |
@@ -33,6 +34,7 @@ pub(crate) mod irq;
 pub(crate) mod mmio;
 pub(crate) mod pci;
 pub(crate) mod rwsem;
+pub(crate) mod shrinker;
 pub(crate) mod sysfs;
 pub(crate) mod task;
 pub(crate) mod thread;

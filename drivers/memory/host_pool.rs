@@ -9,10 +9,12 @@
 //! is everything that the fault service thread allocates.
 
 use super::backing::Backing;
+use super::BLOCK_PAGES;
+use crate::kernel::shrinker::Shrink;
 use crate::kernel::time;
 use kernel::prelude::*;
-use kernel::sync::atomic::{Atomic, Relaxed};
-use kernel::sync::{new_mutex, Mutex};
+use kernel::sync::atomic::{Atomic, Full, Relaxed};
+use kernel::sync::{new_mutex, Arc, Mutex};
 
 /// Backings that wait to be freed, at most; beyond that whoever replaced one frees it.
 const OLD_MAX: usize = 64;
@@ -31,6 +33,8 @@ pub(crate) struct HostPool {
     held: Mutex<Held>,
     /// When a piece was last asked for, ns; 0: never.
     asked: Atomic<u64>,
+    /// Memory reclaim took some since anybody asked.
+    shrunk: Atomic<bool>,
     /// Pieces in a full pool, as its thread last read it.
     pub(crate) target: Atomic<u32>,
 }
@@ -48,17 +52,19 @@ impl HostPool {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub(crate) fn new() -> Result<impl PinInit<Self>> {
+    pub(crate) fn new() -> Result<Arc<Self>> {
         let held = Held {
             ready: KVVec::new(),
             old: KVec::with_capacity(OLD_MAX, GFP_KERNEL)?,
             closed: false,
         };
-        Ok(pin_init!(Self {
+        let init = pin_init!(Self {
             held <- new_mutex!(held, "huvm_host_pool"),
             asked: Atomic::new(0),
+            shrunk: Atomic::new(false),
             target: Atomic::new(0),
-        }))
+        });
+        Arc::pin_init(init, GFP_KERNEL)
     }
 
     /// Takes a piece; `None` if there is none. Either way the request is noted.
@@ -78,6 +84,11 @@ impl HostPool {
     /// When a piece was last asked for, ns.
     pub(crate) fn asked(&self) -> Option<u64> {
         Some(self.asked.load(Relaxed)).filter(|t| *t != 0)
+    }
+
+    /// Whether memory reclaim took pieces since the last call.
+    pub(crate) fn was_shrunk(&self) -> bool {
+        self.shrunk.load(Relaxed) && self.shrunk.xchg(false, Full)
     }
 
     /// Pieces in it.
@@ -147,5 +158,27 @@ impl HostPool {
             )
         };
         drop((ready, old));
+    }
+}
+
+/// Reclaim finds the lock free but for moments; unmapping and freeing a piece takes no other lock that allocates.
+impl Shrink for HostPool {
+    fn pages(&self) -> usize {
+        let held = self.held.try_lock();
+        held.map_or(0, |h| h.ready.len().saturating_mul(BLOCK_PAGES.into()))
+    }
+
+    fn shrink(&self, pages: usize) -> Option<usize> {
+        let mut done = 0usize;
+        while done < pages {
+            // Freed without the lock.
+            let piece = self.held.try_lock()?.ready.pop();
+            if piece.is_none() {
+                break;
+            }
+            self.shrunk.store(true, Relaxed);
+            done = done.saturating_add(BLOCK_PAGES.into());
+        }
+        Some(done)
     }
 }

@@ -19,6 +19,7 @@
 //! - Two blocks are never locked at once. Who needs room while serving a block lets go of it, evicts
 //!   ([`super::evict::make_room`]), and starts the block again with the chunk in hand, a bounded number of times.
 //! - The fault service thread takes no `mmap_lock`, so a CPU fault that waits for a copy never waits for it.
-//! - Memory reclaim calls nothing here: there is no shrinker, so allocating under 5 is safe.
+//! - Memory reclaim calls nothing here but the shrinker of `HostPool`, which only tries its lock; so allocating under 5 to 9
+//!   is safe.
 //!
 //! [`Block::settled`]: crate::memory::block::Block::settled

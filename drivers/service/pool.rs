@@ -14,11 +14,12 @@
 //!   ended by the zap and the other under the block's lock. A page that the kernel's own walkers hold for a moment is
 //!   freed by its reference count.
 //!
-//! There is no shrinker: `rust/kernel` has no abstraction of one. A pool is bounded by its knob, an eviction that finds the
-//! host without memory frees the pool first, and refills never fight for memory (`__GFP_NORETRY`) and pause when they fail.
+//! A pool is bounded by its knob, memory reclaim takes from it ([`Shrinker`]), an eviction that finds the host without memory
+//! frees it first; and refills never fight for memory (`__GFP_NORETRY`), and pause when they fail or when reclaim took some.
 
 use crate::account::{self, counters::Counter, policy};
 use crate::device::Gpu;
+use crate::kernel::shrinker::Shrinker;
 use crate::kernel::{thread, time};
 use crate::memory::backing::{Backing, SIZE_2M, SIZE_64K};
 use crate::memory::block::State;
@@ -97,6 +98,10 @@ fn nobody_uses_host(s: &State) -> bool {
 /// The thread of a GPU that keeps its pool: serves until it is asked to stop.
 pub(crate) fn serve(gpu: &Arc<Gpu>) {
     let mut keeper = PoolKeeper::new();
+    let shrinker = Shrinker::new(c"huvm-pool", gpu.host_pool().clone());
+    if let Err(e) = &shrinker {
+        gpu.complain("its pool cannot be shrunk", *e);
+    }
     while gpu.refill.listen(LOOK_NS) {
         keep(gpu, &mut keeper);
     }
@@ -111,6 +116,9 @@ fn keep(gpu: &Gpu, keeper: &mut PoolKeeper) {
             Err(_) => PoolConfig::none(),
         };
         pool.target.store(config.target, Relaxed);
+        if pool.was_shrunk() {
+            keeper.failed(Nanos(time::now_ns()));
+        }
         let held = u32::try_from(pool.len()).unwrap_or(u32::MAX);
         let asked = pool.asked().map(Nanos);
         match keeper.step(Nanos(time::now_ns()), held, asked, &config) {

@@ -321,6 +321,26 @@ static void refills_fail(void)
 	close(fd);
 }
 
+/* The machine wants memory back: it has the pool's pieces, and these come again after a pause. */
+static void given_back_under_pressure(void)
+{
+	int fd = client(1);
+	uint64_t len = oversized(fd), refills, *p = managed(fd, len);
+
+	full_pool(fd, 0, 32);
+	refills = of_gpu(fd, 0, HUVM_CNT_POOL_REFILLS);
+	CHECK_OK(write_file("/proc/sys/vm/drop_caches", "2"));
+	grown(fd, 0, HUVM_CNT_POOL_REFILLS, refills, 1);
+	for (uint64_t turn = 0; turn < 3; turn++) {
+		gpu_fill(fd, 0, p, len, BLOCKS, turn, 3);
+		CHECK_OK(write_file("/proc/sys/vm/drop_caches", "2"));
+		gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+	}
+	CHECK(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_POOL_TAKEN) > 0);
+	cpu_check(p, len, 3, 3);
+	close(fd);
+}
+
 /* The host's own allocator fails now and then, for pools and evictions alike. */
 static void allocator_fails(void)
 {
@@ -487,6 +507,7 @@ static const struct ktap_test tests[] = {
 	{ "without_a_pool", without_a_pool, 60 },
 	{ "host_in_fragments", host_in_fragments, 90 },
 	{ "refills_fail", refills_fail, 60 },
+	{ "given_back_under_pressure", given_back_under_pressure, 60 },
 	{ "allocator_fails", allocator_fails, 60 },
 	{ "with_harvesting", with_harvesting, 120 },
 	{ "killed", killed, 90 },
