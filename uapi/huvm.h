@@ -386,6 +386,7 @@ enum huvm_counter {
 	HUVM_CNT_POOL_FAILURES,	/* refills that found no memory or no mapping */
 	HUVM_CNT_PREFETCH_USEFUL,	/* blocks fetched ahead that were there when the stream went over them */
 	HUVM_CNT_PREFETCH_WASTED,	/* blocks fetched ahead that left the GPU before */
+	HUVM_CNT_SPARE_FILLS,		/* blocks fetched from the host into this GPU's memory for a neighbour */
 	HUVM_CNT_COUNT
 };
 

@@ -135,6 +135,8 @@ pub(crate) enum Counter {
     PrefetchUseful = uapi::HUVM_CNT_PREFETCH_USEFUL,
     /// `HUVM_CNT_PREFETCH_WASTED`: blocks fetched ahead that left the GPU before.
     PrefetchWasted = uapi::HUVM_CNT_PREFETCH_WASTED,
+    /// `HUVM_CNT_SPARE_FILLS`: blocks fetched from the host into this GPU's memory for a neighbour.
+    SpareFills = uapi::HUVM_CNT_SPARE_FILLS,
 }
 
 /// The counters of one scope.

@@ -203,6 +203,11 @@ impl Lane {
         }
     }
 
+    /// Pushes submitted and not over.
+    pub(super) fn pending(&self) -> u32 {
+        self.submitted.load(Relaxed).wrapping_sub(self.completed())
+    }
+
     /// Whether `value` is over: `None` not yet, `Some(false)` never.
     pub(super) fn poll(&self, value: u32) -> Option<bool> {
         let completed = self.completed();

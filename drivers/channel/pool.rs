@@ -103,6 +103,11 @@ impl Pool {
         self.lane(engine).is_ok_and(|l| !l.is_broken())
     }
 
+    /// Pushes that an engine has not ended yet: what a new one waits for.
+    pub(crate) fn pending(&self, engine: Engine) -> u32 {
+        self.lane(engine).map_or(0, |l| l.pending())
+    }
+
     /// Whether `fence` is over.
     pub(crate) fn done(&self, fence: Fence) -> bool {
         table::find(fence.channel).poll(fence.value).is_some()

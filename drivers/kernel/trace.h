@@ -94,6 +94,7 @@
 	HUVM_WORD(HUVM_CNT_POOL_FAILURES, "pool_failures")		\
 	HUVM_WORD(HUVM_CNT_PREFETCH_USEFUL, "prefetch_useful")		\
 	HUVM_WORD(HUVM_CNT_PREFETCH_WASTED, "prefetch_wasted")		\
+	HUVM_WORD(HUVM_CNT_SPARE_FILLS, "spare_fills")			\
 	HUVM_LAST(HUVM_CNT_COUNT, "none")
 
 /* perf reads the format without the header: give it the numbers. */

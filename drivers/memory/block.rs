@@ -64,13 +64,13 @@ pub(crate) struct Spare {
 }
 
 impl Spare {
-    /// A chunk just lent, nothing valid in it yet.
-    pub(crate) fn new(gpu: Arc<Gpu>, chunk: ChunkId) -> Self {
+    /// A chunk just lent, nothing valid in it yet. `removable`: the lender was told so.
+    pub(crate) fn new(gpu: Arc<Gpu>, chunk: ChunkId, removable: bool) -> Self {
         Spare {
             gpu,
             chunk,
             valid: PageMask::EMPTY,
-            removable: false,
+            removable,
         }
     }
 }
@@ -256,6 +256,8 @@ impl State {
         if !ok {
             // An eviction gave its source away; whatever is nowhere else is gone.
             self.lost |= i.pages.and_not(&self.resident());
+            // A channel that failed is off its engine, so nothing is written to them any more.
+            self.release_empty_chunks();
             return;
         }
         if i.exclusive {
@@ -390,6 +392,19 @@ impl Block {
     /// Locks the block as it is, a copy in flight or not. For looking, and for recording a copy just submitted.
     pub(crate) fn lock(&self) -> Guard<'_> {
         self.state.lock()
+    }
+
+    /// Whether no copy is in flight. Publishes one that is over.
+    pub(crate) fn is_settled(&self) -> bool {
+        let mut s = self.state.lock();
+        match s.inflight.as_ref().map(|i| channel::poll(&i.tracker)) {
+            None => true,
+            Some(None) => false,
+            Some(Some(ok)) => {
+                s.finish(ok);
+                true
+            }
+        }
     }
 
     /// Locks the block with no copy in flight. Waits for one without the lock; the wait is bounded, and a copy that

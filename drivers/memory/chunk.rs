@@ -166,15 +166,15 @@ impl ChunkPool {
         }
     }
 
-    /// Lends a free chunk to GPU `borrower`, for `block`. Nothing is in it yet. `None`: no chunk is free, or the GPU lends no
-    /// more.
-    pub(crate) fn lend(&self, block: Arc<Block>, borrower: u8) -> Option<ChunkId> {
+    /// Lends a free chunk to GPU `borrower`, for `block`. Nothing is in it yet; `copied`: whatever will be is on the host too.
+    /// `None`: no chunk is free, or the GPU lends no more.
+    pub(crate) fn lend(&self, block: Arc<Block>, borrower: u8, copied: bool) -> Option<ChunkId> {
         let mut inner = self.inner.lock();
         if inner.closed {
             return None;
         }
         let chunk = inner.table().take_free()?;
-        match chunk.lend(&mut inner.table(), false) {
+        match chunk.lend(&mut inner.table(), copied) {
             Ok(id) => {
                 let owner = Owner {
                     block,

@@ -9,7 +9,9 @@
 use super::evict::{self, Room};
 use super::launch::LaunchFailure;
 use super::migrate::{self, Move, Stop};
+use super::parallel::{self, Blocks, Sent};
 use super::placement::{self, Plan};
+use super::relay::{self, Ways};
 use super::{launch, map, prefetch, thrash};
 use crate::account::latency::Kind as Latency;
 use crate::account::{self, counters::Counter, events, policy};
@@ -26,7 +28,7 @@ use huvm_hal::ga100::invalidate::CancelAccess;
 use huvm_policy::batch::{self, BatchStats, Fault, FlushMode, ReplayConfig, ServiceRun};
 use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::prefetch::tree_prefetch;
-use huvm_policy::types::{Access, Nanos};
+use huvm_policy::types::{Access, GpuId, Nanos};
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -43,8 +45,10 @@ struct Work {
     write: PageMask,
     /// There are fatal faults beside these.
     fatal: bool,
-    /// What becomes of them.
-    plan: Plan,
+    /// What becomes of them, once it was decided.
+    plan: Option<Plan>,
+    /// The first pass is over.
+    begun: bool,
     /// Why it could not be served.
     failed: Option<Error>,
     /// When its batch was fetched, ns.
@@ -130,7 +134,7 @@ impl Service {
                 }
             }
             if plan.replay {
-                self.replay(gpu, plan.wait);
+                replay(gpu, plan.wait);
                 run.note_replay();
             }
         }
@@ -143,7 +147,7 @@ impl Service {
             Err(e) => gpu.complain("fault ring not recovered", e),
         }
         if served_any && run.replay_at_end() && !gpu.is_lost() {
-            self.replay(gpu, true);
+            replay(gpu, true);
         }
         if served_any {
             let took = time::now_ns().saturating_sub(started);
@@ -179,13 +183,6 @@ impl Service {
         });
     }
 
-    fn replay(&self, gpu: &Arc<Gpu>, wait: bool) {
-        if let Err(e) = gpu.replay(wait) {
-            gpu.complain("replay not acknowledged", e);
-        }
-        account::count(Some(gpu), None, Counter::Replays, 1);
-    }
-
     /// Serves the packets in `raw`.
     fn batch(&mut self, gpu: &Arc<Gpu>, per_block: bool) -> BatchStats {
         let raw_count = self.raw.len();
@@ -213,24 +210,33 @@ impl Service {
             else {
                 continue;
             };
-            let mut work = match begin(gpu, &client, group.block_va, group.faults) {
-                Some(w) => Work { fetched_ns, ..w },
-                None => continue,
+            let Some(work) = begin(gpu, &client, group.block_va, group.faults) else {
+                continue;
             };
-            work.failed = copy_pass(gpu, &mut work).err();
-            stats.throttled = stats
-                .throttled
-                .saturating_add(work.plan.throttled.count().get());
-            if let Some(until) = work.plan.unpin_ns {
-                remember(&mut self.pins, &work.block, until);
+            let work = Work { fetched_ns, ..work };
+            if self.work.push_within_capacity(work).is_err() {
+                break;
+            }
+        }
+        if !per_block {
+            fetch_in_parallel(gpu, &mut self.work);
+        }
+        for work in self.work.iter_mut() {
+            if !work.begun {
+                first_pass(gpu, work);
             }
             if per_block && work.failed.is_none() {
                 // The replay comes before the next block is looked at, so nothing overlaps; the policy says so.
-                work.failed = map_pass(gpu, &work).err();
-                self.replay(gpu, false);
+                work.failed = map_pass(gpu, work).err();
+                replay(gpu, false);
             }
-            if self.work.push_within_capacity(work).is_err() {
-                break;
+            let Some(plan) = work.plan.as_ref() else {
+                continue;
+            };
+            let throttled = plan.throttled.count().get();
+            stats.throttled = stats.throttled.saturating_add(throttled);
+            if let Some(until) = plan.unpin_ns {
+                remember(&mut self.pins, &work.block, until);
             }
         }
         for work in self.work.iter_mut() {
@@ -328,6 +334,13 @@ impl Service {
         // The blocks must not be kept beyond the batch.
         self.work.clear();
     }
+}
+
+fn replay(gpu: &Gpu, wait: bool) {
+    if let Err(e) = gpu.replay(wait) {
+        gpu.complain("replay not acknowledged", e);
+    }
+    account::count(Some(gpu), None, Counter::Replays, 1);
 }
 
 fn remember(pins: &mut KVVec<(u64, Arc<Block>)>, block: &Arc<Block>, until: u64) {
@@ -477,39 +490,129 @@ fn begin(gpu: &Arc<Gpu>, client: &Client, block_va: u64, faults: &[Fault]) -> Op
         faulted,
         write,
         fatal: faults.iter().any(|f| f.is_fatal),
-        plan: Plan::NOTHING,
+        plan: None,
+        begun: false,
         failed: None,
         fetched_ns: 0,
     })
 }
 
+/// Serves the blocks of a batch over several links at once, if policy says so, there are several of them, and a neighbour
+/// lends. What it does not begin is left for the usual way.
+fn fetch_in_parallel(gpu: &Arc<Gpu>, work: &mut [Work]) {
+    let Some(first) = work.first().filter(|_| work.len() > 1) else {
+        return;
+    };
+    if !policy::in_force(first.block.space(), Some(gpu)).is_on(KnobId::ParallelFetch) {
+        return;
+    }
+    if let Some(ways) = Ways::to(gpu) {
+        parallel::serve(&mut Faulted { gpu, work }, &ways);
+    }
+}
+
+/// Blocks of a batch, for [`parallel`].
+struct Faulted<'a> {
+    gpu: &'a Arc<Gpu>,
+    work: &'a mut [Work],
+}
+
+impl Blocks for Faulted<'_> {
+    fn count(&self) -> usize {
+        self.work.len()
+    }
+
+    fn serve(&mut self, i: usize) {
+        if let Some(w) = self.work.get_mut(i) {
+            first_pass(self.gpu, w);
+        }
+    }
+
+    fn send(&mut self, i: usize, lender: GpuId) -> Sent {
+        let Some(w) = self.work.get_mut(i) else {
+            return Sent::NotThisOne;
+        };
+        let p = policy::in_force(w.block.space(), Some(self.gpu));
+        // A copy in flight brings what is wanted, or is waited for there.
+        if !p.is_on(KnobId::ParallelFetch) || !w.block.is_settled() {
+            return Sent::NotThisOne;
+        }
+        let block = w.block.clone();
+        let mut s = block.settled();
+        let Some(plan) = plan(self.gpu, w, &mut s, &p) else {
+            return Sent::NotThisOne;
+        };
+        let g = self.gpu.index();
+        let pages = relay::can_go(&s, g, &plan.local);
+        if pages.is_empty() {
+            return Sent::NotThisOne;
+        }
+        match relay::start(
+            &block,
+            &mut s,
+            g,
+            lender,
+            &pages,
+            uapi::HUVM_CAUSE_GPU_FAULT,
+        ) {
+            Ok(()) => Sent::OnItsWay,
+            Err(_) => Sent::NoMore,
+        }
+    }
+
+    fn is_there(&self, i: usize) -> bool {
+        self.work.get(i).is_none_or(|w| w.block.is_settled())
+    }
+
+    fn wait(&self, i: usize) {
+        if let Some(w) = self.work.get(i) {
+            drop(w.block.settled());
+        }
+    }
+}
+
+/// First pass over one block.
+fn first_pass(gpu: &Arc<Gpu>, w: &mut Work) {
+    w.failed = copy_pass(gpu, w).err();
+    w.begun = true;
+}
+
+/// What becomes of the faulted pages, decided the first time that it is asked. `None`: none of them may be served.
+fn plan(gpu: &Gpu, w: &mut Work, s: &mut State, p: &Policy) -> Option<Plan> {
+    if w.plan.is_none() {
+        let faulted = legal(s, w);
+        if s.dead || faulted.is_empty() {
+            return None;
+        }
+        let space = w.block.space();
+        let mut plan = placement::plan(space, gpu, s, &faulted, &w.write, p);
+        densify(gpu, space, s, &mut plan, p);
+        w.plan = Some(plan);
+    }
+    w.plan
+}
+
 /// First pass: starts what brings the faulted pages, and those that prefetch adds, to where they are mapped from.
 fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
     let here = Place::Gpu(gpu.index());
-    let space = w.block.space().clone();
-    let p = policy::in_force(&space, Some(gpu));
+    let block = w.block.clone();
+    let space = block.space();
+    let p = policy::in_force(space, Some(gpu));
     let mut room = Room::empty();
     let tries = p.get(KnobId::EvictRetriesMax).saturating_add(4);
     // Before the block is locked: it looks at the space's ranges.
-    prefetch::note_fault(gpu, &w.sg, &w.block, &p);
-    let mut planned = false;
+    prefetch::note_fault(gpu, &w.sg, &block, &p);
     let mut step = 0;
     for _ in 0..tries {
         {
-            let mut s = w.block.settled();
+            let mut s = block.settled();
             if s.dead || w.sg.is_stopped() {
                 return Ok(());
             }
-            if !planned {
-                let faulted = legal(&s, w);
-                if faulted.is_empty() {
-                    return Ok(());
-                }
-                w.plan = placement::plan(&space, gpu, &mut s, &faulted, &w.write, &p);
-                densify(gpu, &space, &mut s, &mut w.plan, &p);
-                planned = true;
-            }
-            match advance(w, &mut s, here, &mut step, &mut room, &p) {
+            let Some(plan) = plan(gpu, w, &mut s, &p) else {
+                return Ok(());
+            };
+            match advance(w, &plan, &mut s, here, &mut step, &mut room, &p) {
                 Ok(true) => return Ok(()),
                 Ok(false) => continue,
                 Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => continue,
@@ -517,8 +620,8 @@ fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
                 Err(Stop::NeedChunk) => {}
             }
         }
-        account::count(Some(gpu), Some(&space), Counter::Retries, 1);
-        room = evict::make_room(gpu, Some(&space), true)?;
+        account::count(Some(gpu), Some(space), Counter::Retries, 1);
+        room = evict::make_room(gpu, Some(space), true)?;
     }
     Err(ENOMEM)
 }
@@ -561,13 +664,13 @@ fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy)
 /// the next has to wait for.
 fn advance(
     w: &Work,
+    plan: &Plan,
     s: &mut State,
     here: Place,
     step: &mut usize,
     room: &mut Room,
     p: &Policy,
 ) -> core::result::Result<bool, Stop> {
-    let plan = &w.plan;
     let steps = [
         (plan.remote, Place::Host, true),
         (plan.local, here, true),
@@ -624,7 +727,8 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     }
     let faulted = legal(&s, w);
     let before = s.part(g).map_or(PageMask::EMPTY, |p| p.mapped);
-    let remote = faulted.and(&w.plan.remote);
+    let planned = w.plan.as_ref().map_or(PageMask::EMPTY, |p| p.remote);
+    let remote = faulted.and(&planned);
     if !remote.is_empty() {
         w.sg.prepare(w.block.va())?;
         s.ensure_part(w.block.va(), &w.sg)?;

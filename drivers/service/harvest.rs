@@ -60,14 +60,9 @@ pub(super) fn has_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &P
         let Some(spare::Spare { gpu: id, .. }) = chosen else {
             return false;
         };
-        let lent = registry::gpu(u32::from(id.get())).and_then(|lender| {
-            let chunk = lender.chunks().lend(block.clone(), gpu.index())?;
-            Some(Spare::new(lender, chunk))
-        });
-        if let Some(spare) = lent {
-            account::count(Some(&spare.gpu), None, Counter::ChunksLent, 1);
-            spare.gpu.lend.ring();
-            s.spare = Some(spare);
+        if registry::gpu(id.get().into())
+            .is_some_and(|lender| lend(s, block, gpu.index(), lender, false))
+        {
             return true;
         }
         if let Some(f) = facts.get_mut(id.as_usize()) {
@@ -77,8 +72,28 @@ pub(super) fn has_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &P
     false
 }
 
+/// Gives the block, which has none, a chunk in spare memory of `lender`, on behalf of GPU `borrower`. `copied`: the host
+/// keeps what will be in it.
+pub(super) fn lend(
+    s: &mut State,
+    block: &Arc<Block>,
+    borrower: u8,
+    lender: Arc<Gpu>,
+    copied: bool,
+) -> bool {
+    let Some(chunk) = lender.chunks().lend(block.clone(), borrower, copied) else {
+        return false;
+    };
+    account::count(Some(&lender), None, Counter::ChunksLent, 1);
+    if !copied {
+        lender.lend.ring();
+    }
+    s.spare = Some(Spare::new(lender, chunk, copied));
+    true
+}
+
 /// GPU `i` as a lender to `gpu`.
-fn ask(gpu: &Gpu, i: u32) -> SpareFacts {
+pub(super) fn ask(gpu: &Gpu, i: u32) -> SpareFacts {
     let Some(link) = u8::try_from(i).ok().and_then(|i| gpu.link_to(i)) else {
         return SpareFacts::default();
     };

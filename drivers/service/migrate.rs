@@ -99,6 +99,10 @@ pub(crate) fn start(
                 .ensure(&need, &s.managed, sizes)?
                 .report(|c, n| account::count(None, Some(block.space()), c, n));
         }
+        // Into a chunk that the block has been lent, of pages that the host keeps.
+        (Place::Spare, _) if !m.exclusive && need.and_not(&s.host_valid).is_empty() => {
+            s.spare.as_ref().ok_or(ENOSPC)?.gpu.check()?;
+        }
         _ => return Err(Stop::Failed(EINVAL)),
     }
     if m.exclusive {
@@ -117,7 +121,7 @@ pub(crate) fn start(
     let did = match m.dst {
         Place::Host => submit_to_host(block, s, &need, &mut tracker),
         Place::Gpu(g) => to_gpu(block, s, g, &need, room, &mut tracker),
-        Place::Spare => Err(EINVAL),
+        Place::Spare => host_to_spare(block, s, &need, &mut tracker),
     };
     s.last_cause = m.cause;
     s.inflight = Some(Inflight {
@@ -348,6 +352,19 @@ pub(crate) fn submit_to_spare(
     })?;
     let moved = bytes(pages.count());
     account::count(Some(gpu), Some(block.space()), Counter::BytesP2p, moved);
+    Ok(())
+}
+
+/// Submits copies of `pages` from the host to the block's chunk in spare memory, over the lender's own link.
+fn host_to_spare(block: &Block, s: &mut State, pages: &PageMask, done: &mut Tracker) -> Result {
+    let State { host, spare, .. } = s;
+    let spare = spare.as_ref().ok_or(EIO)?;
+    let (gpu, chunk) = (&*spare.gpu, spare.chunk);
+    let engine = Engine::HostToDevice;
+    submit_host_runs(host, gpu, engine, Tracker::EMPTY, chunk, pages, done)?;
+    let moved = bytes(pages.count());
+    account::count(Some(gpu), Some(block.space()), Counter::BytesH2d, moved);
+    account::count(Some(gpu), Some(block.space()), Counter::SpareFills, 1);
     Ok(())
 }
 

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Prefetch of blocks ahead of a stream of faults (HUVM, ATC'22: LPF, and from spare memory MPF).
+//! Prefetch of blocks ahead of a stream of faults (HUVM, ATC'22: LPF and MPF).
 //!
 //! The fault service tells of each block that a fault reached ([`note_fault`]); `huvm_policy::stream` finds streams and
 //! says what to fetch ahead of them. A thread per GPU does it: it starts the copies of several blocks, from the host over
-//! the host link and from a neighbour's memory over that link, and maps each when it is there. A fault for a block that
-//! is on its way waits for it as for any copy. A fault of no stream makes the thread give up what it has not begun.
+//! the host link and from a neighbour's memory over that link, and maps each when it is there. With the knob
+//! `prefetch_multi_path` blocks come from the host over lenders' links too, as [`relay`] has it, at the same time. A
+//! fault for a block that is on its way waits for it as for any copy. A fault of no stream makes the thread give up what
+//! it has not begun.
 
 use super::evict::{self, Room};
 use super::migrate::{self, Move, Stop};
+use super::relay::{self, Ways};
 use super::thrash;
 use crate::account::{self, counters::Counter, policy};
 use crate::device::Gpu;
@@ -18,6 +21,8 @@ use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES};
 use huvm_policy::config::{KnobId, Policy};
+use huvm_policy::path::Path;
+use huvm_policy::spare::SPARE_GPUS_MAX;
 use huvm_policy::stream::{
     self, BlockNo, BlockRun, BlockSpan, Outcome, StreamConfig, StreamCounts, StreamTable,
 };
@@ -29,6 +34,8 @@ use kernel::sync::{new_mutex, Arc, Mutex};
 const QUEUE: usize = 16;
 /// Blocks on their way at once: as many as keep the link busy while one is mapped.
 const IN_FLIGHT: usize = 4;
+/// Blocks on their way to lenders at once, one more for each than is waited for on its link.
+const RELAYED: usize = SPARE_GPUS_MAX * (relay::PER_LENDER as usize + 1);
 /// The thread looks whether it is to stop this often.
 const LOOK_NS: u64 = 1_000_000_000;
 
@@ -214,6 +221,8 @@ fn abandon(gpu: &Gpu, job: &Job, left: u32) {
 pub(crate) struct Prefetch {
     /// Blocks on their way, the oldest first.
     on_the_way: KVec<Arc<Block>>,
+    /// Blocks on their way to a lender, the oldest first; from there they are fetched.
+    relayed: KVec<Arc<Block>>,
 }
 
 impl Prefetch {
@@ -224,6 +233,7 @@ impl Prefetch {
     pub(crate) fn new() -> Result<Self> {
         Ok(Prefetch {
             on_the_way: KVec::with_capacity(IN_FLIGHT, GFP_KERNEL)?,
+            relayed: KVec::with_capacity(RELAYED, GFP_KERNEL)?,
         })
     }
 
@@ -239,10 +249,13 @@ impl Prefetch {
 
     fn run(&mut self, gpu: &Arc<Gpu>, job: &Job) {
         let p = policy::in_force(&job.space, Some(gpu));
+        let mut ways = match p.is_on(KnobId::MultiPath) {
+            true => Ways::to(gpu),
+            false => None,
+        };
         let mut left = job.run.count;
         for block in job.run.blocks() {
-            let given_up = job.asked != gpu.prefetch_abandon.load(Relaxed);
-            if given_up || thread::should_stop() || gpu.is_lost() || job.sg.is_stopped() {
+            if is_over(gpu, job) {
                 break;
             }
             left = left.saturating_sub(1);
@@ -250,16 +263,46 @@ impl Prefetch {
                 // Never touched: there is nothing to fetch.
                 continue;
             };
-            if !fetch(gpu, &job.sg, &block, &p) {
-                continue;
+            if ways.as_mut().is_some_and(|w| relay(gpu, &block, w, &p)) {
+                let _has_room = self.relayed.push_within_capacity(block);
+            } else {
+                let _copied = self.bring(gpu, job, block, &p);
             }
-            note_fetched(gpu, job, &block);
-            if self.on_the_way.len() == IN_FLIGHT {
+            // Those that came to a lender meanwhile go on beside the next ones.
+            while self.relayed.first().is_some_and(|b| b.is_settled()) {
+                self.pass_on(gpu, job, &p);
+            }
+        }
+        while let Some(next) = self.relayed.first() {
+            if next.is_settled() || self.on_the_way.is_empty() {
+                self.pass_on(gpu, job, &p);
+            } else {
                 self.land(gpu);
             }
-            let _has_room = self.on_the_way.push_within_capacity(block);
         }
         abandon(gpu, job, left);
+    }
+
+    /// Fetches the block that has been on its way to a lender for longest, unless it is not wanted any more.
+    fn pass_on(&mut self, gpu: &Arc<Gpu>, job: &Job, p: &Policy) {
+        let Ok(block) = self.relayed.remove(0) else {
+            return;
+        };
+        if is_over(gpu, job) || !self.bring(gpu, job, block.clone(), p) {
+            relay::leave(&block);
+        }
+    }
+
+    /// Starts the copy of a block to the GPU. `false`: there was nothing to copy, or it could not be.
+    fn bring(&mut self, gpu: &Arc<Gpu>, job: &Job, block: Arc<Block>, p: &Policy) -> bool {
+        if !fetch(gpu, &job.sg, &block, p) {
+            return false;
+        }
+        note_fetched(gpu, job, &block);
+        if self.on_the_way.len() == IN_FLIGHT {
+            self.land(gpu);
+        }
+        self.on_the_way.push_within_capacity(block).is_ok()
     }
 
     /// Waits for the oldest block on its way and maps it.
@@ -281,6 +324,40 @@ impl Prefetch {
     fn land_all(&mut self, gpu: &Gpu) {
         while !self.on_the_way.is_empty() {
             self.land(gpu);
+        }
+    }
+}
+
+/// Whether no more is to be fetched for a job.
+fn is_over(gpu: &Gpu, job: &Job) -> bool {
+    let given_up = job.asked != gpu.prefetch_abandon.load(Relaxed);
+    given_up || thread::should_stop() || gpu.is_lost() || job.sg.is_stopped()
+}
+
+/// Starts the copy of a block to a lender, if that is the fastest way for it. `false`: it is not, or cannot be.
+fn relay(gpu: &Gpu, block: &Arc<Block>, ways: &mut Ways, p: &Policy) -> bool {
+    let way = ways.choose();
+    let Path::Via(lender) = way else {
+        ways.sent(way);
+        return false;
+    };
+    let g = gpu.index();
+    let mut s = block.settled();
+    let pages = match wanted(&s, g, p) {
+        Some(m) => relay::can_go(&s, g, &m.pages),
+        None => return false,
+    };
+    if pages.is_empty() {
+        return false;
+    }
+    match relay::start(block, &mut s, g, lender, &pages, uapi::HUVM_CAUSE_PREFETCH) {
+        Ok(()) => {
+            ways.sent(way);
+            true
+        }
+        Err(_) => {
+            ways.close(lender);
+            false
         }
     }
 }

@@ -255,6 +255,55 @@ static void streams(void)
 	}
 }
 
+/* Adds 1 to each word; each of the launch's blocks walks through its own part, so that a batch has faults on several. */
+static void add_one(int fd, uint64_t *p, uint64_t len, uint32_t blocks)
+{
+	struct huvm_instr i = over(HUVM_OP_SCALE, len, blocks);
+
+	i.block_stride = len / blocks;
+	i.step_stride = PIECE;
+	i.dst = i.a = (uintptr_t)p;
+	i.imm0 = i.imm1 = 1;
+	run_ok(fd, 0, blocks, &i, 1, 8);
+}
+
+/* Pages come from the host over the neighbour's link too, and leave nothing in its memory. */
+static void over_the_neighbour(void)
+{
+	for (int ahead = 0; ahead < 2; ahead++) {
+		int fd = huvm_open();
+		uint64_t len, *p, fills, h2d;
+
+		CHECK_OK(gpu_register(fd, 0));
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "parallel_fetch", !ahead));
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "stream_prefetch", ahead));
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_multi_path", ahead));
+		lender(fd, 1, 1);
+		p = oversubscribe(fd, &len, 4);
+		fills = on_gpu(fd, 1, HUVM_CNT_SPARE_FILLS);
+		h2d = on_gpu(fd, 0, HUVM_CNT_BYTES_H2D);
+		for (int turn = 0; turn < 3; turn++)
+			add_one(fd, p, len, ahead ? 1 : BLOCKS);
+		fills = on_gpu(fd, 1, HUVM_CNT_SPARE_FILLS) - fills;
+		printf("# %s: %llu blocks over the neighbour\n", ahead ? "prefetch" : "faults", (unsigned long long)fills);
+		CHECK(fills > len / BLOCK / 8);
+		CHECK(on_gpu(fd, 0, HUVM_CNT_BYTES_H2D) > h2d);
+		cpu_check(p, len, 7, 3);
+		for (int n = 0; n < 200 && lent(fd, 1); n++)
+			usleep(10000);
+		CHECK_EQ(lent(fd, 1), 0);
+		/* Who lends nothing carries nothing. */
+		CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, 1, "lend_limit_percent", 0));
+		fills = on_gpu(fd, 1, HUVM_CNT_SPARE_FILLS);
+		add_one(fd, p, len, ahead ? 1 : BLOCKS);
+		CHECK_EQ(on_gpu(fd, 1, HUVM_CNT_SPARE_FILLS), fills);
+		CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, 1, "lend_limit_percent", 100));
+		cpu_check(p, len, 8, 3);
+		CHECK_OK(munmap(p, len));
+		close(fd);
+	}
+}
+
 static volatile int stop;
 
 static void *owner_comes_and_goes(void *arg)
@@ -297,6 +346,8 @@ static void reclaim_storm(void)
 	lender(fd, 1, 1);
 	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, 0, "pre_evict", 1));
 	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "stream_prefetch", 2));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_multi_path", 1));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "parallel_fetch", 1));
 	p = oversubscribe(fd, &len, 1);
 	stop = 0;
 	CHECK_EQ(pthread_create(&t[0], NULL, owner_comes_and_goes, NULL), 0);
@@ -332,6 +383,9 @@ static void killed(void)
 			uint64_t len, *p;
 
 			CHECK_OK(set_knob(b, HUVM_SCOPE_SPACE, "stream_prefetch", turn % 3));
+			CHECK_OK(set_knob(b, HUVM_SCOPE_SPACE, "harvest_borrow", turn < 3));
+			CHECK_OK(set_knob(b, HUVM_SCOPE_SPACE, "prefetch_multi_path", 1));
+			CHECK_OK(set_knob(b, HUVM_SCOPE_SPACE, "parallel_fetch", 1));
 			p = oversubscribe(b, &len, 3);
 			for (;;)
 				gpu_scale(b, 0, p, len, turn % 2 ? BLOCKS : 1, 1, 1);
@@ -431,6 +485,7 @@ static const struct ktap_test tests[] = {
 	{ "limits_and_switch", limits_and_switch, 60 },
 	{ "pre_eviction", pre_eviction, 90 },
 	{ "streams", streams, 90 },
+	{ "over_the_neighbour", over_the_neighbour, 120 },
 	{ "reclaim_storm", reclaim_storm, 120 },
 	{ "killed", killed, 90 },
 	{ "lender_leaves", lender_leaves, 90 },

@@ -281,7 +281,7 @@ knobs! {
         "one copied, one ready; not measured yet"
     }
     ParallelFetch {
-        "parallel_fetch", "", Choice(OFF_ON), 0..=1, 0, false,
+        "parallel_fetch", "", Choice(OFF_ON), 0..=1, 0, true,
         "Serve the faults of a batch from both ends: over the own host link and over those of lending GPUs.",
         "HUVM paper, PLF; NVIDIA has none (nvidia-uvm.md 9.2)"
     }
@@ -330,7 +330,7 @@ knobs! {
         "policy/tests/stream.rs: with 3, random faults on 800 blocks fetch 0.2 blocks each, with 4 none"
     }
     MultiPath {
-        "prefetch_multi_path", "", Choice(OFF_ON), 0..=1, 0, false,
+        "prefetch_multi_path", "", Choice(OFF_ON), 0..=1, 0, true,
         "Prefetch over several links: to local memory, and to a lending GPU's spare memory over its host link.",
         "HUVM paper, MPF"
     }

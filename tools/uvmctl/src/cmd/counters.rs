@@ -65,6 +65,7 @@ pub(crate) const NAMES: &[&str] = &[
     "pool_failures",
     "prefetch_useful",
     "prefetch_wasted",
+    "spare_fills",
 ];
 
 #[cfg(test)]
