@@ -4,9 +4,6 @@
 //! The defaults of [`KNOBS`](crate::config::KNOBS) are the preset `huvm`. The recipe of the stock presets is
 //! `nvidia-uvm.md` section 11; what of it is no number (one service thread per GPU, victims to the host only, every
 //! resident page copied) is how the driver works and has no knob.
-//!
-//! [`COMING`] has the presets whose mechanisms the driver has not got yet. A user neither sees nor can name them; each
-//! moves to [`PRESETS`] when all of its knobs are live.
 
 use crate::config::{KnobId, Policy};
 
@@ -64,10 +61,6 @@ pub static PRESETS: &[Preset] = &[
             (KnobId::StreamMode, 1),
         ],
     },
-];
-
-/// Presets that the driver cannot act on yet: not listed, not found by name.
-pub static COMING: &[Preset] = &[
     Preset {
         name: "memharvester",
         doc: "The HUVM paper: harvesting, pre-eviction, large pages, parallel fetch, multi-path prefetch.",
@@ -122,9 +115,9 @@ mod tests {
 
     #[test]
     fn every_row_is_sound() {
-        for p in PRESETS.iter().chain(COMING) {
+        for p in PRESETS {
             assert!(p.name.len() < 32 && p.doc.len() < 128 && p.doc.ends_with('.'));
-            let twins = PRESETS.iter().chain(COMING);
+            let twins = PRESETS.iter();
             let twins = twins.filter(|q| q.name == p.name || q.policy() == p.policy());
             assert_eq!(twins.count(), 1, "{} has a twin", p.name);
             for (i, &(id, value)) in p.changes.iter().enumerate() {
@@ -141,23 +134,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_coming_cannot_be_had_yet() {
-        for p in COMING {
-            assert_eq!(preset_by_name(p.name), None);
-            assert_eq!(preset_of(&p.policy()), None);
-            // The window's mode belongs to the base, stock-595.
-            let waits = |&&(id, _): &&(KnobId, u64)| id != ThrashWindowMode && !id.knob().live;
-            assert!(
-                p.changes.iter().any(|c| waits(&c)),
-                "every knob of {} is live: move it to PRESETS",
-                p.name
-            );
+    fn a_preset_sets_nothing_that_has_no_effect() {
+        for p in PRESETS {
+            let dead = p.changes.iter().find(|(id, _)| !id.knob().live);
+            assert_eq!(dead, None, "{}", p.name);
         }
     }
 
     #[test]
     fn harvesters_are_stock_595_and_their_techniques() {
-        let coming = |name: &str| COMING.iter().find(|p| p.name == name).unwrap().policy();
         let base = policy("stock-595");
         let switches = [
             HarvestBorrow,
@@ -169,7 +154,7 @@ mod tests {
             MultiPath,
         ];
         let preef = policy("preef-host");
-        let memharvester = coming("memharvester");
+        let memharvester = policy("memharvester");
         for k in KNOBS {
             if !switches.contains(&k.id) {
                 assert_eq!(preef.get(k.id), base.get(k.id), "{}", k.name);
