@@ -139,6 +139,10 @@ fn arguments_out_of_range() {
         Err(Error::OutOfRange("peer id", 8))
     );
     assert_eq!(topology::link(&regs, 0), Err(Error::OutOfRange("link", 0)));
+    assert_eq!(
+        topology::link_is_up(&regs, 32),
+        Err(Error::OutOfRange("link", 32))
+    );
     assert!(throttle::set_active_limit(&regs, Some(0)).is_err());
     assert!(throttle::set_veid_limit(&regs, Veid(64), None).is_err());
     assert!(inject::inject(&regs, inject::Injection::ReorderPermille(1001)).is_err());
