@@ -11,10 +11,10 @@ B := tools/build
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: image-fast ## a GPU computes on 0.8, 1.5 and 3 times its memory; every byte is verified
+demo: image-fast ## a GPU computes on 0.8, 1.5 and 3 times its memory, then with three neighbours' idle memory; every byte is verified
 	@$(B)/bench.sh demo
 
-bench: image-fast ## an experiment in virtual time: EXP=harvest; results in build/results
+bench: image-fast ## an experiment in virtual time: EXP=harvest; results and targets, rows in build/results
 	@$(B)/bench.sh $(or $(EXP),harvest)
 
 test: deps ## all tests: host, then every suite in a VM on the debug kernel

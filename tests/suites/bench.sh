@@ -1,13 +1,20 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# In the guest: loads the module, runs `uvmctl` with these arguments, prints its JSON between marks for the host to keep.
+# In the guest: loads the module, runs `uvmctl` with these arguments, unloads it, prints the JSON document between marks for
+# the host to keep. It fails if the tool does, or if the kernel complained.
 insmod /lib/huvm.ko || exit 1
 # Through cat: no progress bars on a serial line.
 set -o pipefail
-uvmctl "$@" --output /results/bench.json 2>&1 | cat
+uvmctl --json "$@" 2>&1 >/results/bench.json | cat
 rc=$?
+rmmod huvm || rc=1
+bad=$(dmesg | grep -E 'BUG:|WARNING:|INFO: (task|possible)|rcu:.*stall|Oops|kernel panic|huvm:.*(leak|BUG)' | head -20)
+if [ -n "$bad" ]; then
+	echo "the kernel's log has:"
+	echo "$bad"
+	rc=1
+fi
 echo HUVM-JSON-BEGIN
 cat /results/bench.json
 echo HUVM-JSON-END
-rmmod huvm || rc=1
 exit $rc

@@ -330,6 +330,9 @@ pub(crate) struct Demo {
     /// Policy preset
     #[arg(short, long, default_value = "stock-595")]
     pub(crate) preset: String,
+    /// With the idle memory of the GPUs that it is linked with: stock-595 beside memharvester (root)
+    #[arg(long, conflicts_with = "preset")]
+    pub(crate) neighbours: bool,
     /// Measured passes per working set
     #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) iterations: u32,

@@ -42,6 +42,8 @@ fn without_a_driver_every_command_says_so() {
         &["top", "-l", "0.1", "-c", "1"],
         &["run", "scan"],
         &["demo"],
+        &["demo", "--neighbours"],
+        &["bench", "harvest"],
     ] {
         let o = uvmctl(args);
         assert_eq!(o.status.code(), Some(9), "{args:?}");

@@ -71,6 +71,8 @@ const READERS: &[(&str, &str)] = &[
     ("run", "run random"),
     ("demo", "demo"),
     ("empty-demo", "demo"),
+    ("bench", "bench harvest"),
+    ("empty-bench", "bench harvest"),
     ("doctor", "doctor"),
     ("doctor-ok", "doctor"),
     ("empty-doctor", "doctor"),

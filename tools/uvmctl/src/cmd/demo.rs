@@ -1,18 +1,66 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `demo`: what the project is for, in three rows.
+//! `demo`: what the project is for, in a few rows: a GPU alone, and with `--neighbours` what their idle memory is good for.
 
+use super::bench::lineup::{Lend, Lineup, Machine, BASE};
 use super::gpu;
 use super::run::judge;
 use super::workload::{self, Figures, Spec};
 use crate::cli::{Demo, Workload};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
+use crate::row::{field, Cell, Field, Row};
+use libhuvm::Device;
+use serde::{Deserialize, Serialize};
 
 /// Working sets as shares of the GPU's memory.
 const RATIOS: [f64; 3] = [0.8, 1.5, 3.0];
+/// Those of the part with neighbours: larger than a GPU's memory, smaller than that of all.
+const SHARED_RATIOS: [f64; 2] = [1.5, 3.0];
+
+/// A row: the figures, and who took part.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Shown {
+    #[serde(flatten)]
+    figures: Figures,
+    /// GPUs of the machine.
+    #[serde(default = "one")]
+    gpus: u32,
+    /// Of these, GPUs that lend their idle memory.
+    #[serde(default)]
+    lenders: u32,
+    /// Time under the first policy over the time under this one, same machine and working set.
+    #[serde(default)]
+    speedup: Option<f64>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Row for Shown {
+    fn fields(&self) -> Vec<Field> {
+        let mut all = self.figures.fields();
+        let speedup = self.speedup.map_or(Cell::None, Cell::Ratio);
+        let at = |all: &[Field], name: &str| all.iter().position(|f| f.name == name);
+        if let Some(i) = at(&all, "ratio") {
+            all.insert(i, field("lenders", "LENDERS", Cell::count(self.lenders)));
+            all.insert(i, field("gpus", "GPUS", Cell::count(self.gpus)));
+        }
+        if let Some(i) = at(&all, "faults") {
+            all.insert(i, field("speedup", "SPEED-UP", speedup));
+        }
+        // Here bytes between GPUs are worth a column.
+        all.retain(|f| f.name != "p2p_bytes");
+        if let Some(i) = at(&all, "evictions") {
+            let cell = Cell::Bytes(self.figures.p2p_bytes);
+            all.insert(i, field("p2p_bytes", "PEER", cell));
+        }
+        all
+    }
+}
 
 pub(super) fn run(out: &Out, d: &Demo) -> Result<()> {
-    if let Some(saved) = out.saved::<Vec<Figures>>("demo")? {
+    if let Some(saved) = out.saved::<Vec<Shown>>("demo")? {
         for rows in saved {
             out.list("demo", &out.adopt(rows))?;
         }
@@ -20,33 +68,12 @@ pub(super) fn run(out: &Out, d: &Demo) -> Result<()> {
     }
     let device = out.device()?;
     let gpu = gpu::index(&device, &d.gpu)?;
-    let memory = workload::memory_of(&device, gpu)?;
-    drop(device);
-    let mut rows = Vec::new();
-    for ratio in RATIOS {
-        let bytes = (memory as f64 * ratio) as u64;
-        eprintln!(
-            "{ratio} x the GPU's memory: {} filled by the CPU, {} + 1 passes on GPU {gpu}, verified by the CPU",
-            crate::units::bytes(bytes),
-            d.iterations,
-        );
-        rows.push(workload::run(
-            out,
-            &Spec {
-                workload: Workload::Scan,
-                gpu,
-                bytes,
-                ratio,
-                iterations: d.iterations,
-                warmup: 1,
-                blocks: d.blocks,
-                verify: true,
-                preset: Some(d.preset.clone()),
-                knobs: Vec::new(),
-            },
-        )?);
-    }
-    let failure = judge(&rows);
+    let rows = if d.neighbours {
+        shared(out, d, device, gpu)?
+    } else {
+        alone(out, d, device, gpu)?
+    };
+    let failure = judge(rows.iter().map(|r| r.figures.mismatches));
     let shown = out.list_failed("demo", &rows, failure);
     if let Some(path) = &d.output {
         let text = serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n";
@@ -54,4 +81,78 @@ pub(super) fn run(out: &Out, d: &Demo) -> Result<()> {
             .map_err(|e| Failure::File(format!("{}: {e}", path.display())))?;
     }
     shown
+}
+
+/// Says what comes, and what it will be.
+fn spec(d: &Demo, gpu: u32, memory: u64, ratio: f64, policy: &str) -> Spec {
+    let bytes = (memory as f64 * ratio) as u64;
+    eprintln!(
+        "{ratio} x the GPU's memory, {policy}: {} filled by the CPU, {} + 1 passes on GPU {gpu}, verified by the CPU",
+        crate::units::bytes(bytes),
+        d.iterations,
+    );
+    Spec {
+        workload: Workload::Scan,
+        gpu,
+        bytes,
+        ratio,
+        iterations: d.iterations,
+        warmup: 1,
+        blocks: d.blocks,
+        verify: true,
+        preset: None,
+        knobs: Vec::new(),
+    }
+}
+
+/// A GPU with nothing but the host's memory beside it.
+fn alone(out: &Out, d: &Demo, device: Device, gpu: u32) -> Result<Vec<Shown>> {
+    let gpus = device.version()?.gpu_count;
+    let memory = workload::memory_of(&device, gpu)?;
+    drop(device);
+    let row = |ratio: &f64| {
+        let spec = Spec {
+            preset: Some(d.preset.clone()),
+            ..spec(d, gpu, memory, *ratio, &d.preset)
+        };
+        Ok(Shown {
+            figures: workload::run(out, &spec)?,
+            gpus,
+            ..Shown::default()
+        })
+    };
+    RATIOS.iter().map(row).collect()
+}
+
+/// The same GPU when its neighbours idle: the stock driver beside the one that borrows their memory.
+fn shared(out: &Out, d: &Demo, device: Device, gpu: u32) -> Result<Vec<Shown>> {
+    let machine = Machine::around(&device, gpu)?;
+    if machine.lenders.is_empty() {
+        return Err(Failure::NotFound(
+            format!("GPU {gpu} has no neighbour that it is linked with"),
+            "start the guest with GPUS=2 or more".into(),
+        ));
+    }
+    let lineup = Lineup::of(&device)?;
+    let memory = workload::memory_of(&device, gpu)?;
+    let mut rows = Vec::new();
+    for ratio in SHARED_RATIOS {
+        let mut first = None;
+        for policy in lineup.preset(BASE).into_iter().chain([lineup.whole()]) {
+            machine.choose(&device, &policy, Lend::Free)?;
+            let mut figures = workload::run(out, &spec(d, gpu, memory, ratio, &policy.name))?;
+            figures.preset.clone_from(&policy.name);
+            let time = figures.time_ns;
+            let over = *first.get_or_insert(time);
+            // CAST: at most 16 GPUs.
+            let lenders = machine.lenders.len() as u32;
+            rows.push(Shown {
+                figures,
+                gpus: lenders + 1,
+                lenders: if policy.borrows() { lenders } else { 0 },
+                speedup: (time != 0).then(|| (over as f64 / time as f64 * 1e3).round() / 1e3),
+            });
+        }
+    }
+    Ok(rows)
 }

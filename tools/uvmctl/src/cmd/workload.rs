@@ -38,7 +38,8 @@ pub(crate) struct Figures {
     pub(crate) h2d_bytes: u64,
     pub(crate) d2h_bytes: u64,
     pub(crate) evictions: u64,
-    /// Time that the moved bytes need on the busier direction of the host link at its full bandwidth, over the time taken.
+    /// Time that the moved bytes need on the busiest direction of the GPU's busiest link (to the host, or those to lending
+    /// neighbours together) at its full bandwidth, over the time taken.
     pub(crate) link_efficiency: Option<f64>,
     /// Elements that the CPU found wrong; unknown without verification.
     pub(crate) mismatches: Option<u64>,
@@ -53,6 +54,9 @@ pub(crate) struct Figures {
     /// Of these, bytes fetched back from neighbours' memory.
     #[serde(default)]
     pub(crate) spare_hit_bytes: u64,
+    /// As `link_efficiency`, for the bytes fetched back from neighbours alone.
+    #[serde(default)]
+    pub(crate) peer_efficiency: Option<f64>,
 }
 
 impl Row for Figures {
@@ -83,6 +87,10 @@ impl Row for Figures {
             extra("data", Cell::text(&self.data)),
             extra("p2p_bytes", Cell::Bytes(self.p2p_bytes)),
             extra("spare_hit_bytes", Cell::Bytes(self.spare_hit_bytes)),
+            extra(
+                "peer_efficiency",
+                self.peer_efficiency.map_or(Cell::None, Cell::Share),
+            ),
         ]
     }
 }
@@ -267,6 +275,15 @@ pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Figures> {
         bar.inc(1);
     }
     let after = device.counters(Scope::Gpu(spec.gpu))?;
+    // Before the CPU takes the data.
+    let mut peers_mbps = 0;
+    for link in device.links(spec.gpu)?.iter().filter(|l| l.up != 0) {
+        // A link may lead to a GPU that this machine does not have.
+        let lent = |m: uapi::huvm_mem_info| m.lent_only + m.lent_removable;
+        if device.mem_info(link.peer).is_ok_and(|m| lent(m) != 0) {
+            peers_mbps += link.mbps;
+        }
+    }
     let added = |c: u32| after.get(c).wrapping_sub(before.get(c));
     let passes = spec.warmup + spec.iterations;
     let phantom = info.device_flags & 2 != 0;
@@ -277,6 +294,16 @@ pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Figures> {
         added(uapi::HUVM_CNT_BYTES_H2D),
         added(uapi::HUVM_CNT_BYTES_D2H),
     );
+    let p2p = added(uapi::HUVM_CNT_BYTES_P2P);
+    let back = added(uapi::HUVM_CNT_SPARE_HIT_BYTES).min(p2p);
+    let host = efficiency(
+        (h2d, info.host_h2d_mbps),
+        (d2h, info.host_d2h_mbps),
+        time_ns,
+    );
+    let peer_in = efficiency((back, peers_mbps), (0, 0), time_ns);
+    let peer_out = efficiency((0, 0), (p2p - back, peers_mbps), time_ns);
+    let busiest = [host, peer_in, peer_out].into_iter().flatten();
     Ok(Figures {
         workload: name(spec.workload).into(),
         preset: device.preset(Scope::Space)?,
@@ -286,29 +313,30 @@ pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Figures> {
         h2d_bytes: h2d,
         d2h_bytes: d2h,
         evictions: added(uapi::HUVM_CNT_EVICTIONS),
-        link_efficiency: efficiency(h2d, info.host_h2d_mbps, d2h, info.host_d2h_mbps, time_ns),
+        link_efficiency: busiest.max_by(f64::total_cmp),
         mismatches,
         bytes: each * count,
         passes: spec.iterations,
         service_ns: added(uapi::HUVM_CNT_SERVICE_NS),
         fault_batches: added(uapi::HUVM_CNT_FAULT_BATCHES),
         data: if phantom { "phantom" } else { "real" }.into(),
-        p2p_bytes: added(uapi::HUVM_CNT_BYTES_P2P),
-        spare_hit_bytes: added(uapi::HUVM_CNT_SPARE_HIT_BYTES),
+        p2p_bytes: p2p,
+        spare_hit_bytes: back,
+        peer_efficiency: peer_in,
     })
 }
 
-/// `None` when nothing moved or nothing is known.
-fn efficiency(h2d: u64, h2d_mbps: u32, d2h: u64, d2h_mbps: u32, time_ns: u64) -> Option<f64> {
+/// Of one link: bytes and bandwidth of each direction. `None` when nothing moved or nothing is known.
+fn efficiency(to: (u64, u32), from: (u64, u32), time_ns: u64) -> Option<f64> {
     // 10^6 bytes a second are 10^-3 bytes a nanosecond.
-    let need = |bytes: u64, mbps: u32| {
+    let need = |(bytes, mbps): (u64, u32)| {
         if mbps == 0 {
             0.0
         } else {
             bytes as f64 * 1000.0 / f64::from(mbps)
         }
     };
-    let busier = need(h2d, h2d_mbps).max(need(d2h, d2h_mbps));
+    let busier = need(to).max(need(from));
     (busier > 0.0 && time_ns != 0).then(|| (busier / time_ns as f64 * 1e4).round() / 1e4)
 }
 
@@ -320,15 +348,15 @@ mod tests {
     fn the_busier_direction_counts() {
         // 12.3 MB at 12300 MB/s are 1 ms.
         assert_eq!(
-            efficiency(12_300_000, 12300, 1000, 12300, 2_000_000),
+            efficiency((12_300_000, 12300), (1000, 12300), 2_000_000),
             Some(0.5)
         );
         assert_eq!(
-            efficiency(0, 12300, 24_600_000, 12300, 2_000_000),
+            efficiency((0, 12300), (24_600_000, 12300), 2_000_000),
             Some(1.0)
         );
-        assert_eq!(efficiency(0, 12300, 0, 12300, 5), None);
-        assert_eq!(efficiency(5, 0, 5, 0, 5), None);
+        assert_eq!(efficiency((0, 12300), (0, 12300), 5), None);
+        assert_eq!(efficiency((5, 0), (5, 0), 5), None);
     }
 
     #[test]

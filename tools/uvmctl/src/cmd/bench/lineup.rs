@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Who runs in an experiment: presets, and the techniques of the HUVM paper one by one and on top of each other.
+//!
+//! A technique takes part once the driver acts on its knob. So a row that says `LP` is never a row in which nothing
+//! listened.
+
+use super::super::workload;
+use crate::exit::{Failure, Result};
+use huvm_policy::config::knob_by_name;
+use libhuvm::{Device, Scope};
+
+/// The preset of the whole paper.
+pub(in crate::cmd) const WHOLE: &str = "memharvester";
+/// What the techniques are switched on beside.
+pub(in crate::cmd) const BASE: &str = "stock-595";
+
+/// A technique, as a switch.
+struct Technique {
+    short: &'static str,
+    knob: &'static str,
+    value: u64,
+    /// Others without which it has nothing to do.
+    needs: &'static [&'static str],
+}
+
+/// In the order in which the ladder adds them.
+const TECHNIQUES: [Technique; 6] = [
+    Technique {
+        short: "H",
+        knob: "harvest_borrow",
+        value: 1,
+        needs: &[],
+    },
+    Technique {
+        short: "PE",
+        knob: "pre_evict",
+        value: 1,
+        needs: &[],
+    },
+    Technique {
+        short: "LP",
+        knob: "large_page_evict",
+        value: 1,
+        needs: &[],
+    },
+    Technique {
+        short: "PLF",
+        knob: "parallel_fetch",
+        value: 1,
+        needs: &["H"],
+    },
+    Technique {
+        short: "LPF",
+        knob: "stream_prefetch",
+        // Stride, as in the preset.
+        value: 2,
+        needs: &[],
+    },
+    Technique {
+        short: "MPF",
+        knob: "prefetch_multi_path",
+        value: 1,
+        needs: &["H", "LPF"],
+    },
+];
+
+/// A policy: a preset and what is switched on beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::cmd) struct Policy {
+    /// As the rows name it.
+    pub(in crate::cmd) name: String,
+    preset: &'static str,
+    knobs: Vec<(&'static str, u64)>,
+}
+
+impl Policy {
+    fn preset(name: &'static str) -> Self {
+        Policy {
+            name: name.into(),
+            preset: name,
+            knobs: Vec::new(),
+        }
+    }
+
+    fn of(techniques: &[&Technique]) -> Self {
+        let names: Vec<_> = techniques.iter().map(|t| t.short).collect();
+        Policy {
+            name: names.join("+"),
+            preset: BASE,
+            knobs: techniques.iter().map(|t| (t.knob, t.value)).collect(),
+        }
+    }
+
+    /// Whether its GPU borrows.
+    pub(in crate::cmd) fn borrows(&self) -> bool {
+        self.preset == WHOLE || self.knobs.contains(&("harvest_borrow", 1))
+    }
+
+    /// In full: the preset, and each knob that is not as it says.
+    pub(in crate::cmd) fn recipe(&self) -> String {
+        let knobs = self.knobs.iter().map(|(k, v)| format!(" {k}={v}"));
+        self.preset.to_owned() + &knobs.collect::<String>()
+    }
+}
+
+/// What each neighbour lends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::cmd) enum Lend {
+    /// Nothing.
+    Nothing,
+    /// So many MiB at most.
+    UpTo(u64),
+    /// What is free.
+    Free,
+}
+
+/// A borrower and its neighbours.
+#[derive(Debug)]
+pub(in crate::cmd) struct Machine {
+    /// The GPU that computes.
+    pub(in crate::cmd) borrower: u32,
+    /// The GPUs that it has a link to.
+    pub(in crate::cmd) lenders: Vec<u32>,
+}
+
+impl Machine {
+    /// GPU `borrower` and all that it is linked with.
+    pub(in crate::cmd) fn around(device: &Device, borrower: u32) -> Result<Self> {
+        let links = device.links(borrower)?;
+        let linked = |g: &u32| links.iter().any(|l| l.peer == *g && l.up != 0);
+        Ok(Machine {
+            borrower,
+            lenders: device
+                .gpus()?
+                .iter()
+                .map(|g| g.gpu)
+                .filter(linked)
+                .collect(),
+        })
+    }
+
+    /// All of its GPUs.
+    pub(in crate::cmd) fn gpus(&self) -> impl Iterator<Item = u32> + '_ {
+        std::iter::once(self.borrower).chain(self.lenders.iter().copied())
+    }
+
+    /// Puts a policy in force on every GPU. The neighbours borrow nothing themselves; a policy that does not borrow finds
+    /// none that lends.
+    pub(in crate::cmd) fn choose(
+        &self,
+        device: &Device,
+        policy: &Policy,
+        lend: Lend,
+    ) -> Result<()> {
+        let lend = if policy.borrows() {
+            lend
+        } else {
+            Lend::Nothing
+        };
+        for gpu in self.gpus() {
+            let scope = Scope::Gpu(gpu);
+            let set = |name: &str, value: u64| workload::set(device, scope, name, value);
+            device
+                .set_preset(scope, policy.preset)
+                .map_err(Failure::from)?;
+            for (name, value) in &policy.knobs {
+                set(name, *value)?;
+            }
+            if gpu == self.borrower {
+                continue;
+            }
+            let limit = match lend {
+                Lend::UpTo(mib) => mib,
+                Lend::Nothing | Lend::Free => 0,
+            };
+            set("harvest_borrow", 0)?;
+            set("harvest_lend", u64::from(lend != Lend::Nothing))?;
+            set("lend_limit_mib", limit)?;
+        }
+        Ok(())
+    }
+}
+
+/// The policies that this driver has.
+pub(in crate::cmd) struct Lineup {
+    presets: Vec<String>,
+    live: Vec<&'static Technique>,
+}
+
+impl Lineup {
+    /// What the driver has.
+    pub(in crate::cmd) fn of(device: &Device) -> Result<Self> {
+        let presets = device.presets()?.into_iter().map(|(name, _)| name);
+        let knobs = device.knobs()?;
+        let has = |name: &str| knobs.iter().any(|k| k.name == name);
+        Ok(Self::from(presets.collect(), |name| {
+            // The driver tells its knobs' names, but not which of them it acts on; the table it was built from does.
+            has(name) && knob_by_name(name).is_some_and(|k| k.live)
+        }))
+    }
+
+    fn from(presets: Vec<String>, live: impl Fn(&str) -> bool) -> Self {
+        Lineup {
+            presets,
+            live: TECHNIQUES.iter().filter(|t| live(t.knob)).collect(),
+        }
+    }
+
+    /// A preset, if the driver has it.
+    pub(in crate::cmd) fn preset(&self, name: &'static str) -> Option<Policy> {
+        let has = self.presets.iter().any(|p| p == name);
+        has.then(|| Policy::preset(name))
+    }
+
+    /// Each technique alone, with what it cannot do without.
+    pub(in crate::cmd) fn alone(&self) -> Vec<Policy> {
+        let with_needs = |t: &&'static Technique| {
+            let needed = |o: &&&'static Technique| o.short == t.short || t.needs.contains(&o.short);
+            let all: Vec<&Technique> = self.live.iter().filter(needed).copied().collect();
+            (all.len() == t.needs.len() + 1).then(|| Policy::of(&all))
+        };
+        self.live.iter().filter_map(with_needs).collect()
+    }
+
+    /// The techniques on top of each other, from two on; without [`Self::whole`].
+    pub(in crate::cmd) fn ladder(&self) -> Vec<Policy> {
+        let whole = self.whole();
+        (2..=self.live.len())
+            .filter_map(|n| self.live.get(..n).map(Policy::of))
+            .filter(|p| *p != whole)
+            .collect()
+    }
+
+    /// The preset of the whole paper; without it every technique that there is.
+    pub(in crate::cmd) fn whole(&self) -> Policy {
+        self.preset(WHOLE).unwrap_or_else(|| Policy::of(&self.live))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(policies: &[Policy]) -> Vec<&str> {
+        policies.iter().map(|p| p.name.as_str()).collect()
+    }
+
+    fn lineup(presets: &[&str], live: &[&str]) -> Lineup {
+        Lineup::from(presets.iter().map(|p| (*p).into()).collect(), |k| {
+            live.contains(&k)
+        })
+    }
+
+    #[test]
+    fn what_the_driver_does_not_act_on_stays_out() {
+        let l = lineup(
+            &["stock-595"],
+            &["harvest_borrow", "pre_evict", "stream_prefetch"],
+        );
+        assert_eq!(names(&l.alone()), ["H", "PE", "LPF"]);
+        assert_eq!(names(&l.ladder()), ["H+PE"]);
+        assert_eq!(l.whole().name, "H+PE+LPF");
+        assert_eq!(
+            l.whole().recipe(),
+            "stock-595 harvest_borrow=1 pre_evict=1 stream_prefetch=2"
+        );
+        assert_eq!(l.preset("preef-host"), None);
+    }
+
+    #[test]
+    fn what_a_technique_needs_comes_with_it_or_it_stays_out() {
+        let l = lineup(
+            &[],
+            &["harvest_borrow", "parallel_fetch", "prefetch_multi_path"],
+        );
+        assert_eq!(names(&l.alone()), ["H", "H+PLF"]);
+    }
+
+    #[test]
+    fn a_whole_driver_has_every_rung() {
+        let all: Vec<&str> = TECHNIQUES.iter().map(|t| t.knob).collect();
+        let l = lineup(&[BASE, WHOLE], &all);
+        assert_eq!(
+            names(&l.alone()),
+            ["H", "PE", "LP", "H+PLF", "LPF", "H+LPF+MPF"]
+        );
+        assert_eq!(
+            names(&l.ladder()),
+            [
+                "H+PE",
+                "H+PE+LP",
+                "H+PE+LP+PLF",
+                "H+PE+LP+PLF+LPF",
+                "H+PE+LP+PLF+LPF+MPF"
+            ]
+        );
+        assert_eq!(l.whole(), Policy::preset(WHOLE));
+        assert!(l.whole().borrows());
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A row of results.
+
+use super::super::workload::Figures;
+use super::lineup::Policy;
+use crate::row::{extra, field, Cell, Field, Row};
+use serde::{Deserialize, Serialize};
+
+/// One result. Sums of the measured passes, on one GPU.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(in crate::cmd) struct Measured {
+    pub(super) experiment: String,
+    pub(super) case: String,
+    pub(super) workload: String,
+    /// The policy's name: of a preset, or of techniques.
+    pub(super) preset: String,
+    /// The policy in full.
+    pub(super) recipe: String,
+    /// GPUs of the machine.
+    pub(super) gpus: u32,
+    pub(super) gpu: u32,
+    pub(super) role: String,
+    pub(super) ratio: f64,
+    /// Memory that the neighbours may lend, as a share of the borrower's data.
+    pub(super) spare_ratio: f64,
+    pub(super) bytes: u64,
+    pub(super) passes: u32,
+    pub(super) time_ns: u64,
+    /// Time of the case's first row over this one's, for the same GPU and role.
+    pub(super) speedup: Option<f64>,
+    pub(super) h2d_bytes: u64,
+    pub(super) d2h_bytes: u64,
+    pub(super) p2p_bytes: u64,
+    pub(super) spare_hit_bytes: u64,
+    pub(super) faults: u64,
+    pub(super) evictions: u64,
+    /// Of the busiest direction of the busiest link, host or neighbours.
+    pub(super) link_efficiency: Option<f64>,
+    /// Of the links to the neighbours, for what was fetched back over them.
+    pub(super) peer_efficiency: Option<f64>,
+    /// Chunks of the owner that were lent, all with a copy on the host, when it began.
+    pub(super) lent_chunks: Option<u64>,
+    pub(super) reclaims: u64,
+    pub(super) reclaims_copied: u64,
+    pub(super) reclaim_p50_ns: Option<u64>,
+    pub(super) reclaim_max_ns: Option<u64>,
+    pub(super) mismatches: Option<u64>,
+}
+
+impl Row for Measured {
+    fn fields(&self) -> Vec<Field> {
+        let share = |s: Option<f64>| s.map_or(Cell::None, Cell::Share);
+        let nanos = |n: Option<u64>| n.map_or(Cell::None, Cell::Nanos);
+        let count = |n: Option<u64>| n.map_or(Cell::None, Cell::Count);
+        vec![
+            field("case", "CASE", Cell::text(&self.case)),
+            field("preset", "POLICY", Cell::text(&self.preset)),
+            field("gpus", "GPUS", Cell::count(self.gpus)),
+            field("role", "ROLE", Cell::text(&self.role)),
+            field("ratio", "RATIO", Cell::Ratio(self.ratio)),
+            field("spare_ratio", "SPARE", Cell::Ratio(self.spare_ratio)),
+            field("time_ns", "TIME", Cell::Nanos(self.time_ns)),
+            field(
+                "speedup",
+                "SPEED-UP",
+                self.speedup.map_or(Cell::None, Cell::Ratio),
+            ),
+            field("faults", "FAULTS", Cell::Count(self.faults)),
+            field("h2d_bytes", "TO-GPU", Cell::Bytes(self.h2d_bytes)),
+            field("d2h_bytes", "TO-HOST", Cell::Bytes(self.d2h_bytes)),
+            field("p2p_bytes", "PEER", Cell::Bytes(self.p2p_bytes)),
+            field("link_efficiency", "LINK-EFF", share(self.link_efficiency)),
+            field("reclaims", "RECLAIMS", Cell::Count(self.reclaims)),
+            field("reclaim_p50_ns", "P50", nanos(self.reclaim_p50_ns)),
+            field("reclaim_max_ns", "MAX", nanos(self.reclaim_max_ns)),
+            field("mismatches", "MISMATCHES", count(self.mismatches)),
+            extra("experiment", Cell::text(&self.experiment)),
+            extra("workload", Cell::text(&self.workload)),
+            extra("recipe", Cell::text(&self.recipe)),
+            extra("gpu", Cell::count(self.gpu)),
+            extra("bytes", Cell::Bytes(self.bytes)),
+            extra("passes", Cell::count(self.passes)),
+            extra("spare_hit_bytes", Cell::Bytes(self.spare_hit_bytes)),
+            extra("evictions", Cell::Count(self.evictions)),
+            extra("peer_efficiency", share(self.peer_efficiency)),
+            extra("lent_chunks", count(self.lent_chunks)),
+            extra("reclaims_copied", Cell::Count(self.reclaims_copied)),
+        ]
+    }
+}
+
+impl Measured {
+    /// A workload's figures as a row of a case.
+    pub(super) fn of(case: &str, policy: &Policy, gpu: u32, role: &str, f: &Figures) -> Self {
+        Measured {
+            experiment: "harvest".into(),
+            case: case.into(),
+            workload: f.workload.clone(),
+            preset: policy.name.clone(),
+            recipe: policy.recipe(),
+            gpu,
+            role: role.into(),
+            ratio: f.ratio,
+            bytes: f.bytes,
+            passes: f.passes,
+            time_ns: f.time_ns,
+            h2d_bytes: f.h2d_bytes,
+            d2h_bytes: f.d2h_bytes,
+            p2p_bytes: f.p2p_bytes,
+            spare_hit_bytes: f.spare_hit_bytes,
+            faults: f.faults,
+            evictions: f.evictions,
+            link_efficiency: f.link_efficiency,
+            peer_efficiency: f.peer_efficiency,
+            mismatches: f.mismatches,
+            ..Measured::default()
+        }
+    }
+}
+
+/// Rows of one case compare with its first one.
+pub(super) fn compare(rows: &mut [Measured]) {
+    let first: Vec<Option<u64>> = rows
+        .iter()
+        .map(|r| {
+            let same = |o: &&Measured| o.case == r.case && o.role == r.role;
+            rows.iter().find(same).map(|o| o.time_ns)
+        })
+        .collect();
+    for (row, first) in rows.iter_mut().zip(first) {
+        row.speedup = first
+            .filter(|_| row.time_ns != 0)
+            .map(|t| (t as f64 / row.time_ns as f64 * 1e3).round() / 1e3);
+    }
+}

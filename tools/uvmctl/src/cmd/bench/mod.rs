@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `bench`: experiments in which policies meet on the same machine, in the same run.
+//!
+//! `harvest`: GPU 0 borrows, the others lend. Its cases:
+//!
+//! | case | what runs | what counts |
+//! | --- | --- | --- |
+//! | `off` | as `steady`, first of all, `stock-595` and all switches off | time; it is to be what a machine without neighbours takes |
+//! | `steady` | the borrower streams over 1.5 times its memory, the neighbours idle | time under each policy |
+//! | `spare-5` | the same, with spare memory for 5 % of its data | time |
+//! | `reclaim` | the owner wants its memory back, all that is lent has been written back | time of each reclaim, few lent and many |
+//! | `lender-alone` | the owner's own job, which fits, the others idle | time |
+//! | `lender-shared` | the same beside a borrower | time |
+//! | `off-again` | as `off`, after all that | time |
+//!
+//! On a machine of one GPU there is `off` alone. The rows of both machines in one document, read with `--from`, give all
+//! figures and what they are to be ([`targets`]).
+
+pub(super) mod lineup;
+
+mod harvest;
+mod measured;
+mod targets;
+
+use super::run::judge;
+use crate::cli::{Bench, Experiment};
+use crate::exit::{Failure, Result};
+use crate::out::Out;
+pub(super) use measured::Measured;
+
+pub(super) fn run(out: &Out, b: &Bench) -> Result<()> {
+    let Experiment::Harvest = b.experiment;
+    if let Some(saved) = out.saved::<Vec<Measured>>("bench")? {
+        for rows in saved {
+            show(out, &out.adopt(rows))?;
+        }
+        return Ok(());
+    }
+    let rows = harvest::run(out, b)?;
+    if let Some(path) = &b.output {
+        let text = serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n";
+        std::fs::write(path, text)
+            .map_err(|e| Failure::File(format!("{}: {e}", path.display())))?;
+    }
+    show(out, &rows)
+}
+
+/// The rows, and below them what was to be reached.
+fn show(out: &Out, rows: &[Measured]) -> Result<()> {
+    let failure = judge(rows.iter().map(|r| r.mismatches));
+    out.list_failed_as("bench", rows, failure, || {
+        let summary = targets::of(rows);
+        format!(
+            "{}\n{}{}",
+            out.render(rows),
+            out.render(&summary),
+            targets::count(&summary)
+        )
+    })
+}
