@@ -49,9 +49,6 @@ pub(crate) type Push<'a> = huvm_hal::channel::Push<'a, SharedBuf>;
 
 /// Dwords of a push: 64 copies or fills and a full tracker. The pushbuffer has room for 32 of them.
 const PUSH_DWORDS: u32 = 1000;
-/// How long a waiter spins before it sleeps: no copy is over sooner, so only what is as good as over is worth a look. Sleeping
-/// costs less than the 50 us that 2 MiB take on a fast link.
-const SPIN_NS: u64 = 1_000;
 /// A sleeper looks again this often, so that a lost interrupt costs time and never a hang.
 const LOOK_NS: u64 = 10_000_000;
 /// A channel that completes nothing for so long, while somebody waits, is broken. Device time: thousands of 2 MiB copies.
@@ -263,15 +260,9 @@ impl Lane {
     /// # Errors
     /// `ETIMEDOUT` when the channel broke under this wait, `EIO` when it is broken.
     pub(super) fn wait(&self, value: u32) -> Result {
-        let start = time::now_ns();
-        loop {
-            if let Some(ok) = self.poll(value) {
-                return if ok { Ok(()) } else { Err(EIO) };
-            }
-            if time::now_ns().saturating_sub(start) >= SPIN_NS {
-                break;
-            }
-            time::relax();
+        // No spinning: no copy is over in the time that going to sleep takes.
+        if let Some(ok) = self.poll(value) {
+            return if ok { Ok(()) } else { Err(EIO) };
         }
         let (mut seen, mut since) = (self.completed(), time::now_ns());
         loop {

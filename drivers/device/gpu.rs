@@ -82,9 +82,9 @@ pub(crate) struct Gpu {
     pub(crate) pre_evict_low: Atomic<u32>,
     /// Faults that wait for a chunk.
     pub(crate) demand: Atomic<u32>,
-    /// The invalidate registers take one command at a time.
+    /// The invalidate registers take one command at a time. An invalidate that nobody waits for may be under way.
     #[pin]
-    commands: Mutex<()>,
+    commands: Mutex<bool>,
     #[pin]
     channels: Pool,
     #[pin]
@@ -167,7 +167,7 @@ impl Gpu {
                 host_pool,
                 pre_evict_low: Atomic::new(0),
                 demand: Atomic::new(0),
-                commands <- new_mutex!((), "huvm_gpu_commands"),
+                commands <- new_mutex!(false, "huvm_gpu_commands"),
                 channels <- Pool::new(),
                 chunks <- chunks,
                 clients <- clients,
@@ -383,17 +383,31 @@ impl Gpu {
         self.hal(bringup::ptimer_ns(self))
     }
 
-    /// Drops the translations that `inv` covers of the space with this root, and waits until none is in use.
+    /// Drops the translations that `inv` covers of the space with this root. Where a page lost something, waits until none is
+    /// in use; else only misses are dropped, which cost a fault at worst, and the next command waits.
     ///
     /// # Errors
     /// `EIO` when it is lost, `ETIMEDOUT`.
     pub(crate) fn tlb_invalidate(&self, root: SysAddr, inv: &Invalidate) -> Result {
         self.check()?;
-        let _one = self.commands.lock();
-        let mut patience = Patience::new(COMMAND_NS);
-        self.hal(invalidate::invalidate_va(self, root, inv, &mut || {
-            patience.again()
-        }))
+        let mut posted = self.commands.lock();
+        self.settle(&mut posted)?;
+        self.hal(invalidate::post_va(self, root, inv))?;
+        *posted = true;
+        if inv.downgrade {
+            self.settle(&mut posted)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the last invalidate if nobody did.
+    fn settle(&self, posted: &mut bool) -> Result {
+        if *posted {
+            let mut patience = Patience::new(COMMAND_NS);
+            self.hal(invalidate::settle_va(self, &mut || patience.again()))?;
+            *posted = false;
+        }
+        Ok(())
     }
 
     /// Lets the requests that wait for a page try again; with `wait`, until all were translated (or faulted again).
@@ -407,7 +421,8 @@ impl Gpu {
         } else {
             ReplayKind::Start
         };
-        let _one = self.commands.lock();
+        let mut posted = self.commands.lock();
+        self.settle(&mut posted)?;
         let mut patience = Patience::new(COMMAND_NS);
         self.hal(invalidate::replay(self, kind, &mut || patience.again()))
     }

@@ -90,18 +90,21 @@ impl PageMask {
     pub const ALL: PageMask = PageMask([u64::MAX; 8]);
 
     /// Whether page `i` is in the mask.
+    #[inline]
     pub fn has(&self, i: u16) -> bool {
         self.0
             .get(usize::from(i / 64))
             .is_some_and(|w| w >> (i % 64) & 1 == 1)
     }
     /// Adds page `i`; one outside the block is ignored.
+    #[inline]
     pub fn set(&mut self, i: u16) {
         if let Some(w) = self.0.get_mut(usize::from(i / 64)) {
             *w |= 1 << (i % 64);
         }
     }
     /// Removes page `i`.
+    #[inline]
     pub fn clear(&mut self, i: u16) {
         if let Some(w) = self.0.get_mut(usize::from(i / 64)) {
             *w &= !(1 << (i % 64));
@@ -116,24 +119,29 @@ impl PageMask {
         m
     }
     /// The 16 bits of 64 KiB region `r`, 0..31.
+    #[inline]
     pub fn region(&self, r: u16) -> u16 {
         let w = self.0.get(usize::from(r / 4)).copied().unwrap_or(0);
         // CAST: keeps the low 16 bits, which are the region's.
         (w >> (16 * (r % 4))) as u16
     }
     /// Whether no page is in the mask.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.0 == [0; 8]
     }
     /// Whether every page is.
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.0 == [u64::MAX; 8]
     }
     /// Pages in the mask.
+    #[inline]
     pub fn count(&self) -> u32 {
         self.0.iter().map(|w| w.count_ones()).sum()
     }
     /// Pages in either mask.
+    #[inline]
     pub fn or(&self, o: &PageMask) -> PageMask {
         let mut m = *self;
         for (a, b) in m.0.iter_mut().zip(o.0) {
@@ -142,6 +150,7 @@ impl PageMask {
         m
     }
     /// Pages in both masks.
+    #[inline]
     pub fn and(&self, o: &PageMask) -> PageMask {
         let mut m = *self;
         for (a, b) in m.0.iter_mut().zip(o.0) {
@@ -150,6 +159,7 @@ impl PageMask {
         m
     }
     /// Pages in this mask and not in `o`.
+    #[inline]
     pub fn minus(&self, o: &PageMask) -> PageMask {
         let mut m = *self;
         for (a, b) in m.0.iter_mut().zip(o.0) {

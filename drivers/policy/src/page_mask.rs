@@ -51,26 +51,31 @@ impl PageMask {
     pub const FULL: Self = Self([u64::MAX; WORDS]);
 
     /// No page.
+    #[inline]
     pub const fn empty() -> Self {
         Self::EMPTY
     }
 
     /// Every page of the block.
+    #[inline]
     pub const fn full() -> Self {
         Self::FULL
     }
 
     /// The pages whose bits are set: page `i` is bit `i % 64` of word `i / 64`.
+    #[inline]
     pub const fn from_words(words: [u64; WORDS]) -> Self {
         Self(words)
     }
 
     /// The words: page `i` is bit `i % 64` of word `i / 64`.
+    #[inline]
     pub const fn words(&self) -> &[u64; WORDS] {
         &self.0
     }
 
     /// `len` pages from `start` on; what reaches past the end of the block is cut off.
+    #[inline]
     pub const fn from_range(start: PageIndex, len: Pages) -> Self {
         Self::from_region(PageRegion::new(start, len))
     }
@@ -96,6 +101,7 @@ impl PageMask {
     }
 
     /// Adds a page.
+    #[inline]
     pub fn set(&mut self, page: PageIndex) {
         let (word, bit) = place(page);
         if let Some(w) = self.0.get_mut(word) {
@@ -104,6 +110,7 @@ impl PageMask {
     }
 
     /// Removes a page.
+    #[inline]
     pub fn clear(&mut self, page: PageIndex) {
         let (word, bit) = place(page);
         if let Some(w) = self.0.get_mut(word) {
@@ -112,22 +119,26 @@ impl PageMask {
     }
 
     /// True if the page is in the set.
+    #[inline]
     pub fn test(&self, page: PageIndex) -> bool {
         let (word, bit) = place(page);
         self.0.get(word).is_some_and(|w| w & bit != 0)
     }
 
     /// Adds the pages of a region.
+    #[inline]
     pub fn set_region(&mut self, region: PageRegion) {
         *self = self.or(&Self::from_region(region));
     }
 
     /// Removes the pages of a region.
+    #[inline]
     pub fn clear_region(&mut self, region: PageRegion) {
         *self = self.and_not(&Self::from_region(region));
     }
 
     /// Pages in both sets.
+    #[inline]
     #[must_use]
     pub const fn and(&self, other: &Self) -> Self {
         let [a0, a1, a2, a3, a4, a5, a6, a7] = self.0;
@@ -145,6 +156,7 @@ impl PageMask {
     }
 
     /// Pages in either set.
+    #[inline]
     #[must_use]
     pub const fn or(&self, other: &Self) -> Self {
         let [a0, a1, a2, a3, a4, a5, a6, a7] = self.0;
@@ -162,12 +174,14 @@ impl PageMask {
     }
 
     /// Pages of this set that are not in `other`.
+    #[inline]
     #[must_use]
     pub const fn and_not(&self, other: &Self) -> Self {
         self.and(&other.not())
     }
 
     /// Pages of the block that are not in the set.
+    #[inline]
     #[must_use]
     pub const fn not(&self) -> Self {
         let [a0, a1, a2, a3, a4, a5, a6, a7] = self.0;
@@ -175,6 +189,7 @@ impl PageMask {
     }
 
     /// Number of pages in the set.
+    #[inline]
     pub const fn count(&self) -> Pages {
         let [a, b, c, d, e, f, g, h] = self.0;
         // At most 8 * 64: no overflow.
@@ -191,37 +206,55 @@ impl PageMask {
     }
 
     /// Number of pages of the set that lie in `region`.
-    pub const fn count_in(&self, region: PageRegion) -> Pages {
-        self.and(&Self::from_region(region)).count()
+    pub fn count_in(&self, region: PageRegion) -> Pages {
+        let (start, end) = (region.start(), region.end());
+        // CAST: widening.
+        let (first, last) = ((start / WORD_BITS) as usize, end.div_ceil(WORD_BITS) as usize);
+        let words = WORD_BASES.iter().zip(&self.0).take(last).skip(first);
+        Pages(
+            words
+                .map(|(base, word)| {
+                    let head = low_bits(start.saturating_sub(*base));
+                    let tail = low_bits(end.saturating_sub(*base));
+                    (word & tail & !head).count_ones()
+                })
+                .sum(),
+        )
     }
 
     /// True without pages.
+    #[inline]
     pub const fn is_empty(&self) -> bool {
         let [a, b, c, d, e, f, g, h] = self.0;
         (a | b | c | d | e | f | g | h) == 0
     }
 
     /// True with all 512 pages.
+    #[inline]
     pub const fn is_full(&self) -> bool {
         self.not().is_empty()
     }
 
     /// True if every page of this set is in `other` too.
+    #[inline]
     pub const fn is_subset_of(&self, other: &Self) -> bool {
         self.and_not(other).is_empty()
     }
 
     /// True if the sets have a page in common.
+    #[inline]
     pub const fn intersects(&self, other: &Self) -> bool {
         !self.and(other).is_empty()
     }
 
     /// True if a page of `region` is in the set.
+    #[inline]
     pub const fn intersects_region(&self, region: PageRegion) -> bool {
         self.intersects(&Self::from_region(region))
     }
 
     /// True if all pages of `region` are in the set (so also if it has none).
+    #[inline]
     pub const fn contains_region(&self, region: PageRegion) -> bool {
         Self::from_region(region).is_subset_of(self)
     }
@@ -243,11 +276,13 @@ impl PageMask {
     }
 
     /// The first page not in the set that is `from` or later.
+    #[inline]
     pub fn first_clear_from(&self, from: PageIndex) -> Option<PageIndex> {
         self.not().first_set_from(from)
     }
 
     /// The first page of the set.
+    #[inline]
     pub fn first(&self) -> Option<PageIndex> {
         self.first_set_from(PageIndex::FIRST)
     }
@@ -385,12 +420,14 @@ impl IntoIterator for &PageMask {
 }
 
 impl core::ops::BitOrAssign for PageMask {
+    #[inline]
     fn bitor_assign(&mut self, other: Self) {
         *self = self.or(&other);
     }
 }
 
 impl core::ops::BitAndAssign for PageMask {
+    #[inline]
     fn bitand_assign(&mut self, other: Self) {
         *self = self.and(&other);
     }

@@ -348,9 +348,9 @@ impl<D: DmaMem> FaultRing<D> {
     ) -> Result<usize> {
         let mut slots = out.iter_mut();
         let max = u32::try_from(slots.len()).unwrap_or(u32::MAX);
-        let n = self.consume(m, max, wait, |f| {
+        let n = self.consume(m, max, wait, |mem, off| {
             if let Some(slot) = slots.next() {
-                *slot = f;
+                *slot = Fault::parse(mem, off);
             }
         })?;
         // CAST: at most 20 bits.
@@ -363,16 +363,16 @@ impl<D: DmaMem> FaultRing<D> {
     /// # Errors
     /// As [`Self::drain`].
     pub fn flush<M: Mmio + ?Sized>(&mut self, m: &M, wait: &mut Wait<'_>) -> Result<u32> {
-        self.consume(m, u32::MAX, wait, |_| {})
+        self.consume(m, u32::MAX, wait, |_, _| {})
     }
 
-    /// Hands up to `max` packets to `each`.
+    /// Hands up to `max` packets to `each`, as the ring's memory and an offset in it.
     fn consume<M: Mmio + ?Sized>(
         &mut self,
         m: &M,
         max: u32,
         wait: &mut Wait<'_>,
-        mut each: impl FnMut(Fault),
+        mut each: impl FnMut(&D, usize),
     ) -> Result<u32> {
         let want = self.pending(m)?.min(max);
         let mut done = 0;
@@ -383,7 +383,7 @@ impl<D: DmaMem> FaultRing<D> {
             }
             // The rest of the packet is read after VALID.
             m.rmb();
-            each(Fault::parse(&self.mem, off));
+            each(&self.mem, off);
             self.mem.write32(off + INFO, 0);
             self.get += 1;
             if self.get >= self.entries {

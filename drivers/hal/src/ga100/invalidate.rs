@@ -73,6 +73,15 @@ pub fn invalidate_va<M: Mmio + ?Sized>(
     inv: &Invalidate,
     wait: &mut Wait<'_>,
 ) -> Result<()> {
+    post_va(m, page_dir, inv)?;
+    settle_va(m, wait)
+}
+
+/// Begins to drop the translations that `inv` covers. [`settle_va`] must come before the next command of any kind.
+///
+/// # Errors
+/// [`Error::BadAddress`].
+pub fn post_va<M: Mmio + ?Sized>(m: &M, page_dir: SysAddr, inv: &Invalidate) -> Result<()> {
     let (lo, hi) = pdb(page_dir)?;
     // CAST: 31:4 take address bits 39:12, the upper register the rest.
     let va = inv.va.0 >> 12;
@@ -83,7 +92,17 @@ pub fn invalidate_va<M: Mmio + ?Sized>(
     m.write32(Bar::Regs, regs::PF_SIZE, u32::from(inv.log2_pages));
     let level = (inv.level as u32) << CACHE_LEVEL_SHIFT;
     let val = USE_SIZE | SYS_MEMBAR | ACK_GLOBALLY | level;
-    trigger(m, regs::PF_INVALIDATE, val, wait)
+    m.wmb();
+    m.write32(Bar::Regs, regs::PF_INVALIDATE, val | TRIGGER);
+    Ok(())
+}
+
+/// Waits until what [`post_va`] began is acknowledged.
+///
+/// # Errors
+/// [`Error::Timeout`], [`Error::Gone`].
+pub fn settle_va<M: Mmio + ?Sized>(m: &M, wait: &mut Wait<'_>) -> Result<()> {
+    settle(m, regs::PF_INVALIDATE, wait)
 }
 
 /// Retries all requests that wait in the replay buffer.
@@ -119,6 +138,11 @@ fn replay_code<M: Mmio + ?Sized>(m: &M, code: u32, wait: &mut Wait<'_>) -> Resul
 fn trigger<M: Mmio + ?Sized>(m: &M, off: u32, val: u32, wait: &mut Wait<'_>) -> Result<()> {
     m.wmb();
     m.write32(Bar::Regs, off, val | TRIGGER);
+    settle(m, off, wait)
+}
+
+/// Waits until TRIGGER reads 0.
+fn settle<M: Mmio + ?Sized>(m: &M, off: u32, wait: &mut Wait<'_>) -> Result<()> {
     poll(wait, "invalidate", || match read(m, off) {
         Ok(v) if v & TRIGGER != 0 => None,
         other => Some(other.map(|_| ())),
