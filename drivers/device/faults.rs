@@ -63,15 +63,20 @@ impl FaultState {
     pub(crate) fn drain(&mut self, gpu: &Gpu, out: &mut KVVec<Fault>, max: usize) -> Result<usize> {
         out.clear();
         let pending = gpu.hal(self.replayable.pending(gpu))?;
-        let n = usize::try_from(pending)?.min(max);
+        let n = pending.min(u32::try_from(max)?);
         if n == 0 {
             return Ok(0);
         }
-        out.resize(n, Fault::default(), GFP_KERNEL)?;
+        // CAST: u32 to usize widens.
+        out.reserve(n as usize, GFP_KERNEL)?;
         let mut patience = Patience::new(VALID_NS);
-        let got = gpu.hal(self.replayable.drain(gpu, out, &mut || patience.again()));
-        out.truncate(*got.as_ref().unwrap_or(&0));
-        got
+        let got = self
+            .replayable
+            .drain_each(gpu, n, &mut || patience.again(), |f| {
+                let _has_room = out.push_within_capacity(f);
+            });
+        gpu.hal(got)?;
+        Ok(out.len())
     }
 
     /// Drops what is in the replayable ring; a replay must follow. Returns how many.

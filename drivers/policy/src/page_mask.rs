@@ -209,7 +209,10 @@ impl PageMask {
     pub fn count_in(&self, region: PageRegion) -> Pages {
         let (start, end) = (region.start(), region.end());
         // CAST: widening.
-        let (first, last) = ((start / WORD_BITS) as usize, end.div_ceil(WORD_BITS) as usize);
+        let (first, last) = (
+            (start / WORD_BITS) as usize,
+            end.div_ceil(WORD_BITS) as usize,
+        );
         let words = WORD_BASES.iter().zip(&self.0).take(last).skip(first);
         Pages(
             words

@@ -348,13 +348,27 @@ impl<D: DmaMem> FaultRing<D> {
     ) -> Result<usize> {
         let mut slots = out.iter_mut();
         let max = u32::try_from(slots.len()).unwrap_or(u32::MAX);
-        let n = self.consume(m, max, wait, |mem, off| {
+        let n = self.drain_each(m, max, wait, |f| {
             if let Some(slot) = slots.next() {
-                *slot = Fault::parse(mem, off);
+                *slot = f;
             }
         })?;
         // CAST: at most 20 bits.
         Ok(n as usize)
+    }
+
+    /// As [`Self::drain`], one packet after the other, `max` at most.
+    ///
+    /// # Errors
+    /// As [`Self::drain`].
+    pub fn drain_each<M: Mmio + ?Sized>(
+        &mut self,
+        m: &M,
+        max: u32,
+        wait: &mut Wait<'_>,
+        mut each: impl FnMut(Fault),
+    ) -> Result<u32> {
+        self.consume(m, max, wait, |mem, off| each(Fault::parse(mem, off)))
     }
 
     /// Drops what is in the ring now (waiting for each VALID), and returns how many. A replay must follow, which
