@@ -33,9 +33,13 @@ use crate::types::BLOCK_SHIFT;
 pub const STREAMS_MAX: usize = 8;
 /// Unexplained faults remembered.
 const HISTORY: usize = 32;
-/// Steps past what was fetched ahead within which a fault still belongs to the stream, and steps behind the last fault
-/// within which it is a straggler. Chosen for this project, not measured yet.
+/// Steps past what was fetched ahead within which a fault still belongs to the stream. Chosen for this project, not measured
+/// yet.
 const GAP_STEPS: u64 = 4;
+/// Steps behind the last fault within which a fault is a straggler. A launch walks on a front as wide as all that runs at
+/// once, here 80 blocks of 192 KiB, and what is on its way to the back of it faults again with every batch: taken for no part
+/// of the stream, that gave up the prefetch behind it.
+const STRAGGLER_STEPS: u64 = 16;
 
 /// A 2 MiB block: virtual address / 2 MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -269,7 +273,7 @@ impl Stream {
         let far = steps.unsigned_abs();
         if steps > 0 && far <= GAP_STEPS.saturating_add(u64::from(self.ahead)) {
             Seen::Ahead(far)
-        } else if steps <= 0 && far <= GAP_STEPS {
+        } else if steps <= 0 && far <= STRAGGLER_STEPS {
             Seen::Behind
         } else {
             Seen::Elsewhere
