@@ -238,8 +238,7 @@ enum huvm_advice {
 
 /**
  * struct huvm_advise - HUVM_IOC_ADVISE
- * @va, @length: in, as for migrate; advice is kept per 2 MiB block, so preferred, accessed-by and read-mostly cover every
- *	block that the range touches; discard covers exactly the pages given
+ * @va, @length: in, as for migrate. Advice is about exactly these pages, and is forgotten when they are unmapped
  * @advice: in, enum huvm_advice
  * @place: in, GPU index or HUVM_PLACE_HOST; 0 where the advice takes none
  */
@@ -665,14 +664,15 @@ struct huvm_block_info {
 	__u32 host_pages;	/* valid copy on the host */
 	__u32 cpu_mapped;	/* 1 if the CPU may have a mapping */
 	__u32 last_cause;	/* enum huvm_cause of the last migration */
-	__u32 preferred;	/* place, or HUVM_PLACE_NONE */
-	__u32 read_mostly;
+	__u32 preferred;	/* place that all managed pages should live at, or HUVM_PLACE_NONE or _MIXED */
+	__u32 read_mostly;	/* pages advised to be */
 	__u16 gpu_pages[HUVM_MAX_GPUS];
 	__u16 gpu_mapped[HUVM_MAX_GPUS];
 	__u32 host_piece_kib;	/* 2048, 64, 4, or 0 without host pages; the largest in use */
 	__u32 reserved;
 };
 #define HUVM_PLACE_NONE		0xfffffffeu
+#define HUVM_PLACE_MIXED	0xfffffffdu
 
 /**
  * struct huvm_range_info - HUVM_IOC_RANGE_INFO

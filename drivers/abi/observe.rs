@@ -8,9 +8,9 @@ use crate::account::policy;
 use crate::device::registry;
 use crate::kernel::ffi::uapi;
 use crate::kernel::{task, time, user};
-use crate::memory::block::Block;
+use crate::memory::block::{Block, State};
 use crate::memory::space::Space;
-use crate::memory::{registry as spaces, BLOCK_BYTES, PAGE_BYTES};
+use crate::memory::{registry as spaces, Place, BLOCK_BYTES, PAGE_BYTES};
 use huvm_hal::ext::topology::{self, LinkType};
 use huvm_policy::chunk::ChunkState;
 use huvm_policy::spare::LendConfig;
@@ -257,6 +257,21 @@ pub(super) fn range_info(own: &Arc<Space>, arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+/// The place that all pages of a block should live at, if there is one.
+fn preferred(s: &State) -> u32 {
+    let page = s.managed.first();
+    let place = page.and_then(|p| s.advice.of(p).preferred);
+    let alike = match place {
+        Some(p) => s.managed.is_subset_of(&s.advice.prefer(p)),
+        None => !s.managed.intersects(&s.advice.prefer_another(Place::Spare)),
+    };
+    match place {
+        _ if !alike => uapi::HUVM_PLACE_MIXED,
+        Some(p) => p.to_uapi(),
+        None => uapi::HUVM_PLACE_NONE,
+    }
+}
+
 fn describe(block: &Block) -> uapi::huvm_block_info {
     let s = block.settled();
     let mut b = uapi::huvm_block_info {
@@ -265,11 +280,8 @@ fn describe(block: &Block) -> uapi::huvm_block_info {
         host_pages: s.host_valid.count().get(),
         cpu_mapped: u32::from(!s.cpu_mapped.is_empty()),
         last_cause: s.last_cause,
-        preferred: s
-            .advice
-            .preferred
-            .map_or(uapi::HUVM_PLACE_NONE, |p| p.to_uapi()),
-        read_mostly: s.advice.read_mostly.into(),
+        preferred: preferred(&s),
+        read_mostly: s.advice.read_mostly().count().get(),
         // CAST: at most 2048.
         host_piece_kib: (s.host.largest_piece_bytes() >> 10) as u32,
         ..Default::default()

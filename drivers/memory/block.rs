@@ -9,6 +9,7 @@
 //! - At most one copy operation is in flight. Nobody acts on a block with one: [`Block::settled`] waits first,
 //!   without holding the lock.
 
+use super::advice::Advice;
 use super::backing::Backing;
 use super::chunk::Released;
 use super::gpu_space::{BlockTables, SpaceGpu};
@@ -73,17 +74,6 @@ impl Spare {
             removable,
         }
     }
-}
-
-/// Advice that covers the block (`enum huvm_advice`).
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Advice {
-    /// Where pages should live.
-    pub(crate) preferred: Option<Place>,
-    /// GPUs that keep a mapping.
-    pub(crate) accessed_by: u32,
-    /// Reads duplicate.
-    pub(crate) read_mostly: bool,
 }
 
 /// The block was fetched ahead of a stream to a GPU, and it is not known yet what that was good for.
@@ -365,7 +355,7 @@ impl Block {
             lost: PageMask::EMPTY,
             parts: KVec::new(),
             spare: None,
-            advice: Advice::default(),
+            advice: Advice::NONE,
             thrash: None,
             faulted_by: None,
             inflight: None,

@@ -7,6 +7,7 @@
 //!
 //! Locks: see `service/lock.rs`.
 
+pub(crate) mod advice;
 pub(crate) mod backing;
 pub(crate) mod block;
 pub(crate) mod chunk;

@@ -72,24 +72,17 @@ fn apply(block: &Arc<Block>, advice: Advice, pages: &PageMask) -> Result {
     let mut s = block.settled();
     match advice {
         Advice::Preferred(p) => {
-            s.advice.preferred = p;
+            s.advice.set_preferred(p, pages)?;
             thrash::reset(&mut s, pages);
         }
         // The host always can map what it holds; there is nothing to keep for it.
         Advice::AccessedBy(Place::Host | Place::Spare, _) => {}
-        Advice::AccessedBy(Place::Gpu(g), on) => {
-            let bit = 1u32.checked_shl(g.into()).unwrap_or(0);
-            if on {
-                s.advice.accessed_by |= bit;
-            } else {
-                s.advice.accessed_by &= !bit;
-            }
-        }
+        Advice::AccessedBy(Place::Gpu(g), on) => s.advice.set_accessed_by(g, on, pages)?,
         Advice::ReadMostly(on) => {
-            s.advice.read_mostly = on;
+            s.advice.set_read_mostly(on, pages)?;
             if !on {
                 // One copy of each page stays: the host's.
-                let both = s.host_valid;
+                let both = s.host_valid.and(pages);
                 migrate::collapse(block, &mut s, Place::Host, &both)?;
             }
         }

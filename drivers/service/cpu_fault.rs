@@ -50,7 +50,8 @@ fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge:
         if s.dead || !s.managed.test(page) || s.lost.test(page) {
             return Outcome::Sigbus;
         }
-        if huge && (!can_be_huge(&s, va) || thrash::is_thrashing(&s)) {
+        let alike = s.advice.same_as(page);
+        if huge && (!can_be_huge(&s, va) || thrash::is_thrashing(&s) || !alike.is_full()) {
             return Outcome::Fallback;
         }
         if thrash::is_thrashing(&s) {
@@ -67,9 +68,9 @@ fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge:
         } else if alone {
             PageMask::from_page(page)
         } else {
-            region(&s, page)
+            region(&s, page, &alike)
         };
-        let duplicate = s.advice.read_mostly && !write;
+        let duplicate = s.advice.of(page).read_mostly && !write;
         let ready = s.host_valid.and(&want);
         let blocked = if write {
             s.on_gpus().and(&want)
@@ -100,11 +101,11 @@ fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge:
     Outcome::Retry
 }
 
-/// Pages brought along with one page: the rest of its 64 KiB, as far as managed.
-fn region(s: &State, page: PageIndex) -> PageMask {
+/// Pages brought along with one page: the rest of its 64 KiB, as far as managed and advised about like it.
+fn region(s: &State, page: PageIndex, alike: &PageMask) -> PageMask {
     let first = page.get() & !15;
     let around = PageMask::from_region(PageRegion::from_bounds(first, first + 16));
-    let mut want = around.and(&s.managed).and_not(&s.lost);
+    let mut want = around.and(&s.managed).and(alike).and_not(&s.lost);
     want.set(page);
     want
 }

@@ -642,6 +642,7 @@ fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy)
         .managed
         .and_not(&s.lost)
         .and_not(&plan.remote)
+        .and_not(&placement::stays(s, here))
         .and_not(&thrash::keep_off(s));
     let more = tree_prefetch(
         &valid,
@@ -653,11 +654,8 @@ fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy)
     let extra = more.and_not(&wanted).and_not(&plan.remote);
     let new = extra.and_not(&valid).count().get();
     account::count(Some(gpu), Some(space), Counter::PagesPrefetched, new.into());
-    if s.advice.read_mostly {
-        plan.copies |= extra;
-    } else {
-        plan.local |= extra;
-    }
+    plan.copies |= extra.and(&s.advice.read_mostly());
+    plan.local |= extra.and_not(&s.advice.read_mostly());
 }
 
 /// Starts the moves of a plan, one after the other, from `step` on. `true`: all are started; `false`: one is in flight that

@@ -4,6 +4,7 @@
 
 use super::thrash;
 use crate::device::Gpu;
+use crate::memory::advice::PageAdvice;
 use crate::memory::block::State;
 use crate::memory::space::Space;
 use crate::memory::{PageIndex, PageMask, Place};
@@ -49,10 +50,9 @@ pub(crate) fn plan(
 ) -> Plan {
     let mut plan = Plan::NOTHING;
     let me = thrash::processor(Place::Gpu(gpu.index()));
-    let advice = advice(s);
     let config = ResidencyConfig::of(p);
     let thrashing = p.is_on(KnobId::ThrashEnable) && thrash::is_thrashing(s);
-    if !thrashing && advice == residency::Advice::default() && !config.zero_copy {
+    if !thrashing && s.advice.is_none() && !config.zero_copy {
         plan.local = *faulted;
         return plan;
     }
@@ -83,7 +83,7 @@ pub(crate) fn plan(
             // What is not allowed was sorted out before.
             protection: Protection::ReadWrite,
             resident: holders(s, page),
-            advice,
+            advice: advice(s.advice.of(page)),
             pinned_at,
             foreign: false,
         };
@@ -99,18 +99,27 @@ pub(crate) fn plan(
     plan
 }
 
-fn advice(s: &State) -> residency::Advice {
+fn advice(a: PageAdvice) -> residency::Advice {
     let mut accessed_by = ProcessorMask::EMPTY;
-    if s.advice.accessed_by != 0 {
-        for g in (0..MAX_GPUS).filter(|g| s.advice.accessed_by >> g & 1 != 0) {
+    if a.accessed_by != 0 {
+        for g in (0..MAX_GPUS).filter(|g| a.accessed_by >> g & 1 != 0) {
             accessed_by = accessed_by.with(thrash::processor(Place::Gpu(g)));
         }
     }
     residency::Advice {
-        preferred: s.advice.preferred.map(thrash::processor),
+        preferred: a.preferred.map(thrash::processor),
         accessed_by,
-        read_mostly: s.advice.read_mostly,
+        read_mostly: a.read_mostly,
     }
+}
+
+/// Pages that nobody is to fetch to `here` unasked: advice wants them elsewhere, or has GPUs map them where they are.
+pub(super) fn stays(s: &State, here: Place) -> PageMask {
+    if s.advice.is_none() {
+        return PageMask::EMPTY;
+    }
+    let mapped_there = s.advice.accessed().and(&s.valid_beside(here));
+    s.advice.prefer_another(here).or(&mapped_there)
 }
 
 fn holders(s: &State, page: PageIndex) -> ProcessorMask {

@@ -11,12 +11,12 @@
 use super::evict::{self, Room};
 use super::migrate::{self, Move, Stop};
 use super::relay::{self, Ways};
-use super::thrash;
+use super::{placement, thrash};
 use crate::account::{self, counters::Counter, policy};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::thread;
-use crate::memory::block::{Advice, Ahead, Block};
+use crate::memory::block::{Ahead, Block};
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES};
@@ -390,11 +390,7 @@ fn fetch(gpu: &Arc<Gpu>, sg: &Arc<SpaceGpu>, block: &Arc<Block>, p: &Policy) -> 
 
 /// What there is to move for a block: pages that are somewhere else, unless advice or thrashing says to leave them there.
 fn wanted(s: &crate::memory::block::State, g: u8, p: &Policy) -> Option<Move> {
-    let left_alone = s.dead
-        || s.advice.preferred.is_some_and(|at| at != Place::Gpu(g))
-        || s.advice.accessed_by != Advice::default().accessed_by
-        || p.is_on(KnobId::ZeroCopy);
-    if left_alone {
+    if s.dead || p.is_on(KnobId::ZeroCopy) {
         return None;
     }
     let here = Place::Gpu(g);
@@ -403,14 +399,22 @@ fn wanted(s: &crate::memory::block::State, g: u8, p: &Policy) -> Option<Move> {
         .and(&s.managed)
         .and_not(&s.lost)
         .and_not(&thrash::keep_off(s))
+        .and_not(&placement::stays(s, here))
         .and_not(&s.valid_at(here));
+    // One move takes pages away from where they are, or leaves them there.
+    let exclusive = !pages.is_subset_of(&s.advice.read_mostly());
+    let pages = if exclusive {
+        pages.and_not(&s.advice.read_mostly())
+    } else {
+        pages
+    };
     if pages.is_empty() || !migrate::must_stage(s, g, &pages).is_empty() {
         return None;
     }
     Some(Move {
         pages,
         dst: here,
-        exclusive: !s.advice.read_mostly,
+        exclusive,
         cause: uapi::HUVM_CAUSE_PREFETCH,
     })
 }

@@ -107,7 +107,7 @@ fn host_link(gpu: &Gpu) -> LinkFacts {
 /// Pages of `wanted` that can go over a lender to GPU `g`: those that the host alone has.
 pub(super) fn can_go(s: &State, g: u8, wanted: &PageMask) -> PageMask {
     let elsewhere = s.valid_beside(Place::Host);
-    if s.dead || s.advice.read_mostly || s.advice.preferred.is_some_and(|p| p != Place::Gpu(g)) {
+    if s.dead {
         return PageMask::EMPTY;
     }
     wanted
@@ -115,6 +115,8 @@ pub(super) fn can_go(s: &State, g: u8, wanted: &PageMask) -> PageMask {
         .and(&s.managed)
         .and_not(&s.lost)
         .and_not(&elsewhere)
+        .and_not(&s.advice.read_mostly())
+        .and_not(&s.advice.prefer_another(Place::Gpu(g)))
 }
 
 /// Begins the copy of `pages`, which [`can_go`] let pass to GPU `g`, to spare memory of GPU `via`. On success the block has them in

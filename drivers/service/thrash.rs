@@ -105,7 +105,7 @@ pub(crate) fn hint(
     who: Processor,
     p: &Policy,
 ) -> ThrashHint {
-    let (preferred, current) = (s.advice.preferred.map(processor), holder(s, page));
+    let (preferred, current) = (s.advice.of(page).preferred.map(processor), holder(s, page));
     let Some(t) = s.thrash.as_mut() else {
         return ThrashHint::None;
     };

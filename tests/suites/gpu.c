@@ -374,6 +374,80 @@ static void preferred_host(void)
 	cpu_check(p, BLOCK, 4, 4);
 }
 
+/* Advice ends where the range ends, inside a block: found by advice kept per block. */
+static void advice_about_half_a_block(void)
+{
+	int fd = open_with_gpu();
+	char *p = managed(fd, BLOCK);
+	const uint64_t half = BLOCK / 2;
+
+	cpu_fill((uint64_t *)p, BLOCK, 2, 2);
+	CHECK_OK(advise(fd, p, half, HUVM_ADVISE_PREFERRED, HUVM_PLACE_HOST));
+	CHECK_EQ(block_info(fd, p).preferred, HUVM_PLACE_MIXED);
+	gpu_scale(fd, 0, p, BLOCK, BLOCKS, 2, 0);
+	/* One half is mapped where it is, the other one moved; the prefetcher added nothing of the first. */
+	CHECK_EQ(block_info(fd, p).host_pages, 256);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 256);
+	CHECK_EQ(block_info(fd, p).gpu_mapped[0], 512);
+	cpu_check((uint64_t *)p, BLOCK, 4, 4);
+	CHECK_OK(advise(fd, p + half, half, HUVM_ADVISE_PREFERRED, HUVM_PLACE_HOST));
+	CHECK_EQ(block_info(fd, p).preferred, HUVM_PLACE_HOST);
+	CHECK_OK(advise(fd, p, half, HUVM_ADVISE_UNSET_PREFERRED, 0));
+	CHECK_EQ(block_info(fd, p).preferred, HUVM_PLACE_MIXED);
+	CHECK_OK(advise(fd, p + half, half, HUVM_ADVISE_UNSET_PREFERRED, 0));
+	CHECK_EQ(block_info(fd, p).preferred, HUVM_PLACE_NONE);
+	CHECK_OK(advise(fd, p, half, HUVM_ADVISE_ACCESSED_BY, 0));
+	gpu_scale(fd, 0, p, BLOCK, BLOCKS, 1, 1);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 256);
+	cpu_check((uint64_t *)p, BLOCK, 5, 4);
+}
+
+/* The same of the CPU's faults: pages that are read mostly keep their copies, neighbours move, in one 64 KiB too. */
+static void read_mostly_pages_of_a_block(void)
+{
+	int fd = open_with_gpu();
+	char *p = managed(fd, BLOCK);
+	const volatile char *at = p;
+
+	cpu_fill((uint64_t *)p, BLOCK, 4, 4);
+	CHECK_OK(advise(fd, p + 264 * PAGE, BLOCK - 264 * PAGE, HUVM_ADVISE_READ_MOSTLY, 0));
+	CHECK_EQ(block_info(fd, p).read_mostly, 248);
+	gpu_check(fd, 0, p, BLOCK, BLOCKS, 4, 4);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 512);
+	CHECK_EQ(block_info(fd, p).host_pages, 248);
+	(void)at[300 * PAGE];
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 512);
+	(void)at[256 * PAGE];
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 504);
+	CHECK_EQ(block_info(fd, p).host_pages, 256);
+	/* Part of it is no longer: one copy of these stays, of the others two. */
+	CHECK_OK(advise(fd, p + 448 * PAGE, 64 * PAGE, HUVM_ADVISE_UNSET_READ_MOSTLY, 0));
+	CHECK_EQ(block_info(fd, p).read_mostly, 184);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 440);
+	CHECK_EQ(block_info(fd, p).host_pages, 256);
+	cpu_check((uint64_t *)p, BLOCK, 4, 4);
+}
+
+/* What is mapped where something advised about was has no advice. */
+static void advice_goes_with_the_mapping(void)
+{
+	int fd = open_with_gpu();
+	char *p = managed(fd, BLOCK), *hole = p + 64 * PAGE;
+
+	memset(p, 1, BLOCK);
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_PREFERRED, HUVM_PLACE_HOST));
+	CHECK_OK(munmap(hole, 64 * PAGE));
+	CHECK_EQ(block_info(fd, p).preferred, HUVM_PLACE_HOST);
+	CHECK(mmap(hole, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == hole);
+	CHECK_EQ(block_info(fd, p).preferred, HUVM_PLACE_MIXED);
+	gpu_fill(fd, 0, hole, 64 * PAGE, 4, 7, 0);
+	gpu_scale(fd, 0, p, 64 * PAGE, 4, 1, 0);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 64);
+	cpu_check((uint64_t *)hole, 64 * PAGE, 7, 0);
+	CHECK_EQ(p[0], 1);
+	CHECK_EQ(p[BLOCK - 1], 1);
+}
+
 static void accessed_by(void)
 {
 	int fd = open_with_gpu();
@@ -581,6 +655,9 @@ static const struct ktap_test tests[] = {
 	{ "unregister_brings_home", unregister_brings_home }, { "munmap_while_running", munmap_while_running },
 	{ "fatal_outside", fatal_outside }, { "fatal_read_only", fatal_read_only }, { "bad_programs", bad_programs },
 	{ "abort_and_wait", abort_and_wait }, { "read_mostly", read_mostly }, { "preferred_host", preferred_host },
+	{ "advice_about_half_a_block", advice_about_half_a_block },
+	{ "read_mostly_pages_of_a_block", read_mostly_pages_of_a_block },
+	{ "advice_goes_with_the_mapping", advice_goes_with_the_mapping },
 	{ "accessed_by", accessed_by }, { "thrashing", thrashing, 60 }, { "discard", discard }, { "two_waiters", two_waiters },
 	{ "launches_are_their_owners", launches_are_their_owners },
 };

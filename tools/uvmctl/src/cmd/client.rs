@@ -200,6 +200,7 @@ fn block(b: &uapi::huvm_block_info) -> Block {
         last_cause: cause(b.last_cause).into(),
         preferred: match b.preferred {
             uapi::HUVM_PLACE_NONE => None,
+            uapi::HUVM_PLACE_MIXED => Some("mixed".into()),
             uapi::HUVM_PLACE_HOST => Some("host".into()),
             g => Some(format!("gpu{g}")),
         },
