@@ -302,6 +302,10 @@ impl Service {
             else {
                 continue;
             };
+            // The subcontext has a new owner since: what the old one did wrong is none of his.
+            if work.is_some_and(|w| !Arc::ptr_eq(&w.sg, &client.sg)) {
+                continue;
+            }
             let guilty = group.faults.iter().find_map(|f| {
                 let reason = if f.is_fatal {
                     let packet = self.raw.get(usize::from(f.seq));
@@ -310,7 +314,11 @@ impl Service {
                         ..OUTSIDE
                     })
                 } else {
-                    work.map_or(Some(OUTSIDE), |w| judge(w, f))
+                    match work {
+                        Some(w) => judge(w, f),
+                        // Asked again: it may be the new owner's now.
+                        None => client.space.block_at(f.va).is_err().then_some(OUTSIDE),
+                    }
                 };
                 reason.map(|r| (f, r))
             });
