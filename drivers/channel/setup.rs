@@ -205,7 +205,15 @@ pub(super) fn start(
         used.push(ce, GFP_KERNEL)?;
         let ce = engines.get(ce).ok_or(ENODEV)?;
         lanes.push(
-            lane(gpu, kind, lanes.len(), &mut space, bars, dma, ce, latencies)?,
+            lane(
+                (gpu, latencies),
+                kind,
+                lanes.len(),
+                &mut space,
+                bars,
+                dma,
+                ce,
+            )?,
             GFP_KERNEL,
         )?;
     }
@@ -242,14 +250,13 @@ pub(super) fn start(
 }
 
 fn lane(
-    gpu: u8,
+    (gpu, latencies): (u8, &Arc<Latencies>),
     kind: Engine,
     n: usize,
     space: &mut Space,
     bars: &Arc<Bars>,
     dma: &Arc<DmaDev>,
     ce: &Ce,
-    latencies: &Arc<Latencies>,
 ) -> Result<Arc<Lane>> {
     let layout = Layout::DEFAULT;
     let mem = SharedBuf(Arc::new(DmaBuf::new(dma, layout.bytes())?, GFP_KERNEL)?);
