@@ -10,10 +10,18 @@
 /* Blocks of a launch. */
 #define WIDE 16u
 
+/* Of limits of time, as for the tests' own: the debug kernel and a loaded machine are slow. */
+static inline int time_scale(void)
+{
+	const char *s = getenv("HUVM_TIME_SCALE");
+
+	return s && atoi(s) > 0 ? atoi(s) : 1;
+}
+
 /* Waits until @cond holds, at most @ms; says whether it does. */
 #define WITHIN(ms, cond) ({ \
 	int ok_ = 0; \
-	for (int n_ = 0; n_ <= (ms) / 5 && !(ok_ = !!(cond)); n_++) \
+	for (int n_ = 0; n_ <= (ms) / 5 * time_scale() && !(ok_ = !!(cond)); n_++) \
 		usleep(5000); \
 	ok_; })
 

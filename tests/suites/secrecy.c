@@ -8,8 +8,8 @@
 
 /* Upper half of every word of the borrower: a word that has it was leaked. */
 #define MARK 0x5ec2e7a5ull
-#define SMALL 10u
-#define BORROWED 16u
+#define SMALL 6u
+#define BORROWED 10u
 
 /* Nothing but zeroes and what the scanning job wrote itself (below 2^32). */
 static void scan(const uint64_t *p, uint64_t len)
