@@ -255,12 +255,13 @@ enum huvm_scope {
 	HUVM_SCOPE_GLOBAL	= 1,	/* default of all; set needs CAP_SYS_ADMIN */
 	HUVM_SCOPE_GPU		= 2,	/* set needs CAP_SYS_ADMIN */
 	HUVM_SCOPE_SPACE	= 3,	/* this open file */
+	HUVM_SCOPE_PROCESS	= 4,	/* every open file of a process; its owner's, or CAP_SYS_ADMIN. Since minor 1 */
 };
 
 /**
  * struct huvm_knob - HUVM_IOC_KNOB [any]: describe a policy knob
  * @index: in, 0 .. nr_knobs - 1; beyond is -ENOENT
- * @reserved: 0
+ * @scopes: in 0; out, bit (1 << HUVM_SCOPE_*) for each scope that can have a value of its own; 0 from a driver of minor 0
  * @name, @unit, @doc: out, NUL-terminated
  * @min, @max, @def: out
  * @value_names: out, comma-separated names of the values from @min on for enum knobs, else empty
@@ -269,7 +270,7 @@ struct huvm_knob {
 	__u32 size;
 	__u32 flags;
 	__u32 index;
-	__u32 reserved;
+	__u32 scopes;
 	char name[HUVM_NAME_LEN];
 	char unit[HUVM_NAME_LEN];
 	char doc[HUVM_DOC_LEN];
@@ -282,13 +283,18 @@ struct huvm_knob {
 /**
  * struct huvm_policy - HUVM_IOC_POLICY_GET [any for global and gpu], HUVM_IOC_POLICY_SET
  * @scope: in, enum huvm_scope
- * @gpu: in, for HUVM_SCOPE_GPU, else 0
+ * @gpu: in, for HUVM_SCOPE_GPU; for HUVM_SCOPE_PROCESS the process id; else 0
  * @knob: in, index
  * @origin: out, enum huvm_scope that the value comes from
  * @value: in for set, out for get (the value in force in that scope)
  *
- * Errors: ENOENT (no such knob), ERANGE (value outside min..max), EPERM, ENODEV.
+ * A process with several open files: set is of all, get of the first.
+ * HUVM_POLICY_RESET, a flag of set: the scope has no value of its own any more; globally, the default preset's (@value: 0).
+ *
+ * Errors: ENOENT (no such knob), ERANGE (value outside min..max), EPERM, ENODEV, ESRCH (no open file of that process);
+ * EOPNOTSUPP for set of a knob of a GPU as a whole, such as harvest_lend, in the scope of a file or process.
  */
+#define HUVM_POLICY_RESET	(1u << 0)	/* flag of HUVM_IOC_POLICY_SET and HUVM_IOC_PRESET_SET. Since minor 1 */
 struct huvm_policy {
 	__u32 size;
 	__u32 flags;
@@ -301,13 +307,15 @@ struct huvm_policy {
 
 /**
  * struct huvm_preset - HUVM_IOC_PRESET_SET: all knobs at once; HUVM_IOC_PRESET_GET [any]: what is in force
- * @scope, @gpu: in
+ * @scope, @gpu: in, as in struct huvm_policy
  * @index: in for get with HUVM_PRESET_LIST: lists preset number index, -ENOENT beyond the last
  * @reserved: 0
  * @name: in for set, out for get ("custom" once a knob was changed after)
  * @doc: out for get
  *
- * Errors of set: ENOENT (no such preset), EPERM, ENODEV.
+ * HUVM_POLICY_RESET, a flag of set: no knob has a value of its own in the scope; @name is empty.
+ * In a file or process, knobs of a GPU as a whole keep the GPU's values.
+ * Errors of set: ENOENT (no such preset), EPERM, ENODEV, ESRCH.
  */
 #define HUVM_PRESET_LIST	(1u << 0)	/* flag of HUVM_IOC_PRESET_GET */
 struct huvm_preset {
@@ -391,7 +399,7 @@ enum huvm_counter {
 
 /**
  * struct huvm_counters - HUVM_IOC_COUNTERS [any for global and gpu]
- * @scope, @gpu: in
+ * @scope, @gpu: in, as in struct huvm_policy; of a process: the sum over its open files
  * @nr: in, room in @values, in counters; out, how many were written (at most nr_counters)
  * @reserved: 0
  * @values: in, pointer to __u64[nr]
@@ -465,6 +473,22 @@ enum huvm_event_type {
 	HUVM_EVENT_GPU_LOST	= 7,
 	HUVM_EVENT_LAUNCH_END	= 8,	/* arg0 = launch id, arg1 = status */
 	HUVM_EVENT_RECLAIM	= 9,	/* of the lending GPU: arg0 = 1 if a copy had to be made, arg1 = time in the driver, ns */
+	HUVM_EVENT_LEND		= 10,	/* of the lending GPU: arg0 = borrower, arg1 = chunk */
+	HUVM_EVENT_WRITE_BACK	= 11,	/* of the lending GPU: the host has the block too; arg0 = bytes copied, arg1 = ns it took */
+	HUVM_EVENT_PREFETCH	= 12,	/* arg0 = enum huvm_prefetch_step */
+};
+
+/*
+ * What became of a block fetched ahead of a stream. No access is seen that does not fault, so a block is useful when the
+ * stream went over it (faulted beyond it) while it was there, late when a fault asked for it first, and wasted when it left
+ * the GPU before either. Of the last reach of a stream up to the end of its range nobody can tell: such blocks may be used
+ * and never gone over, and are none of these when they leave.
+ */
+enum huvm_prefetch_step {
+	HUVM_PREFETCH_BEGUN	= 1,
+	HUVM_PREFETCH_USEFUL	= 2,
+	HUVM_PREFETCH_LATE	= 3,
+	HUVM_PREFETCH_WASTED	= 4,
 };
 
 enum huvm_cause {

@@ -144,6 +144,18 @@ pub(super) fn counters(space: &Arc<Space>, arg: usize) -> Result {
             owner_only(space)?;
             space.counters.read()
         }
+        uapi::HUVM_SCOPE_PROCESS => {
+            let mut sum = [0u64; COUNT];
+            for space in spaces::of_process(a.gpu)?.iter() {
+                if !space.is_owner() && !task::is_admin() {
+                    return Err(EPERM);
+                }
+                for (to, n) in sum.iter_mut().zip(space.counters.read()) {
+                    *to = to.wrapping_add(n);
+                }
+            }
+            sum
+        }
         _ => return Err(EINVAL),
     };
     let n = usize::try_from(a.nr)?.min(COUNT);
@@ -185,7 +197,7 @@ pub(super) fn events(space: &Arc<Space>, arg: usize) -> Result {
         n if n <= most => n.max(least).next_power_of_two(),
         _ => return Err(EINVAL),
     };
-    let known = (1 << (uapi::HUVM_EVENT_RECLAIM + 1)) - 2;
+    let known = (1 << (uapi::HUVM_EVENT_PREFETCH + 1)) - 2;
     if a.mask & !known != 0 {
         return Err(EINVAL);
     }

@@ -6,6 +6,7 @@ use crate::account::policy as store;
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::{task, user};
+use crate::memory::registry as spaces;
 use crate::memory::space::Space;
 use huvm_policy::config::{knob_by_index, Knob, KnobId, KnobKind, Policy};
 use huvm_policy::preset::{preset_by_name, preset_of, PRESETS};
@@ -14,7 +15,7 @@ use kernel::sync::Arc;
 
 pub(super) fn knob(arg: usize) -> Result {
     let mut a: uapi::huvm_knob = argument(arg, 0)?;
-    zero(a.reserved)?;
+    zero(a.scopes)?;
     let k = knob_by_index(a.index).ok_or(ENOENT)?;
     put_text(&mut a.name, k.name);
     put_text(&mut a.unit, k.unit);
@@ -32,6 +33,10 @@ pub(super) fn knob(arg: usize) -> Result {
             }
         }
     }
+    a.scopes = 1 << uapi::HUVM_SCOPE_GLOBAL | 1 << uapi::HUVM_SCOPE_GPU;
+    if !k.id.is_of_gpu() {
+        a.scopes |= 1 << uapi::HUVM_SCOPE_SPACE | 1 << uapi::HUVM_SCOPE_PROCESS;
+    }
     a.min = k.min;
     a.max = k.max;
     a.def = k.default;
@@ -46,6 +51,8 @@ pub(super) enum Scope<'a> {
     Gpu(Arc<Gpu>),
     /// An open file.
     Space(&'a Space),
+    /// The open files of a process; at least one.
+    Process(KVec<Arc<Space>>),
 }
 
 impl<'a> Scope<'a> {
@@ -55,6 +62,7 @@ impl<'a> Scope<'a> {
             uapi::HUVM_SCOPE_GLOBAL => zero(index).map(|()| Scope::Global),
             uapi::HUVM_SCOPE_GPU => Ok(Scope::Gpu(gpu(index)?)),
             uapi::HUVM_SCOPE_SPACE => zero(index).map(|()| Scope::Space(space)),
+            uapi::HUVM_SCOPE_PROCESS => Ok(Scope::Process(spaces::of_process(index)?)),
             _ => Err(EINVAL),
         }
     }
@@ -63,14 +71,24 @@ impl<'a> Scope<'a> {
         match self {
             Scope::Space(space) => owner_only(space),
             _ if task::is_admin() => Ok(()),
+            Scope::Process(all) => all.iter().try_for_each(|s| owner_only(s)),
             _ => Err(EPERM),
         }
     }
 
     fn may_get(&self) -> Result {
         match self {
-            Scope::Space(space) => owner_only(space),
-            _ => Ok(()),
+            Scope::Global | Scope::Gpu(_) => Ok(()),
+            _ => self.may_set(),
+        }
+    }
+
+    /// The open file that is looked at, if it is one or several.
+    fn first(&self) -> Option<&Space> {
+        match self {
+            Scope::Space(space) => Some(space),
+            Scope::Process(all) => all.first().map(|s| &**s),
+            _ => None,
         }
     }
 
@@ -78,15 +96,20 @@ impl<'a> Scope<'a> {
         match self {
             Scope::Global => store::global(),
             Scope::Gpu(g) => *store::of_gpu(g),
-            Scope::Space(space) => *store::in_force(space, None),
+            Scope::Space(_) | Scope::Process(_) => match self.first() {
+                Some(space) => *store::in_force(space, None),
+                None => store::global(),
+            },
         }
     }
 
     fn origin(&self, id: KnobId) -> u32 {
         match self {
             Scope::Gpu(g) if g.policy().has(id) => uapi::HUVM_SCOPE_GPU,
-            Scope::Space(space) if space.policy.has(id) => uapi::HUVM_SCOPE_SPACE,
-            _ => uapi::HUVM_SCOPE_GLOBAL,
+            _ => match self.first() {
+                Some(space) if !id.is_of_gpu() && space.policy.has(id) => uapi::HUVM_SCOPE_SPACE,
+                _ => uapi::HUVM_SCOPE_GLOBAL,
+            },
         }
     }
 
@@ -96,20 +119,40 @@ impl<'a> Scope<'a> {
     /// `EPERM` for the space of another process.
     pub(super) fn get(&self, id: KnobId) -> Result<u64> {
         self.may_get()?;
+        // What a preset put there for a knob of a GPU as a whole is nobody's.
+        if self.first().is_some() && id.is_of_gpu() {
+            return Ok(store::global().get(id));
+        }
         Ok(self.in_force().get(id))
     }
 
     /// Sets a value.
     ///
     /// # Errors
-    /// `EPERM` for who may not; `ERANGE`.
+    /// `EPERM` for who may not; `ERANGE`; `EOPNOTSUPP` for a knob of a GPU as a whole where there is none.
     pub(super) fn set(&self, id: KnobId, value: u64) -> Result {
         self.may_set()?;
+        if self.first().is_some() && id.is_of_gpu() {
+            return Err(EOPNOTSUPP);
+        }
         match self {
             Scope::Global => store::set_global(id, value),
             Scope::Gpu(g) => g.policy().set(id, value),
             Scope::Space(space) => space.policy.set(id, value),
+            Scope::Process(all) => all.iter().try_for_each(|s| s.policy.set(id, value)),
         }
+    }
+
+    /// Forgets the values of a knob, or (`None`) of all, in this scope.
+    fn reset(&self, id: Option<KnobId>) -> Result {
+        self.may_set()?;
+        match self {
+            Scope::Global => store::reset_global(id),
+            Scope::Gpu(g) => g.policy().reset(id),
+            Scope::Space(space) => space.policy.reset(id),
+            Scope::Process(all) => all.iter().for_each(|s| s.policy.reset(id)),
+        }
+        Ok(())
     }
 
     fn set_all(&self, policy: &Policy) -> Result {
@@ -118,6 +161,7 @@ impl<'a> Scope<'a> {
             Scope::Global => store::set_global_all(*policy),
             Scope::Gpu(g) => g.policy().set_all(policy),
             Scope::Space(space) => space.policy.set_all(policy),
+            Scope::Process(all) => all.iter().for_each(|s| s.policy.set_all(policy)),
         }
         Ok(())
     }
@@ -138,9 +182,15 @@ pub(super) fn get(space: &Arc<Space>, arg: usize) -> Result {
 }
 
 pub(super) fn set(space: &Arc<Space>, arg: usize) -> Result {
-    let a: uapi::huvm_policy = argument(arg, 0)?;
+    let a: uapi::huvm_policy = argument(arg, uapi::HUVM_POLICY_RESET)?;
     let scope = Scope::of(space, a.scope, a.gpu)?;
     scope.may_set()?;
+    if a.flags & uapi::HUVM_POLICY_RESET != 0 {
+        if a.value != 0 {
+            return Err(EINVAL);
+        }
+        return scope.reset(Some(knob_id(a.knob)?.id));
+    }
     scope.set(knob_id(a.knob)?.id, a.value)
 }
 
@@ -171,10 +221,16 @@ pub(super) fn preset_get(space: &Arc<Space>, arg: usize) -> Result {
 }
 
 pub(super) fn preset_set(space: &Arc<Space>, arg: usize) -> Result {
-    let a: uapi::huvm_preset = argument(arg, 0)?;
+    let a: uapi::huvm_preset = argument(arg, uapi::HUVM_POLICY_RESET)?;
     zero(a.reserved)?;
     let scope = Scope::of(space, a.scope, a.gpu)?;
     scope.may_set()?;
+    if a.flags & uapi::HUVM_POLICY_RESET != 0 {
+        if a.name.iter().any(|c| *c != 0) {
+            return Err(EINVAL);
+        }
+        return scope.reset(None);
+    }
     let mut buf = [0; 32];
     let name = get_text(&a.name, &mut buf).ok_or(EINVAL)?;
     let policy = preset_by_name(name).ok_or(ENOENT)?.policy();

@@ -40,6 +40,10 @@ impl Overrides {
         Ok(())
     }
 
+    fn forget(&mut self, id: KnobId) {
+        self.set &= !Self::bit(id);
+    }
+
     fn apply(&self, to: &mut Policy) {
         if self.set == 0 {
             return;
@@ -127,6 +131,22 @@ struct Values {
     made: [Option<Made>; MAX_GPUS + 1],
 }
 
+/// The value that a knob has when nobody set one.
+fn original(id: KnobId) -> u64 {
+    preset_by_name(DEFAULT_PRESET).map_or(id.knob().default, |p| p.policy().get(id))
+}
+
+/// Forgets what was set globally for a knob, or (`None`) for all.
+pub(crate) fn reset_global(id: Option<KnobId>) {
+    with_global(|p| {
+        for k in KNOBS.iter().filter(|k| id.is_none_or(|id| id == k.id)) {
+            // A preset's values are in range.
+            let _in_range = p.set(k.id, original(k.id));
+        }
+    });
+    note_change();
+}
+
 /// Values of a GPU or of a space.
 #[pin_data]
 pub(crate) struct ScopePolicy {
@@ -167,6 +187,18 @@ impl ScopePolicy {
             values: *p,
             set: u64::MAX,
         };
+        note_change();
+    }
+
+    /// Forgets what was set here for a knob, or (`None`) for all.
+    pub(crate) fn reset(&self, id: Option<KnobId>) {
+        {
+            let mut values = self.values.lock();
+            match id {
+                Some(id) => values.own.forget(id),
+                None => values.own = Overrides::none(),
+            }
+        }
         note_change();
     }
 

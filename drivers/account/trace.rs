@@ -11,6 +11,10 @@
 //! | `CPU_FAULT` | `huvm_cpu_fault` |
 //! | `GPU_LOST` | `huvm_gpu_lost` |
 //! | `LAUNCH_END` | `huvm_launch_end` |
+//! | `RECLAIM` | `huvm_reclaim` |
+//! | `LEND` | `huvm_lend` |
+//! | `WRITE_BACK` | `huvm_write_back` |
+//! | `PREFETCH` | `huvm_prefetch` |
 //! | a counter grows | `huvm_count` |
 
 use super::counters::Counter;
@@ -52,6 +56,10 @@ pub(super) fn event(space: Option<&Space>, e: &Event) {
         }
         uapi::HUVM_EVENT_CPU_FAULT => trace::cpu_fault(pid, e.va, e.length, e.arg0 != 0),
         uapi::HUVM_EVENT_GPU_LOST => trace::gpu_lost(gpu),
+        uapi::HUVM_EVENT_RECLAIM => trace::reclaim(gpu, e.arg0 != 0, e.arg1),
+        uapi::HUVM_EVENT_LEND => trace::lend(gpu, pid, e.va, place(e.arg0), small(e.arg1)),
+        uapi::HUVM_EVENT_WRITE_BACK => trace::write_back(gpu, pid, e.va, e.arg0, e.arg1),
+        uapi::HUVM_EVENT_PREFETCH => trace::prefetch(gpu, pid, e.va, small(e.arg0)),
         uapi::HUVM_EVENT_LAUNCH_END => trace::launch_end(gpu, pid, e.arg0, small(e.arg1)),
         _ => {}
     }

@@ -30,6 +30,12 @@
 	HUVM_WORD(HUVM_LAUNCH_FAILED, "failed")			\
 	HUVM_LAST(HUVM_LAUNCH_ABORTED, "aborted")
 
+#define HUVM_TRACE_STEPS					\
+	HUVM_WORD(HUVM_PREFETCH_BEGUN, "begun")			\
+	HUVM_WORD(HUVM_PREFETCH_USEFUL, "useful")		\
+	HUVM_WORD(HUVM_PREFETCH_LATE, "late")			\
+	HUVM_LAST(HUVM_PREFETCH_WASTED, "wasted")
+
 /* A new counter goes before the last line; tests/suites/observe_trace.c looks for one that is missing. */
 #define HUVM_TRACE_COUNTERS						\
 	HUVM_WORD(HUVM_CNT_FAULT_BATCHES, "fault_batches")		\
@@ -104,6 +110,7 @@
 #define HUVM_LAST(number, word) TRACE_DEFINE_ENUM(number);
 HUVM_TRACE_CAUSES
 HUVM_TRACE_STATUS
+HUVM_TRACE_STEPS
 HUVM_TRACE_COUNTERS
 #undef HUVM_WORD
 #undef HUVM_LAST
@@ -274,6 +281,87 @@ TRACE_EVENT(huvm_launch_end,
 	),
 	TP_printk("gpu=%d pid=%u launch=%llu status=%s", __entry->gpu, __entry->pid,
 		  __entry->launch, __print_symbolic(__entry->status, HUVM_TRACE_STATUS))
+);
+
+/* A chunk that a GPU lent was taken back; ns is the time in the driver. */
+TRACE_EVENT(huvm_reclaim,
+	TP_PROTO(s32 gpu, bool copied, u64 ns),
+	TP_ARGS(gpu, copied, ns),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+		__field(bool, copied)
+		__field(u64, ns)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->copied = copied;
+		__entry->ns = ns;
+	),
+	TP_printk("gpu=%d copied=%d ns=%llu", __entry->gpu, __entry->copied, __entry->ns)
+);
+
+/* A GPU lends a chunk to another, for a block of the process. */
+TRACE_EVENT(huvm_lend,
+	TP_PROTO(s32 gpu, u32 pid, u64 va, s32 borrower, u32 chunk),
+	TP_ARGS(gpu, pid, va, borrower, chunk),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+		__field(u32, pid)
+		__field(u64, va)
+		__field(s32, borrower)
+		__field(u32, chunk)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->pid = pid;
+		__entry->va = va;
+		__entry->borrower = borrower;
+		__entry->chunk = chunk;
+	),
+	TP_printk("gpu=%d pid=%u va=0x%llx borrower=%d chunk=%u", __entry->gpu, __entry->pid, __entry->va,
+		  __entry->borrower, __entry->chunk)
+);
+
+/* The host has what a GPU keeps for a block of the process; bytes were copied, which took ns. */
+TRACE_EVENT(huvm_write_back,
+	TP_PROTO(s32 gpu, u32 pid, u64 va, u64 bytes, u64 ns),
+	TP_ARGS(gpu, pid, va, bytes, ns),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+		__field(u32, pid)
+		__field(u64, va)
+		__field(u64, bytes)
+		__field(u64, ns)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->pid = pid;
+		__entry->va = va;
+		__entry->bytes = bytes;
+		__entry->ns = ns;
+	),
+	TP_printk("gpu=%d pid=%u va=0x%llx bytes=%llu ns=%llu", __entry->gpu, __entry->pid, __entry->va,
+		  __entry->bytes, __entry->ns)
+);
+
+/* What becomes of a block fetched ahead of a stream. */
+TRACE_EVENT(huvm_prefetch,
+	TP_PROTO(s32 gpu, u32 pid, u64 va, u32 step),
+	TP_ARGS(gpu, pid, va, step),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+		__field(u32, pid)
+		__field(u64, va)
+		__field(u32, step)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->pid = pid;
+		__entry->va = va;
+		__entry->step = step;
+	),
+	TP_printk("gpu=%d pid=%u va=0x%llx step=%s", __entry->gpu, __entry->pid, __entry->va,
+		  __print_symbolic(__entry->step, HUVM_TRACE_STEPS))
 );
 
 /* A counter of uapi/huvm.h grows by n: replays, flushes, bytes zeroed and what else is counted. */

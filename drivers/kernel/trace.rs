@@ -50,6 +50,14 @@ tracepoints! {
     fn gpu_lost(gpu: i32);
     /// `huvm_launch_end`.
     fn launch_end(gpu: i32, pid: u32, launch: u64, status: u32);
+    /// `huvm_reclaim`.
+    fn reclaim(gpu: i32, copied: bool, ns: u64);
+    /// `huvm_lend`.
+    fn lend(gpu: i32, pid: u32, va: u64, borrower: i32, chunk: u32);
+    /// `huvm_write_back`.
+    fn write_back(gpu: i32, pid: u32, va: u64, bytes: u64, ns: u64);
+    /// `huvm_prefetch`.
+    fn prefetch(gpu: i32, pid: u32, va: u64, step: u32);
     /// `huvm_count`.
     fn count(gpu: i32, pid: u32, counter: u32, n: u64);
 }

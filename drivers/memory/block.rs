@@ -15,8 +15,8 @@ use super::chunk::Released;
 use super::gpu_space::{BlockTables, SpaceGpu};
 use super::layout::Cover;
 use super::space::Space;
-use super::{PageMask, Place};
-use crate::account::{self, counters::Counter};
+use super::{PageMask, Place, BLOCK_BYTES};
+use crate::account::{self, counters::Counter, events};
 use crate::channel::{self, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
@@ -84,10 +84,29 @@ impl Spare {
 pub(crate) struct Ahead {
     /// The GPU that it was fetched to.
     pub(crate) gpu: Arc<Gpu>,
-    /// Whose block it is.
+    /// Whose block it is, and its address.
     pub(crate) space: Arc<Space>,
+    pub(crate) va: u64,
     /// The stream may end before it goes over it.
     pub(crate) at_end: bool,
+}
+
+impl Ahead {
+    /// Says what became of it (`HUVM_PREFETCH_*`).
+    pub(crate) fn tell(&self, step: u32) {
+        events::emit(
+            Some(&self.space),
+            &events::Event {
+                kind: uapi::HUVM_EVENT_PREFETCH,
+                cause: uapi::HUVM_CAUSE_PREFETCH,
+                gpu: u32::from(self.gpu.index()),
+                va: self.va,
+                length: BLOCK_BYTES,
+                arg0: step.into(),
+                arg1: 0,
+            },
+        );
+    }
 }
 
 /// A copy operation under way.
@@ -276,6 +295,7 @@ impl State {
                 self.missed = true;
                 a.space.streams.report(Outcome::Wasted, 1);
                 account::count(Some(&a.gpu), Some(&a.space), Counter::PrefetchWasted, 1);
+                a.tell(uapi::HUVM_PREFETCH_WASTED);
             }
         }
     }

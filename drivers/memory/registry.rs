@@ -61,6 +61,25 @@ pub(crate) fn next_space(id: u64) -> Option<Arc<Space>> {
     s.all.get(at).cloned()
 }
 
+/// The spaces that a process opened.
+///
+/// # Errors
+/// `ESRCH` if there is none, `ENOMEM`.
+pub(crate) fn of_process(pid: u32) -> Result<KVec<Arc<Space>>> {
+    let mut found = KVec::new();
+    let mut id = 0;
+    while let Some(space) = next_space(id) {
+        id = space.id().saturating_add(1);
+        if space.pid() == pid {
+            found.push(space, GFP_KERNEL)?;
+        }
+    }
+    if found.is_empty() {
+        return Err(ESRCH);
+    }
+    Ok(found)
+}
+
 /// Calls `f` for each space, under the registry's lock; `f` must not sleep for long nor open or close spaces.
 pub(crate) fn each(mut f: impl FnMut(&Space)) {
     for space in SPACES.lock().all.iter() {

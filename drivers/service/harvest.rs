@@ -26,7 +26,7 @@ use crate::kernel::ffi::uapi;
 use crate::kernel::{thread, time};
 use crate::memory::block::{Block, Inflight, Spare, State};
 use crate::memory::chunk::Victim;
-use crate::memory::{PageMask, Place, BLOCK_BYTES};
+use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
 use huvm_policy::chunk::ChunkState;
 use huvm_policy::config::Policy;
 use huvm_policy::spare::{
@@ -85,11 +85,34 @@ pub(super) fn lend(
         return false;
     };
     account::count(Some(&lender), None, Counter::ChunksLent, 1);
+    tell(
+        &lender,
+        block,
+        uapi::HUVM_EVENT_LEND,
+        borrower.into(),
+        chunk.0.into(),
+    );
     if !copied {
         lender.lend.ring();
     }
     s.spare = Some(Spare::new(lender, chunk, copied));
     true
+}
+
+/// An event of a lender, about a block that it keeps.
+fn tell(lender: &Gpu, block: &Block, kind: u32, arg0: u64, arg1: u64) {
+    events::emit(
+        Some(block.space()),
+        &events::Event {
+            kind,
+            cause: uapi::HUVM_CAUSE_EVICTION,
+            gpu: u32::from(lender.index()),
+            va: block.va(),
+            length: BLOCK_BYTES,
+            arg0,
+            arg1,
+        },
+    );
 }
 
 /// GPU `i` as a lender to `gpu`.
@@ -217,8 +240,8 @@ const LOOK_NS: u64 = 100_000_000;
 
 /// The thread of a GPU that looks after what it lends: writes it back, and takes it back when lending is switched off.
 pub(crate) struct Lend {
-    /// What is under way, and since when, ns.
-    started: KVec<(u64, Arc<Block>)>,
+    /// What is under way: since when, ns, and how many pages.
+    started: KVec<(u64, u32, Arc<Block>)>,
 }
 
 impl Lend {
@@ -262,7 +285,7 @@ impl Lend {
 }
 
 /// Copies up to `max` lent chunks of `gpu` to the host, all at once, and waits for them. Returns how many were started.
-fn write_back(gpu: &Arc<Gpu>, max: usize, started: &mut KVec<(u64, Arc<Block>)>) -> usize {
+fn write_back(gpu: &Arc<Gpu>, max: usize, started: &mut KVec<(u64, u32, Arc<Block>)>) -> usize {
     started.clear();
     for _ in 0..gpu.chunks().count() {
         if started.len() >= max.min(started.capacity()) {
@@ -290,15 +313,20 @@ fn write_back(gpu: &Arc<Gpu>, max: usize, started: &mut KVec<(u64, Arc<Block>)>)
         }
         drop(s);
         account::count(Some(gpu), None, Counter::WriteBacks, 1);
-        if started.push_within_capacity((began, block)).is_err() {
+        if started
+            .push_within_capacity((began, copy.count().get(), block))
+            .is_err()
+        {
             break;
         }
     }
-    for (began, block) in started.iter() {
+    for (began, pages, block) in started.iter() {
         // Publishes the copy, which makes the chunk removable.
         drop(block.settled());
         let took = time::now_ns().saturating_sub(*began);
         gpu.latencies().add(Latency::WriteBack, took);
+        let bytes = u64::from(*pages) * PAGE_BYTES;
+        tell(gpu, block, uapi::HUVM_EVENT_WRITE_BACK, bytes, took);
     }
     let n = started.len();
     started.clear();

@@ -14,7 +14,7 @@ use crate::device::{registry, Gpu};
 use crate::kernel::ffi::uapi;
 use crate::kernel::task;
 use crate::memory::backing::Backing;
-use crate::memory::block::{Block, Inflight, State};
+use crate::memory::block::{Block, Inflight, Part, State};
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageIndex, PageMask, Pages, Place, BLOCK_BYTES, PAGE_BYTES};
@@ -150,7 +150,12 @@ fn report(block: &Block, s: &State, m: &Move, need: &PageMask) {
                 .parts
                 .iter()
                 .find(|p| p.valid.intersects(need))
-                .map_or(uapi::HUVM_PLACE_HOST, |p| u32::from(p.gpu()))
+                .map(Part::gpu)
+                .or_else(|| {
+                    let kept = s.spare.as_ref().filter(|x| x.valid.intersects(need));
+                    kept.map(|x| x.gpu.index())
+                })
+                .map_or(uapi::HUVM_PLACE_HOST, u32::from)
                 .into(),
             arg1: m.dst.to_uapi().into(),
         },

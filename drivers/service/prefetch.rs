@@ -165,7 +165,11 @@ fn judge(gpu: &Gpu, block: &Block, advice: &stream::Advice) {
     let late = {
         let mut s = block.lock();
         let missed = core::mem::take(&mut s.missed);
-        s.ahead.take().is_some() || (advice.expected && !missed)
+        let ahead = s.ahead.take();
+        if let Some(a) = ahead.as_ref() {
+            a.tell(uapi::HUVM_PREFETCH_LATE);
+        }
+        ahead.is_some() || (advice.expected && !missed)
     };
     let mut useful = 0;
     for b in advice.passed.iter().flat_map(BlockRun::blocks) {
@@ -174,7 +178,10 @@ fn judge(gpu: &Gpu, block: &Block, advice: &stream::Advice) {
         };
         let mut s = b.lock();
         let there = s.part(gpu.index()).is_some_and(|p| !p.mapped.is_empty());
-        useful += u32::from(there && s.ahead.take().is_some());
+        if let Some(a) = s.ahead.take_if(|_| there) {
+            a.tell(uapi::HUVM_PREFETCH_USEFUL);
+            useful += 1;
+        }
     }
     for (outcome, counter, n) in [
         (Outcome::Late, Counter::PrefetchLate, u32::from(late)),
@@ -191,11 +198,14 @@ fn judge(gpu: &Gpu, block: &Block, advice: &stream::Advice) {
 fn note_fetched(gpu: &Arc<Gpu>, job: &Job, block: &Block) {
     let reach = job.run.step.saturating_mul(job.amount.into());
     let end = BlockNo::of_va(block.va()).0.checked_add_signed(reach);
-    block.lock().ahead = Some(Ahead {
+    let ahead = Ahead {
         gpu: gpu.clone(),
         space: job.space.clone(),
+        va: block.va(),
         at_end: end.is_none_or(|b| !job.span.contains(BlockNo(b))),
-    });
+    };
+    ahead.tell(uapi::HUVM_PREFETCH_BEGUN);
+    block.lock().ahead = Some(ahead);
     account::count(Some(gpu), Some(&job.space), Counter::PrefetchBlocks, 1);
 }
 

@@ -25,6 +25,10 @@ static const struct {
 	{ "huvm_evict", { "s32 gpu", "u32 pid", "u64 va", "u64 bytes", "u32 chunk", "bool in_fault" } },
 	{ "huvm_gpu_lost", { "s32 gpu" } },
 	{ "huvm_launch_end", { "s32 gpu", "u32 pid", "u64 launch", "u32 status" } },
+	{ "huvm_reclaim", { "s32 gpu", "bool copied", "u64 ns" } },
+	{ "huvm_lend", { "s32 gpu", "u32 pid", "u64 va", "s32 borrower", "u32 chunk" } },
+	{ "huvm_write_back", { "s32 gpu", "u32 pid", "u64 va", "u64 bytes", "u64 ns" } },
+	{ "huvm_prefetch", { "s32 gpu", "u32 pid", "u64 va", "u32 step" } },
 	{ "huvm_count", { "s32 gpu", "u32 pid", "u32 counter", "u64 n" } },
 };
 #define NR_EVENTS (sizeof(events) / sizeof(events[0]))

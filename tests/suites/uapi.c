@@ -182,7 +182,15 @@ static void knobs_and_policy(void)
 		CHECK(k.min <= k.def && k.def <= k.max);
 		CHECK_OK(ioctl(fd, HUVM_IOC_POLICY_GET, &p));
 		CHECK_EQ(p.origin, HUVM_SCOPE_GLOBAL);
+		CHECK(k.scopes & 1 << HUVM_SCOPE_GLOBAL && k.scopes & 1 << HUVM_SCOPE_GPU);
 		p.value = k.max;
+		if (!(k.scopes & 1 << HUVM_SCOPE_SPACE)) {
+			/* Of a GPU as a whole. */
+			CHECK_ERR(ioctl(fd, HUVM_IOC_POLICY_SET, &p), EOPNOTSUPP);
+			CHECK_OK(ioctl(fd, HUVM_IOC_POLICY_GET, &p));
+			CHECK_EQ(p.origin, HUVM_SCOPE_GLOBAL);
+			continue;
+		}
 		CHECK_OK(ioctl(fd, HUVM_IOC_POLICY_SET, &p));
 		p.value = 0;
 		CHECK_OK(ioctl(fd, HUVM_IOC_POLICY_GET, &p));
@@ -192,6 +200,13 @@ static void knobs_and_policy(void)
 			p.value = k.max + 1;
 			CHECK_ERR(ioctl(fd, HUVM_IOC_POLICY_SET, &p), ERANGE);
 		}
+		p.flags = HUVM_POLICY_RESET;
+		CHECK_ERR(ioctl(fd, HUVM_IOC_POLICY_SET, &p), EINVAL);
+		p.value = 0;
+		CHECK_OK(ioctl(fd, HUVM_IOC_POLICY_SET, &p));
+		p.flags = 0;
+		CHECK_OK(ioctl(fd, HUVM_IOC_POLICY_GET, &p));
+		CHECK_EQ(p.origin, HUVM_SCOPE_GLOBAL);
 	}
 	{
 		ARG(huvm_policy, p, .scope = HUVM_SCOPE_SPACE, .knob = n);
@@ -230,7 +245,7 @@ static void presets(void)
 		CHECK(!strcmp(p.name, wanted[i]));
 	}
 	CHECK_ERR(set_preset(fd, HUVM_SCOPE_SPACE, "no-such"), ENOENT);
-	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "fault_batch_max", 3));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_threshold_percent", 3));
 	{
 		ARG(huvm_preset, p, .scope = HUVM_SCOPE_SPACE);
 
@@ -252,7 +267,12 @@ static void privileges(void)
 		own = huvm_open();
 		CHECK_ERR(set_preset(own, HUVM_SCOPE_GLOBAL, "random"), EPERM);
 		CHECK_ERR(set_knob(own, HUVM_SCOPE_GPU, "fault_batch_max", 3), EPERM);
-		CHECK_OK(set_knob(own, HUVM_SCOPE_SPACE, "fault_batch_max", 3));
+		CHECK_OK(set_knob(own, HUVM_SCOPE_SPACE, "prefetch_threshold_percent", 3));
+		CHECK_ERR(set_knob(own, HUVM_SCOPE_SPACE, "harvest_lend", 1), EOPNOTSUPP);
+		/* Of its own process; of no other, and of one that is not there. */
+		CHECK_OK(set_knob_of(own, HUVM_SCOPE_PROCESS, getpid(), "prefetch_threshold_percent", 4));
+		CHECK_ERR(set_knob_of(own, HUVM_SCOPE_PROCESS, getppid(), "prefetch_threshold_percent", 4), EPERM);
+		CHECK_ERR(set_knob_of(own, HUVM_SCOPE_PROCESS, 1, "prefetch_threshold_percent", 4), ESRCH);
 		CHECK_ERR(ioctl(own, HUVM_IOC_EVENTS, &e), EPERM);
 		CHECK_ERR(ioctl(own, HUVM_IOC_TEST_EVICT, &t), EPERM);
 		_exit(0);

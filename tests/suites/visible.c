@@ -255,10 +255,224 @@ static void prefetch_is_judged(void)
 	close(fd);
 }
 
+/* A process that opened the device and waits for a word to begin; it tells what it counted. */
+struct client {
+	pid_t pid;
+	int go, told;
+};
+
+static uint64_t tell(const struct client *c)
+{
+	uint64_t n;
+	int status;
+
+	CHECK_EQ(write(c->go, "x", 1), 1);
+	CHECK_EQ(read(c->told, &n, sizeof(n)), sizeof(n));
+	close(c->go);
+	close(c->told);
+	CHECK_EQ(waitpid(c->pid, &status, 0), c->pid);
+	CHECK_EQ(status, 0);
+	return n;
+}
+
+/* It walks twice through @blocks blocks on GPU 0 (0: 1.5 times its memory), and counts @which. */
+static struct client client(int which, uint64_t blocks)
+{
+	struct client c;
+	int go[2], told[2];
+	char x;
+
+	CHECK_OK(pipe(go));
+	CHECK_OK(pipe(told));
+	c.pid = fork();
+	if (!c.pid) {
+		int fd = huvm_open();
+		uint64_t len = (blocks ? blocks : chunk_count(fd, 0) * 3 / 2) * BLOCK, n, *p;
+
+		close(go[1]);
+		close(told[0]);
+		/* Open, but nothing done yet. */
+		n = 0;
+		CHECK_EQ(write(told[1], &n, sizeof(n)), sizeof(n));
+		CHECK_EQ(read(go[0], &x, 1), 1);
+		CHECK_OK(gpu_register(fd, 0));
+		p = managed(fd, len);
+		cpu_fill(p, len, 3, 1);
+		for (uint64_t turn = 0; turn < 2; turn++)
+			gpu_scale(fd, 0, p, len, 1, 1, 1);
+		n = counter(fd, HUVM_SCOPE_SPACE, 0, which);
+		cpu_check(p, len, 5, 1);
+		CHECK_EQ(write(told[1], &n, sizeof(n)), sizeof(n));
+		_exit(0);
+	}
+	close(go[0]);
+	close(told[1]);
+	c.go = go[1];
+	c.told = told[0];
+	uint64_t n;
+
+	CHECK_EQ(read(c.told, &n, sizeof(n)), sizeof(n));
+	return c;
+}
+
+/* Nobody has a value of their own, and global ones are the default's. */
+static int no_policy(void)
+{
+	int fd = huvm_open();
+
+	for (uint32_t g = 0; g <= gpu_count(fd); g++) {
+		ARG(huvm_preset, p, .flags = HUVM_POLICY_RESET, .scope = g ? HUVM_SCOPE_GPU : HUVM_SCOPE_GLOBAL, .gpu = g ? g - 1 : 0);
+
+		CHECK_OK(ioctl(fd, HUVM_IOC_PRESET_SET, &p));
+	}
+	return fd;
+}
+
+/* Catches a switch that does not act in a scope, or acts on somebody else. */
+static void switches_act_in_each_scope(void)
+{
+	static const struct {
+		const char *name;
+		uint64_t on, off;
+		int counts;
+		uint64_t blocks;
+	} techniques[] = {
+		{ "harvest_borrow", 1, 0, HUVM_CNT_SPARE_EVICTIONS },
+		{ "stream_prefetch", 1, 0, HUVM_CNT_PREFETCH_BLOCKS },
+		/* Without it each page faults. */
+		{ "prefetch_mode", 1, 0, HUVM_CNT_PAGES_PREFETCHED, 2 },
+	};
+	int fd = no_policy();
+
+	knob(fd, 1, "harvest_lend", 1);
+	for (unsigned int t = 0; t < sizeof(techniques) / sizeof(techniques[0]); t++) {
+		const char *name = techniques[t].name;
+		uint64_t on = techniques[t].on, off = techniques[t].off;
+
+		for (uint32_t scope = HUVM_SCOPE_GLOBAL; scope <= HUVM_SCOPE_PROCESS; scope++) {
+			struct client with, without;
+			uint32_t gpu = 0;
+
+			if (scope == HUVM_SCOPE_SPACE)
+				continue;
+			with = client(techniques[t].counts, techniques[t].blocks);
+			without = client(techniques[t].counts, techniques[t].blocks);
+			if (scope == HUVM_SCOPE_PROCESS)
+				gpu = (uint32_t)with.pid;
+			CHECK_OK(set_knob(fd, HUVM_SCOPE_GLOBAL, name, scope == HUVM_SCOPE_GLOBAL ? on : off));
+			if (scope != HUVM_SCOPE_GLOBAL)
+				CHECK_OK(set_knob_of(fd, scope, gpu, name, on));
+			/* The narrower scope counts. */
+			CHECK_OK(set_knob_of(fd, HUVM_SCOPE_PROCESS, (uint32_t)without.pid, name, off));
+			uint64_t n = tell(&with), none = tell(&without);
+
+			printf("# %s in scope %u: %llu with, %llu without\n", name, scope, (unsigned long long)n,
+			       (unsigned long long)none);
+			CHECK(n > 0);
+			CHECK_EQ(none, 0);
+			CHECK_ERR(set_knob_of(fd, HUVM_SCOPE_PROCESS, (uint32_t)with.pid, name, on), ESRCH);
+			if (scope == HUVM_SCOPE_GPU) {
+				ARG(huvm_preset, p, .flags = HUVM_POLICY_RESET, .scope = HUVM_SCOPE_GPU, .gpu = 0);
+
+				CHECK_OK(ioctl(fd, HUVM_IOC_PRESET_SET, &p));
+			}
+		}
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_GLOBAL, name, off));
+	}
+	close(fd);
+	close(no_policy());
+}
+
+/* Those of a GPU as a whole: globally and per GPU; for a process they are refused. */
+static void lending_and_pre_eviction_are_of_a_gpu(void)
+{
+	static const char *const names[] = { "harvest_lend", "lend_limit_percent", "lend_limit_mib", "lend_reserve_chunks",
+					     "write_back", "write_back_in_flight_chunks", "pre_evict", "pre_evict_low_chunks",
+					     "pre_evict_high_chunks", "pre_evict_share_percent" };
+	int fd = no_policy();
+	struct job j;
+	uint64_t n;
+
+	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_GLOBAL, names[i], 1));
+		CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, 1, names[i], 1));
+		CHECK_ERR(set_knob(fd, HUVM_SCOPE_SPACE, names[i], 1), EOPNOTSUPP);
+		CHECK_ERR(set_knob_of(fd, HUVM_SCOPE_PROCESS, (uint32_t)getpid(), names[i], 1), EOPNOTSUPP);
+	}
+	close(fd);
+	for (int global = 0; global < 2; global++) {
+		fd = no_policy();
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_GLOBAL, "harvest_borrow", 1));
+		/* Off for one where it is on for all; on for one where it is off for all. */
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_GLOBAL, "harvest_lend", global));
+		knob(fd, 1, "harvest_lend", !global);
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_GLOBAL, "pre_evict", global));
+		knob(fd, 0, "pre_evict", !global);
+		n = of_gpu(fd, 0, HUVM_CNT_PRE_EVICTIONS);
+		j = job_begin(0, chunk_count(fd, 0) * 3 / 2, 8);
+		CHECK(global ? !lent(fd, 1) : lent(fd, 1) > 0);
+		n = of_gpu(fd, 0, HUVM_CNT_PRE_EVICTIONS) - n;
+		CHECK(global ? !n : n > 0);
+		job_end(&j);
+		close(fd);
+	}
+	close(no_policy());
+}
+
+/* Events of lending, write-back, reclaim and prefetch are in the stream, with what the counters say. */
+static void events_of_each_technique(void)
+{
+	int fd = begin(1 << 1, 0, 0), seen[16] = { 0 }, steps[8] = { 0 };
+	uint64_t had[4] = { of_gpu(fd, 1, HUVM_CNT_CHUNKS_LENT), of_gpu(fd, 1, HUVM_CNT_WRITE_BACKS),
+			    of_gpu(fd, 1, HUVM_CNT_RECLAIMS), of_gpu(fd, 0, HUVM_CNT_PREFETCH_BLOCKS) };
+	struct job borrower, owner;
+	struct huvm_event e;
+	ARG(huvm_events, on, .flags = HUVM_EVENTS_ALL, .records = 65536,
+	    .mask = 1 << HUVM_EVENT_LEND | 1 << HUVM_EVENT_WRITE_BACK | 1 << HUVM_EVENT_RECLAIM | 1 << HUVM_EVENT_PREFETCH);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &on));
+	knob(fd, 0, "stream_prefetch", 1);
+	borrower = job_begin(0, chunk_count(fd, 0) * 3 / 2, 4);
+	job_turn(&borrower, 1);
+	job_turn(&borrower, 1);
+	CHECK(WITHIN(5000, !mem_info(fd, 1).lent_only));
+	owner = job_begin(1, chunk_count(fd, 1) * 7 / 8, 5);
+	job_end(&owner);
+	job_end(&borrower);
+	all_idle(fd);
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	while (read(fd, &e, sizeof(e)) == sizeof(e)) {
+		CHECK_EQ(e.dropped, 0);
+		seen[e.type & 15]++;
+		if (e.type == HUVM_EVENT_PREFETCH) {
+			CHECK(e.gpu == 0 && e.arg0 >= HUVM_PREFETCH_BEGUN && e.arg0 <= HUVM_PREFETCH_WASTED);
+			steps[e.arg0]++;
+		} else {
+			CHECK_EQ(e.gpu, 1);
+		}
+		if (e.type == HUVM_EVENT_LEND)
+			CHECK(e.arg0 == 0 && e.arg1 < chunk_count(fd, 1) && e.va % BLOCK == 0 && e.pid == (uint32_t)getpid());
+		if (e.type == HUVM_EVENT_WRITE_BACK)
+			CHECK(e.arg0 > 0 && e.arg0 <= BLOCK && e.arg1 > 0);
+	}
+	printf("# %d lent, %d written back, %d reclaimed; prefetch: %d begun, %d useful, %d late, %d wasted\n", seen[HUVM_EVENT_LEND],
+	       seen[HUVM_EVENT_WRITE_BACK], seen[HUVM_EVENT_RECLAIM], steps[1], steps[2], steps[3], steps[4]);
+	CHECK(seen[HUVM_EVENT_LEND] > 0 && seen[HUVM_EVENT_WRITE_BACK] > 0 && seen[HUVM_EVENT_RECLAIM] > 0);
+	CHECK_EQ(seen[HUVM_EVENT_LEND], of_gpu(fd, 1, HUVM_CNT_CHUNKS_LENT) - had[0]);
+	CHECK_EQ(seen[HUVM_EVENT_WRITE_BACK], of_gpu(fd, 1, HUVM_CNT_WRITE_BACKS) - had[1]);
+	CHECK_EQ(seen[HUVM_EVENT_RECLAIM], of_gpu(fd, 1, HUVM_CNT_RECLAIMS) - had[2]);
+	CHECK_EQ(steps[HUVM_PREFETCH_BEGUN], of_gpu(fd, 0, HUVM_CNT_PREFETCH_BLOCKS) - had[3]);
+	CHECK(steps[HUVM_PREFETCH_USEFUL] > 0);
+	close(fd);
+}
+
 static const struct ktap_test tests[] = {
 	{ "who_lends_to_whom", who_lends_to_whom, 120 },
 	{ "how_long_it_takes", how_long_it_takes, 120 },
 	{ "latency_is_refused", latency_is_refused },
 	{ "prefetch_is_judged", prefetch_is_judged, 90 },
+	{ "switches_act_in_each_scope", switches_act_in_each_scope, 180 },
+	{ "lending_and_pre_eviction_are_of_a_gpu", lending_and_pre_eviction_are_of_a_gpu, 120 },
+	{ "events_of_each_technique", events_of_each_technique, 120 },
 };
 KTAP_MAIN(tests)

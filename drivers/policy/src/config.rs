@@ -152,6 +152,39 @@ pub fn knob_by_index(index: u32) -> Option<&'static Knob> {
 }
 
 impl KnobId {
+    /// True for a knob of a GPU as a whole: its thread reads it for all who use the GPU, and for what the GPU lends. A process
+    /// has no value of its own.
+    pub const fn is_of_gpu(self) -> bool {
+        matches!(
+            self,
+            Self::FaultBatchMax
+                | Self::FaultBatchesPerRun
+                | Self::FaultThrottledPerRun
+                | Self::FaultDuplicatePercent
+                | Self::FaultCoalesce
+                | Self::ReplayPolicy
+                | Self::PrefetchFaultLapse
+                | Self::ChunkBatch
+                | Self::ReserveChunks
+                | Self::PreEvict
+                | Self::PreEvictLow
+                | Self::PreEvictHigh
+                | Self::PreEvictShare
+                | Self::PreEvictInFlight
+                | Self::AccessCounters
+                | Self::AccessCounterBatchMax
+                | Self::AccessCounterThreshold
+                | Self::AccessCounterRegion
+                | Self::HarvestLend
+                | Self::LendLimitPercent
+                | Self::LendLimitSize
+                | Self::LendReserve
+                | Self::WriteBack
+                | Self::WriteBackInFlight
+                | Self::LargePagePool
+        )
+    }
+
     /// The number, as the user interface has it.
     pub const fn index(self) -> u32 {
         // CAST: widening.

@@ -36,6 +36,8 @@ pub enum Scope {
     Gpu(u32),
     /// Of this open file.
     Space,
+    /// Of every open file of the process with this id.
+    Process(u32),
 }
 
 impl Scope {
@@ -44,6 +46,7 @@ impl Scope {
             Scope::Global => (uapi::HUVM_SCOPE_GLOBAL, 0),
             Scope::Gpu(i) => (uapi::HUVM_SCOPE_GPU, i),
             Scope::Space => (uapi::HUVM_SCOPE_SPACE, 0),
+            Scope::Process(pid) => (uapi::HUVM_SCOPE_PROCESS, pid),
         }
     }
 }
@@ -67,6 +70,8 @@ pub struct Knob {
     pub max: u64,
     /// Default.
     pub default: u64,
+    /// Bit `1 << HUVM_SCOPE_*` for each scope that can have a value of its own; 0 if the driver does not say.
+    pub scopes: u32,
 }
 
 impl Knob {
@@ -351,12 +356,13 @@ impl Device {
                     min: k.min,
                     max: k.max,
                     default: k.def,
+                    scopes: k.scopes,
                 })
             })
             .collect()
     }
 
-    /// A knob's value in force in a scope, and the scope it comes from (`HUVM_SCOPE_*`).
+    /// A knob's value in force in a scope (of a process: in its first open file), and the scope it comes from (`HUVM_SCOPE_*`).
     ///
     /// # Errors
     /// `ENOENT`, `ENODEV`.
@@ -375,7 +381,7 @@ impl Device {
     /// Sets a knob.
     ///
     /// # Errors
-    /// `ENOENT`, `ERANGE`, `EPERM`.
+    /// `ENOENT`, `ERANGE`, `EPERM`, `ESRCH`; `EOPNOTSUPP` for a knob of a GPU as a whole in a process.
     pub fn set_policy(&self, scope: Scope, knob: u32, value: u64) -> Result<()> {
         let (scope, gpu) = scope.raw();
         let mut arg = uapi::huvm_policy {
@@ -387,6 +393,38 @@ impl Device {
         };
         // SAFETY: no address in the struct.
         unsafe { sys::call_nr(&self.space.file, 0x22, &mut arg, "setting a knob") }
+    }
+
+    /// Forgets a knob's value in a scope, or (`None`) those of all knobs: then the wider scope's counts.
+    ///
+    /// # Errors
+    /// As [`Self::set_policy`]; `EINVAL` from a driver older than interface 1.1.
+    pub fn reset_policy(&self, scope: Scope, knob: Option<u32>) -> Result<()> {
+        let (scope, gpu) = scope.raw();
+        let flags = uapi::HUVM_POLICY_RESET;
+        match knob {
+            Some(knob) => {
+                let mut arg = uapi::huvm_policy {
+                    flags,
+                    scope,
+                    gpu,
+                    knob,
+                    ..Default::default()
+                };
+                // SAFETY: no address in the struct.
+                unsafe { sys::call_nr(&self.space.file, 0x22, &mut arg, "resetting a knob") }
+            }
+            None => {
+                let mut arg = uapi::huvm_preset {
+                    flags,
+                    scope,
+                    gpu,
+                    ..Default::default()
+                };
+                // SAFETY: no address in the struct.
+                unsafe { sys::call_nr(&self.space.file, 0x24, &mut arg, "resetting the policy") }
+            }
+        }
     }
 
     /// The presets: name and what each stands for.
