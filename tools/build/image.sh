@@ -6,6 +6,7 @@ conf=${1:-fast}
 root=$BUILD/image-$conf
 out=$BUILD/image-$conf.cpio.gz
 ko=$BUILD/module-$conf/huvm.ko
+kdir=$("$ROOT/tools/build/kernel.sh" "$conf" --print)
 [ -f "$ko" ] || die "there is no module for the $conf kernel" "run 'make module KCONF=$conf'"
 need_space "$BUILD" 1 "the guest image"
 
@@ -34,6 +35,9 @@ build() {
 		cp "$exe" "$root/suites/$name"
 	done
 	cp "$ROOT"/tests/suites/*.sh "$root/suites/" 2>/dev/null || true
+	# Where distributions have it, for uvmctl doctor.
+	mkdir -p "$root/boot"
+	cp "$kdir/.config" "$root/boot/config-$(cat "$kdir/include/config/kernel.release")"
 	cp "$ROOT/tests/guest/init" "$root/init"
 	chmod +x "$root/init" "$root"/suites/*
 	# The same contents give the same bytes: in virtual time a different image is a different run.

@@ -6,8 +6,8 @@ cd "$(dirname "$0")"
 bindgen=${BINDGEN:-$(ls "${HUVM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/huvm}"/bindgen-*/bin/bindgen 2>/dev/null | tail -1)}
 {
 	echo "// SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note"
-	echo "// Generated from uapi/huvm.h by tools/libhuvm/regen.sh; do not edit."
-	"${bindgen:-bindgen}" ../../uapi/huvm.h --allowlist-type 'huvm_.*' --allowlist-var 'HUVM_.*' --no-prepend-enum-name \
+	echo "// Generated from uapi/huvm.h and uapi/huvm_test.h by tools/libhuvm/regen.sh; do not edit."
+	"${bindgen:-bindgen}" ../../uapi/huvm_test.h --allowlist-type 'huvm_.*' --allowlist-var 'HUVM_.*' --no-prepend-enum-name \
 		--with-derive-default --no-doc-comments --rust-target 1.85 --rust-edition 2021 --formatter none \
 		--disable-header-comment -- -I../../uapi
 } >src/uapi.rs.part

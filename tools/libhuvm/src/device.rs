@@ -541,6 +541,23 @@ impl Device {
         Ok(blocks)
     }
 
+    /// For tests: reads a register of a GPU's INJECT, STATS or TIME block (`Documentation/device.md`), or writes it.
+    /// Returns its value.
+    ///
+    /// # Errors
+    /// `ENOTTY` unless the module was loaded with `test=1`; `EPERM` without CAP_SYS_ADMIN; `ENODEV`; `EINVAL` for any other
+    /// register, or without the extension.
+    pub fn test_register(&self, gpu: u32, offset: u32, write: Option<u32>) -> Result<u32> {
+        let arg = uapi::huvm_test_reg {
+            gpu,
+            offset,
+            value: write.unwrap_or(0),
+            write: write.is_some().into(),
+            ..Default::default()
+        };
+        Ok(self.ask(arg, "reaching a register for tests")?.value)
+    }
+
     /// Turns the event stream on: `mask` has bit `1 << HUVM_EVENT_*` for each type; 0 turns it off.
     ///
     /// # Errors

@@ -54,6 +54,7 @@ impl Error {
             Error::Abi { .. } => "use the uvmctl that was built with the driver",
             Error::Os { errno, .. } => match *errno {
                 libc::ENODEV => "'uvmctl gpu list' shows the GPUs there are",
+                libc::ESRCH => "'uvmctl client list' shows the processes there are",
                 libc::EIO => "the GPU was lost; see the kernel's log",
                 libc::EPERM => "this needs CAP_SYS_ADMIN, or the process that opened the file",
                 libc::ERANGE => "'uvmctl policy list' shows the ranges",

@@ -13,6 +13,8 @@ fn more_help() -> String {
   uvmctl                                 GPUs, memory, clients
   uvmctl run scan --ratio 1.5 --verify   a pass over 1.5 times the GPU's memory
   uvmctl stat --gpu 0 -l 1               counters, each second
+  uvmctl topo                            GPUs, links, who lends to whom
+  uvmctl policy set --pid 71 harvest_borrow=on
   uvmctl client list --csv --fields pid,managed_bytes
   uvmctl gpu list --json > gpus.json; uvmctl gpu list --from gpus.json
 
@@ -94,7 +96,10 @@ pub(crate) enum Command {
     /// Knobs and presets
     #[command(subcommand)]
     Policy(PolicyVerb),
-    /// Counters
+    /// What GPUs lend at most, and lend now
+    #[command(subcommand)]
+    Quota(QuotaVerb),
+    /// Counters; with --latency, how long things took
     Stat(Stat),
     /// Faults, migrations, evictions as they happen, one line (or JSON object) each
     Events(Events),
@@ -109,6 +114,8 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Experiments in which policies meet on the same machine
     Bench(Bench),
+    /// Let an emulated GPU fail (the module must be loaded with test=1)
+    Inject(Inject),
     /// Look for what is wrong with this machine's set-up
     Doctor,
     /// Versions of tool, driver and interface
@@ -168,8 +175,11 @@ pub(crate) enum RangeVerb {
 #[derive(Args, Debug)]
 pub(crate) struct PolicyScope {
     /// Of this GPU (index, PCI address or UUID); without it the global ones
-    #[arg(short, long, value_name = "ID")]
+    #[arg(short, long, value_name = "ID", conflicts_with = "pid")]
     pub(crate) gpu: Option<String>,
+    /// Of this process: of every /dev/huvm that it opened
+    #[arg(short, long)]
+    pub(crate) pid: Option<u32>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -192,13 +202,113 @@ pub(crate) enum PolicyVerb {
         #[arg(required_unless_present = "preset")]
         values: Vec<String>,
     },
+    /// Forget what was set: then a GPU has the global values, a process those of its GPU, and globally the default preset
+    /// counts
+    Reset {
+        #[command(flatten)]
+        scope: PolicyScope,
+        /// Check, and say what would change, but change nothing
+        #[arg(short = 'n', long)]
+        dry_run: bool,
+        /// Names of knobs; without any, all of them
+        knobs: Vec<String>,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum QuotaVerb {
+    /// What each GPU lends at most, and lends now
+    Show {
+        /// Of this GPU (index, PCI address or UUID)
+        #[arg(short, long, value_name = "ID")]
+        gpu: Option<String>,
+    },
+    /// Set what GPUs lend
+    Set(QuotaSet),
+}
+
+#[derive(Args, Debug)]
+#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["limit", "keep", "lend"])))]
+pub(crate) struct QuotaSet {
+    /// Of these GPUs (index, PCI address or UUID, separated by commas), or 'all'
+    #[arg(short, long, value_name = "IDS", required = true)]
+    pub(crate) gpu: String,
+    /// Lend so much at most: a size (K, M, G), a share such as 25%, or 'none' for no limit
+    #[arg(long)]
+    pub(crate) limit: Option<String>,
+    /// Keep so much free memory for its own jobs (K, M, G)
+    #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
+    pub(crate) keep: Option<u64>,
+    /// Lend at all
+    #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
+    pub(crate) lend: Option<String>,
+    /// Check, and say what would change, but change nothing
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+/// A fault that an emulated GPU can be told to have.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Injection {
+    /// Fault packets are complete so many ns late (at most 1000000)
+    FaultDelayNs,
+    /// So many of 1000 fault packets change places
+    FaultReorderPermille,
+    /// So many of 1000 fault packets come twice
+    FaultDuplicatePermille,
+    /// The next so many fault packets meet a full ring
+    FaultOverflow,
+    /// The copy of this number from now faults; 0 is off
+    CopyFault,
+    /// The copy of this number from now hangs, until 0 is set
+    CopyHang,
+    /// Each copy takes so many ns longer
+    CopyDelayNs,
+    /// Links that are down: bit 0 is the first of 'uvmctl topo'
+    LinksDown,
+    /// The next so many interrupts are lost
+    InterruptsLost,
+    /// Translations that failed are cached: 1 or 0
+    CacheMisses,
+    /// Seed of the chances above
+    Seed,
+    /// The GPU falls off the bus, until the machine is reset; takes no value
+    GpuGone,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Inject {
+    /// The fault
+    #[arg(value_enum)]
+    pub(crate) kind: Injection,
+    /// Its value; without one, what it is now
+    #[arg(value_parser = parse_number)]
+    pub(crate) value: Option<u32>,
+    /// GPU: index, PCI address or UUID
+    #[arg(short, long, value_name = "ID")]
+    pub(crate) gpu: String,
+    /// Check, and say what would change, but change nothing
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+/// A number as people write it: 12, 0x1f.
+fn parse_number(text: &str) -> Result<u32, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    number.map_err(|e| e.to_string())
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Stat {
-    /// Of this GPU (index, PCI address or UUID); without it the global ones
-    #[arg(short, long, value_name = "ID")]
+    /// Of these GPUs (index, PCI address or UUID, separated by commas), or 'all'; without it the global ones
+    #[arg(short, long, value_name = "IDS", conflicts_with = "pid")]
     pub(crate) gpu: Option<String>,
+    /// Of this process: the sum over what it opened
+    #[arg(short, long, conflicts_with = "latency")]
+    pub(crate) pid: Option<u32>,
     /// Repeat each so many seconds, and show what was added since
     #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
     pub(crate) r#loop: Option<f64>,

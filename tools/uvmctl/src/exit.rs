@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     Field(String, String),
     /// No such GPU, client, range or knob.
     NotFound(String, String),
+    /// The driver, the device or the scope cannot do it, and what can.
+    NotSupported(String, String),
     /// A check failed: wrong data.
     Wrong(String),
     /// A file could not be read or written.
@@ -77,13 +79,14 @@ impl Failure {
             Failure::Huvm(Error::Abi { .. }) => 13,
             Failure::Huvm(Error::Argument(_)) | Failure::Usage(_) | Failure::Field(..) => 2,
             Failure::NotFound(..) => 6,
+            Failure::NotSupported(..) => 3,
             Failure::Huvm(e) => match e.errno() {
-                Some(1 | 13) => 4,  // EPERM, EACCES
-                Some(2 | 19) => 6,  // ENOENT, ENODEV
-                Some(5) => 15,      // EIO
-                Some(34) => 2,      // ERANGE
-                Some(25 | 95) => 3, // ENOTTY, EOPNOTSUPP
-                Some(110) => 7,     // ETIMEDOUT
+                Some(1 | 13) => 4,     // EPERM, EACCES
+                Some(2 | 3 | 19) => 6, // ENOENT, ESRCH, ENODEV
+                Some(5) => 15,         // EIO
+                Some(34) => 2,         // ERANGE
+                Some(25 | 95) => 3,    // ENOTTY, EOPNOTSUPP
+                Some(110) => 7,        // ETIMEDOUT
                 _ => 1,
             },
             Failure::Wrong(_) | Failure::File(_) => 1,
@@ -103,7 +106,7 @@ impl Failure {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Failure::Huvm(e) => e.hint().map(str::to_owned),
-            Failure::NotFound(_, hint) => Some(hint.clone()),
+            Failure::NotFound(_, hint) | Failure::NotSupported(_, hint) => Some(hint.clone()),
             Failure::Field(_, known) => Some(format!("there are: {known}")),
             Failure::Usage(_) => Some("see 'uvmctl --help'".into()),
             Failure::Partly(e) => e.hint(),
@@ -119,6 +122,7 @@ impl std::fmt::Display for Failure {
             Failure::Usage(t)
             | Failure::Field(t, _)
             | Failure::NotFound(t, _)
+            | Failure::NotSupported(t, _)
             | Failure::Wrong(t)
             | Failure::File(t) => f.write_str(t),
             Failure::Partly(e) => write!(f, "only partly done: {e}"),
@@ -158,7 +162,13 @@ mod tests {
             (Failure::Huvm(Error::NotPermitted), 4, "not-permitted"),
             (os(1), 4, "not-permitted"),
             (Failure::Partly(Box::new(os(1))), 5, "partly-done"),
+            (
+                Failure::NotSupported("x".into(), "y".into()),
+                3,
+                "not-supported",
+            ),
             (Failure::NotFound("x".into(), "y".into()), 6, "not-found"),
+            (os(3), 6, "not-found"),
             (os(19), 6, "not-found"),
             (os(110), 7, "timed-out"),
             (Failure::Huvm(Error::NotLoaded), 9, "not-loaded"),

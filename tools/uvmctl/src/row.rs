@@ -250,15 +250,16 @@ impl Table {
 
     /// Of cells, below these titles.
     pub(crate) fn raw(head: Vec<String>, rows: Vec<Vec<Cell>>, exact: bool) -> Table {
-        let mut right = vec![false; head.len()];
+        // A column of nothing but "-" stands as one of numbers does.
+        let right = (0..head.len())
+            .map(|c| {
+                let mut cells = rows.iter().filter_map(|r| r.get(c));
+                cells.all(|cell| cell.right() || *cell == Cell::None) && !rows.is_empty()
+            })
+            .collect();
         let rows = rows
             .iter()
-            .map(|line| {
-                for (cell, right) in line.iter().zip(&mut right) {
-                    *right |= cell.right();
-                }
-                line.iter().map(|c| (c.human(exact), c.tone())).collect()
-            })
+            .map(|line| line.iter().map(|c| (c.human(exact), c.tone())).collect())
             .collect();
         Table {
             head,

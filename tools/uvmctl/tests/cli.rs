@@ -38,6 +38,13 @@ fn without_a_driver_every_command_says_so() {
         &["policy", "show"],
         &["policy", "set", "--preset", "stock-595"],
         &["stat"],
+        &["stat", "--latency"],
+        &["stat", "--pid", "1"],
+        &["policy", "show", "--pid", "1"],
+        &["policy", "reset"],
+        &["quota", "show"],
+        &["quota", "set", "-g", "all", "--limit", "25%"],
+        &["inject", "copy-hang", "-g", "0"],
         &["events"],
         &["top", "-l", "0.1", "-c", "1"],
         &["run", "scan"],
@@ -89,6 +96,14 @@ fn bad_usage_is_a_document_too() {
         &["gpu", "lisst", "--json"],
         &["stat", "-aj", "--nope"],
         &["policy", "set", "-j"],
+        &["stat", "-qj", "--nope"],
+        &["quota", "set", "-g", "0", "-j"],
+        &["topo", "-q", "-v", "-j"],
+        &["topo", "--color", "blue", "-j"],
+        &["policy", "show", "--pid", "1", "--gpu", "0", "-j"],
+        &["stat", "--latency", "--pid", "1", "-j"],
+        &["inject", "gpu-gone", "7", "-g", "0", "-j"],
+        &["inject", "fault-reorder-permille", "1001", "-g", "0", "-j"],
         &["run", "scan", "--size", "many", "-j"],
         &["top", "-l", "0", "-j"],
         &["gpu", "list", "-j", "--csv"],
@@ -154,6 +169,41 @@ fn a_reader_that_goes_away_ends_it() {
     let o = child.wait_with_output().unwrap();
     std::fs::remove_file(&path).unwrap();
     assert_eq!((o.status.code(), text(&o.stderr)), (Some(0), String::new()));
+}
+
+/// The option counts before the environment; a pipe is no terminal.
+#[test]
+fn colours_are_asked_for() {
+    for (when, no_color, colored) in [
+        (&["--color", "always"][..], true, true),
+        (&["--color", "always"], false, true),
+        (&["--color", "never"], false, false),
+        (&["--color", "auto"], false, false),
+        (&[], true, false),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uvmctl"));
+        command
+            .args(["topo", "--from", &data("topo.json")])
+            .args(when);
+        if no_color {
+            command.env("NO_COLOR", "1");
+        }
+        let o = command.output().unwrap();
+        assert_eq!(text(&o.stdout).contains('\x1b'), colored, "{when:?}");
+    }
+}
+
+#[test]
+fn quiet_leaves_the_failure_and_drops_the_hint() {
+    if Path::new("/dev/huvm").exists() {
+        return;
+    }
+    let o = uvmctl(&["topo", "-q"]);
+    assert_eq!(o.status.code(), Some(9));
+    assert_eq!(
+        text(&o.stderr),
+        "uvmctl: cannot open /dev/huvm: the driver is not loaded\n"
+    );
 }
 
 #[test]
@@ -239,6 +289,8 @@ fn completion_and_man_pages_know_every_command() {
         "client",
         "range",
         "policy",
+        "quota",
+        "inject",
         "stat",
         "events",
         "top",

@@ -63,6 +63,11 @@ const READERS: &[(&str, &str)] = &[
     ("stat", "stat"),
     ("empty-stat", "stat"),
     ("stat-loop", "stat -l 1"),
+    ("latency", "stat --latency"),
+    ("latency-loop", "stat --latency -l 1"),
+    ("empty-latency", "stat --latency"),
+    ("quota", "quota show"),
+    ("empty-quota", "quota show"),
     ("events", "events"),
     ("trace-report", "trace report"),
     ("empty-trace-report", "trace report"),
@@ -98,6 +103,14 @@ const MORE: &[(&str, &str, &str)] = &[
     ),
     ("client-bare", "client-list", "client list --no-header"),
     ("stat-all", "stat", "stat --all"),
+    ("latency-all", "latency", "stat --latency --all"),
+    ("latency-bars", "latency", "stat --latency -v"),
+    ("topo-color", "topo", "topo --color always"),
+    ("doctor-color", "doctor", "doctor --color always"),
+    ("doctor-quiet", "doctor", "doctor -q"),
+    ("topo-verbose", "topo", "topo -v"),
+    ("json-verbose", "topo", "topo -v --color always --json"),
+    ("from-acts-quiet", "mem", "quota set -g 0 --lend on -q"),
     (
         "stat-fields",
         "stat-loop",
@@ -146,7 +159,7 @@ fn output_is_as_recorded() {
         ] {
             // All counters are columns of stat: a new one must not change what is recorded.
             let flags = match (kind, args.split(' ').next()) {
-                ("csv", Some("stat")) => {
+                ("csv", Some("stat")) if !args.contains("latency") => {
                     "--csv --fields scope,time_ns,interval_ns,faults,bytes_h2d"
                 }
                 _ => flags,
@@ -224,6 +237,7 @@ fn every_plain_key_of_a_row_is_a_field() {
         "policy-show" => v["values"][0].clone(),
         "trace-report" => v["lines"][0].clone(),
         "topo" => v["links"][0].clone(),
+        "latency" | "latency-loop" => v["paths"][0].clone(),
         "top" => v["gpus"][0].clone(),
         "status" => serde_json::Value::Null,
         _ if v.is_array() => v[0].clone(),
@@ -244,7 +258,7 @@ fn every_plain_key_of_a_row_is_a_field() {
         assert!(!fields.is_empty());
         let row = inner(&v["data"], document);
         for (key, value) in row.as_object().into_iter().flatten() {
-            if !value.is_object() && key != "choices" {
+            if !value.is_object() && !["choices", "buckets"].contains(&key.as_str()) {
                 assert!(fields.contains(&key.as_str()), "{document}: {key}");
             }
         }

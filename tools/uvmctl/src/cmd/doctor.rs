@@ -73,6 +73,20 @@ const OPTIONS: [&str; 5] = [
     "CONFIG_MIGRATION",
 ];
 
+/// The text of a compressed file, if there is one and gzip to read it with.
+fn unpacked(path: &Path) -> Option<String> {
+    if !path.exists() {
+        return None;
+    }
+    let out = std::process::Command::new("gzip")
+        .arg("-dc")
+        .arg(path)
+        .output()
+        .ok()?;
+    let text = String::from_utf8(out.stdout).ok()?;
+    (out.status.success() && !text.is_empty()).then_some(text)
+}
+
 /// The running kernel's configuration, where distributions put it.
 fn options(root: &Path, release: &str) -> Check {
     let places = [
@@ -81,12 +95,15 @@ fn options(root: &Path, release: &str) -> Check {
     ];
     let config = places
         .iter()
-        .find_map(|p| std::fs::read_to_string(root.join(p)).ok());
+        .find_map(|p| std::fs::read_to_string(root.join(p)).ok())
+        .or_else(|| unpacked(&root.join("proc/config.gz")));
     let Some(config) = config else {
         return Check {
             name: "kernel options".into(),
             result: "unknown".into(),
-            found: format!("there is no /boot/config-{release}"),
+            found: format!(
+                "cannot tell: there is neither /boot/config-{release} nor /proc/config.gz"
+            ),
             remedy: None,
         };
     };

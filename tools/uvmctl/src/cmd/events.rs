@@ -6,6 +6,7 @@ use crate::cli::Events;
 use crate::exit::Result;
 use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
+use crate::units;
 use libhuvm::uapi;
 use serde::{Deserialize, Serialize};
 
@@ -65,8 +66,29 @@ impl Event {
     }
 }
 
+impl Event {
+    /// What only this type of event has, in words.
+    fn more(&self) -> String {
+        match self.r#type.as_str() {
+            "lend" => format!(" to gpu{}", self.arg0),
+            "write-back" => format!(" in {}", units::time(self.arg1)),
+            "reclaim" if self.arg0 != 0 => format!(" with a copy in {}", units::time(self.arg1)),
+            "reclaim" => format!(" in {}", units::time(self.arg1)),
+            "prefetch" => match u32::try_from(self.arg0) {
+                Ok(uapi::HUVM_PREFETCH_BEGUN) => " begun",
+                Ok(uapi::HUVM_PREFETCH_USEFUL) => " useful",
+                Ok(uapi::HUVM_PREFETCH_LATE) => " late",
+                Ok(uapi::HUVM_PREFETCH_WASTED) => " wasted",
+                _ => "",
+            }
+            .into(),
+            _ => String::new(),
+        }
+    }
+}
+
 /// Mask of all types of event.
-pub(super) const ALL: u32 = (1 << (uapi::HUVM_EVENT_RECLAIM + 1)) - 2;
+pub(super) const ALL: u32 = (1 << (uapi::HUVM_EVENT_PREFETCH + 1)) - 2;
 
 fn kind(t: u16) -> &'static str {
     match u32::from(t) {
@@ -79,6 +101,9 @@ fn kind(t: u16) -> &'static str {
         uapi::HUVM_EVENT_GPU_LOST => "gpu-lost",
         uapi::HUVM_EVENT_LAUNCH_END => "launch-end",
         uapi::HUVM_EVENT_RECLAIM => "reclaim",
+        uapi::HUVM_EVENT_LEND => "lend",
+        uapi::HUVM_EVENT_WRITE_BACK => "write-back",
+        uapi::HUVM_EVENT_PREFETCH => "prefetch",
         _ => "unknown",
     }
 }
@@ -86,14 +111,15 @@ fn kind(t: u16) -> &'static str {
 fn print(out: &Out, event: &Event) -> Result<()> {
     out.stream("event", event, std::slice::from_ref(event), || {
         format!(
-            "{:>12.6}  {:<10} {:<5} pid {:<6} {} {} {}\n",
+            "{:>12.6}  {:<10} {:<5} pid {:<6} {} {} {}{}\n",
             event.time_ns as f64 / 1e9,
             event.r#type,
             event.place,
             event.pid,
             event.va,
             out.bytes(event.length_bytes),
-            event.cause
+            event.cause,
+            event.more()
         )
     })
 }

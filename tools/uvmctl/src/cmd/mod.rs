@@ -8,11 +8,13 @@ mod demo;
 mod doctor;
 mod events;
 mod gpu;
+mod inject;
 mod latency;
 mod man;
 mod mem;
 mod overview;
 mod policy;
+mod quota;
 mod run;
 mod stat;
 mod top;
@@ -21,7 +23,7 @@ mod trace;
 mod workload;
 
 use crate::cli::Cli;
-use crate::cli::{ClientVerb, Command, GpuVerb, PolicyVerb, TraceVerb};
+use crate::cli::{ClientVerb, Command, GpuVerb, PolicyVerb, QuotaVerb, TraceVerb};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::names;
@@ -57,7 +59,12 @@ fn abilities(command: Option<&Command>) -> Abilities {
         Command::Range(_) => reads(names::<client::Block>()),
         Command::Policy(PolicyVerb::List) => reads(names::<policy::Described>()),
         Command::Policy(PolicyVerb::Show(_)) => reads(names::<policy::Value>()),
-        Command::Policy(PolicyVerb::Set { .. }) => acts(names::<policy::Change>()),
+        Command::Policy(PolicyVerb::Set { .. } | PolicyVerb::Reset { .. }) => {
+            acts(names::<policy::Change>())
+        }
+        Command::Quota(QuotaVerb::Show { .. }) => reads(names::<quota::Quota>()),
+        Command::Quota(QuotaVerb::Set(_)) => acts(names::<policy::Change>()),
+        Command::Inject(_) => acts(names::<policy::Change>()),
         Command::Stat(s) if s.latency => reads(names::<latency::Path>()),
         Command::Stat(_) => reads(names::<stat::Sample>()),
         Command::Events(_) => reads(names::<events::Event>()),
@@ -119,6 +126,8 @@ pub(crate) fn run(args: &Cli, out: &Out) -> Result<()> {
         Command::Client(v) => client::run(out, v),
         Command::Range(v) => client::range(out, v),
         Command::Policy(v) => policy::run(out, v),
+        Command::Quota(v) => quota::run(out, v),
+        Command::Inject(i) => inject::run(out, i),
         Command::Stat(s) => stat::run(out, s),
         Command::Events(e) => events::run(out, e),
         Command::Top(t) => top::run(out, t),

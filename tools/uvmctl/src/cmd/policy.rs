@@ -2,7 +2,7 @@
 //! `policy list|show|set`.
 
 use super::gpu;
-use crate::cli::PolicyVerb;
+use crate::cli::{PolicyScope, PolicyVerb};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
@@ -19,6 +19,9 @@ pub(super) struct Described {
     max: u64,
     default: u64,
     choices: Vec<String>,
+    /// Who can have a value of its own: `global`, `gpu`, `process`; empty if the driver does not say.
+    #[serde(default)]
+    scopes: Vec<String>,
     doc: String,
 }
 
@@ -47,6 +50,7 @@ impl Row for Described {
                 "DEFAULT",
                 default.map_or(Cell::Count(self.default), Cell::text),
             ),
+            extra("scopes", Cell::text(self.scopes.join("|"))),
             field("doc", "WHAT IT DOES", Cell::text(&self.doc)),
         ]
     }
@@ -102,16 +106,19 @@ struct Show {
 /// What was changed.
 #[derive(Default, Serialize)]
 pub(super) struct Change {
-    name: String,
-    from: String,
-    to: String,
+    /// `global`, or which GPU or process.
+    pub(super) scope: String,
+    pub(super) name: String,
+    pub(super) from: String,
+    pub(super) to: String,
     /// `false` with `--dry-run`.
-    done: bool,
+    pub(super) done: bool,
 }
 
 impl Row for Change {
     fn fields(&self) -> Vec<Field> {
         vec![
+            field("scope", "SCOPE", Cell::text(&self.scope)),
             field("name", "KNOB", Cell::text(&self.name)),
             field("from", "FROM", Cell::text(&self.from)),
             field("to", "TO", Cell::text(&self.to)),
@@ -123,7 +130,7 @@ impl Row for Change {
 pub(super) fn run(out: &Out, verb: &PolicyVerb) -> Result<()> {
     match verb {
         PolicyVerb::List => list(out),
-        PolicyVerb::Show(s) => show(out, s.gpu.as_deref()),
+        PolicyVerb::Show(s) => show(out, s),
         PolicyVerb::Set {
             scope,
             preset,
@@ -135,15 +142,57 @@ pub(super) fn run(out: &Out, verb: &PolicyVerb) -> Result<()> {
                 values,
                 done: !dry_run,
             };
-            set(out, scope.gpu.as_deref(), &wanted)
+            set(out, scope, &wanted)
         }
+        PolicyVerb::Reset {
+            scope,
+            dry_run,
+            knobs,
+        } => reset(out, scope, knobs, !dry_run),
     }
+}
+
+/// The scope that the options name, and its name in documents.
+fn scope(device: &Device, s: &PolicyScope) -> Result<(Scope, String)> {
+    match s.pid {
+        Some(pid) => Ok((Scope::Process(pid), format!("pid{pid}"))),
+        None => gpu::scope(device, s.gpu.as_deref()),
+    }
+}
+
+/// Words for the scopes of a knob.
+fn scopes(k: &Knob) -> Vec<String> {
+    [
+        (uapi::HUVM_SCOPE_GLOBAL, "global"),
+        (uapi::HUVM_SCOPE_GPU, "gpu"),
+        (uapi::HUVM_SCOPE_PROCESS, "process"),
+    ]
+    .iter()
+    .filter(|(bit, _)| k.scopes & (1 << bit) != 0)
+    .map(|(_, word)| (*word).to_owned())
+    .collect()
+}
+
+/// A process has no value of a knob that is of a GPU as a whole.
+fn allowed(knob: &Knob, scope: Scope) -> Result<()> {
+    let of_gpu = knob.scopes != 0 && knob.scopes & (1 << uapi::HUVM_SCOPE_PROCESS) == 0;
+    if of_gpu && matches!(scope, Scope::Process(_) | Scope::Space) {
+        return Err(Failure::NotSupported(
+            format!("{} is of a GPU as a whole, a process has none", knob.name),
+            format!(
+                "set it for the GPU: 'uvmctl policy set --gpu ID {}=...'",
+                knob.name
+            ),
+        ));
+    }
+    Ok(())
 }
 
 fn list(out: &Out) -> Result<()> {
     let l: List = out.read("policy.list", |device| {
         let preset = |(name, doc)| Preset { name, doc };
         let knob = |k: Knob| Described {
+            scopes: scopes(&k),
             unit: (!k.unit.is_empty()).then_some(k.unit),
             name: k.name,
             min: k.min,
@@ -173,7 +222,7 @@ pub(super) fn values(device: &Device, scope: Scope) -> Result<Vec<Value>> {
             value,
             origin: match origin {
                 uapi::HUVM_SCOPE_GPU => "gpu",
-                uapi::HUVM_SCOPE_SPACE => "space",
+                uapi::HUVM_SCOPE_SPACE => "process",
                 _ => "global",
             }
             .into(),
@@ -182,9 +231,9 @@ pub(super) fn values(device: &Device, scope: Scope) -> Result<Vec<Value>> {
     Ok(values)
 }
 
-fn show(out: &Out, id: Option<&str>) -> Result<()> {
+fn show(out: &Out, of: &PolicyScope) -> Result<()> {
     let s: Show = out.read("policy.show", |device| {
-        let (scope, _) = gpu::scope(device, id)?;
+        let (scope, _) = scope(device, of)?;
         Ok(Show {
             preset: device.preset(scope)?,
             values: values(device, scope)?,
@@ -195,17 +244,22 @@ fn show(out: &Out, id: Option<&str>) -> Result<()> {
     })
 }
 
+/// The knob of this name.
+pub(super) fn find<'a>(knobs: &'a [Knob], name: &str) -> Result<&'a Knob> {
+    knobs.iter().find(|k| k.name == name).ok_or_else(|| {
+        Failure::NotFound(
+            format!("there is no knob '{name}'"),
+            "'uvmctl policy list' shows them".into(),
+        )
+    })
+}
+
 /// Reads KNOB=VALUE.
 fn assignment<'a>(knobs: &'a [Knob], text: &str) -> Result<(&'a Knob, u64)> {
     let (name, value) = text
         .split_once('=')
         .ok_or_else(|| Failure::Usage(format!("'{text}' is not KNOB=VALUE")))?;
-    let knob = knobs.iter().find(|k| k.name == name).ok_or_else(|| {
-        Failure::NotFound(
-            format!("there is no knob '{name}'"),
-            "'uvmctl policy list' shows them".into(),
-        )
-    })?;
+    let knob = find(knobs, name)?;
     let choices = if knob.choices.is_empty() {
         format!("{} to {}", knob.min, knob.max)
     } else {
@@ -236,11 +290,12 @@ fn no_preset(name: &str) -> Failure {
 /// Makes the changes, and notes each that was made.
 fn change(
     device: &Device,
-    scope: Scope,
+    (scope, name): (Scope, &str),
     wanted: &Wanted<'_>,
     values: Vec<(&Knob, u64)>,
     changes: &mut Vec<Change>,
 ) -> Result<()> {
+    let of = name;
     let done = wanted.done;
     if let Some(name) = wanted.preset {
         let from = device.preset(scope)?;
@@ -255,6 +310,7 @@ fn change(
             return Err(no_preset(name));
         }
         changes.push(Change {
+            scope: of.into(),
             name: "preset".into(),
             from,
             to: name.into(),
@@ -262,23 +318,114 @@ fn change(
         });
     }
     for (knob, value) in values {
-        let (old, _) = device.policy(scope, knob.index)?;
-        if done {
-            device.set_policy(scope, knob.index, value)?;
-        }
-        changes.push(Change {
-            name: knob.name.clone(),
-            from: knob.show(old),
-            to: knob.show(value),
-            done,
-        });
+        put(device, (scope, of), knob, value, done, changes)?;
     }
     Ok(())
 }
 
-fn set(out: &Out, id: Option<&str>, wanted: &Wanted<'_>) -> Result<()> {
+/// Sets one knob (`done`), or only says what would change.
+pub(super) fn put(
+    device: &Device,
+    (scope, of): (Scope, &str),
+    knob: &Knob,
+    value: u64,
+    done: bool,
+    changes: &mut Vec<Change>,
+) -> Result<()> {
+    let (old, _) = device.policy(scope, knob.index)?;
+    if done {
+        device.set_policy(scope, knob.index, value)?;
+    }
+    changes.push(Change {
+        scope: of.into(),
+        name: knob.name.clone(),
+        from: knob.show(old),
+        to: knob.show(value),
+        done,
+    });
+    Ok(())
+}
+
+/// Prints what was changed, with what ended it.
+pub(super) fn tell(
+    out: &Out,
+    schema: &str,
+    changes: &[Change],
+    done: bool,
+    result: Result<()>,
+) -> Result<()> {
+    let failure = match result {
+        Err(e) if changes.is_empty() || !done => return Err(e),
+        Err(e) => Some(Failure::Partly(Box::new(e))),
+        Ok(()) => None,
+    };
+    let would = if done { "" } else { "would set " };
+    out.list_failed_as(schema, changes, failure, || {
+        if out.quiet {
+            return String::new();
+        }
+        let line = |c: &Change| {
+            let of = match c.scope.as_str() {
+                "global" => String::new(),
+                scope => format!("{scope} "),
+            };
+            format!("{would}{of}{}: {} -> {}\n", c.name, c.from, c.to)
+        };
+        changes.iter().map(line).collect()
+    })
+}
+
+/// Forgets what was set for knobs in a scope.
+fn reset(out: &Out, of: &PolicyScope, names: &[String], done: bool) -> Result<()> {
     let device = out.device()?;
-    let (scope, _) = gpu::scope(&device, id)?;
+    let (scope, of) = scope(&device, of)?;
+    let knobs = device.knobs()?;
+    let some = names
+        .iter()
+        .map(|n| find(&knobs, n))
+        .collect::<Result<Vec<_>>>()?;
+    let read = |k: &Knob| Ok::<_, Failure>(device.policy(scope, k.index)?.0);
+    let all: Vec<&Knob> = if some.is_empty() {
+        knobs.iter().collect()
+    } else {
+        some.clone()
+    };
+    let before = all.iter().map(|k| read(k)).collect::<Result<Vec<_>>>()?;
+    let mut changes = Vec::new();
+    let mut act = || {
+        if done && some.is_empty() {
+            device.reset_policy(scope, None)?;
+        }
+        for (k, old) in all.iter().zip(&before) {
+            if done && !some.is_empty() {
+                device.reset_policy(scope, Some(k.index))?;
+            }
+            let to = match (done, scope) {
+                (true, _) => read(k)?,
+                (false, Scope::Global) => k.default,
+                // Without a value of its own: of a process, as on a GPU that has none either.
+                (false, _) => device.policy(Scope::Global, k.index)?.0,
+            };
+            let to = k.show(to);
+            if !some.is_empty() || to != k.show(*old) {
+                changes.push(Change {
+                    scope: of.clone(),
+                    name: k.name.clone(),
+                    from: k.show(*old),
+                    to,
+                    done,
+                });
+            }
+        }
+        Ok(())
+    };
+    let result = act();
+    tell(out, "policy.reset", &changes, done, result)
+}
+
+fn set(out: &Out, of: &PolicyScope, wanted: &Wanted<'_>) -> Result<()> {
+    let device = out.device()?;
+    let (scope, of) = scope(&device, of)?;
     let knobs = device.knobs()?;
     // All is read before anything is changed.
     let values = wanted
@@ -286,19 +433,12 @@ fn set(out: &Out, id: Option<&str>, wanted: &Wanted<'_>) -> Result<()> {
         .iter()
         .map(|v| assignment(&knobs, v))
         .collect::<Result<Vec<_>>>()?;
+    for (knob, _) in &values {
+        allowed(knob, scope)?;
+    }
     let mut changes = Vec::new();
-    let failure = match change(&device, scope, wanted, values, &mut changes) {
-        Err(e) if changes.is_empty() || !wanted.done => return Err(e),
-        Err(e) => Some(Failure::Partly(Box::new(e))),
-        Ok(()) => None,
-    };
-    let would = if wanted.done { "" } else { "would set " };
-    out.list_failed_as("policy.set", &changes, failure, || {
-        changes
-            .iter()
-            .map(|c| format!("{would}{}: {} -> {}\n", c.name, c.from, c.to))
-            .collect()
-    })
+    let result = change(&device, (scope, &of), wanted, values, &mut changes);
+    tell(out, "policy.set", &changes, wanted.done, result)
 }
 
 #[cfg(test)]
@@ -315,11 +455,32 @@ mod tests {
             min,
             max,
             default: min,
+            scopes: match name {
+                "lend" => 1 << uapi::HUVM_SCOPE_GLOBAL | 1 << uapi::HUVM_SCOPE_GPU,
+                _ => 0b11110,
+            },
         };
         vec![
             knob(0, "threshold", &[], 1, 100),
             knob(1, "prefetch", &["off", "tree"], 0, 1),
+            knob(2, "lend", &["off", "on"], 0, 1),
         ]
+    }
+
+    #[test]
+    fn a_process_has_no_value_of_what_is_of_a_gpu() {
+        let knobs = knobs();
+        for (name, process) in [("threshold", true), ("lend", false)] {
+            let k = find(&knobs, name).unwrap();
+            assert!(allowed(k, Scope::Global).is_ok() && allowed(k, Scope::Gpu(1)).is_ok());
+            let refused = allowed(k, Scope::Process(7)).map_err(|e| e.code());
+            assert_eq!(refused, if process { Ok(()) } else { Err(3) }, "{name}");
+            assert_eq!(scopes(k).contains(&"process".to_owned()), process);
+        }
+        // A driver that does not say is asked.
+        let mut old = find(&knobs, "lend").unwrap().clone();
+        old.scopes = 0;
+        assert!(allowed(&old, Scope::Process(7)).is_ok());
     }
 
     #[test]

@@ -166,7 +166,10 @@ pub(super) fn run(out: &Out, s: &Stat) -> Result<()> {
         return Ok(());
     }
     let device = out.device()?;
-    let scopes = scopes(&device, s.gpu.as_deref())?;
+    let scopes = match s.pid {
+        Some(pid) => vec![(Scope::Process(pid), format!("pid{pid}"))],
+        None => scopes(&device, s.gpu.as_deref())?,
+    };
     let several = pause.is_some() || scopes.len() > 1;
     let mut before: Vec<Counters> = Vec::new();
     let mut before_latency = Vec::new();

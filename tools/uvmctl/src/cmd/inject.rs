@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `inject`: faults of an emulated GPU, through the driver's calls for tests.
+
+use super::gpu;
+use super::policy::{tell, Change};
+use crate::cli::{Inject, Injection};
+use crate::exit::{Failure, Result};
+use crate::out::Out;
+use clap::ValueEnum;
+use libhuvm::uapi;
+
+/// Register of the INJECT block (Documentation/device.md 2.6), and its largest value.
+fn register(kind: Injection) -> (u32, u32) {
+    const INJECT: u32 = 0x50000;
+    let (offset, max) = match kind {
+        Injection::FaultDelayNs => (0x04, 1_000_000),
+        Injection::FaultReorderPermille => (0x08, 1000),
+        Injection::FaultDuplicatePermille => (0x0c, 1000),
+        Injection::FaultOverflow => (0x10, u32::MAX),
+        Injection::CopyFault => (0x14, u32::MAX),
+        Injection::CopyHang => (0x18, u32::MAX),
+        Injection::LinksDown => (0x1c, u32::MAX),
+        Injection::GpuGone => (0x20, GONE),
+        Injection::InterruptsLost => (0x24, u32::MAX),
+        Injection::CacheMisses => (0x28, 1),
+        Injection::Seed => (0x2c, u32::MAX),
+        Injection::CopyDelayNs => (0x30, u32::MAX),
+    };
+    (INJECT + offset, max)
+}
+
+/// What makes a GPU fall off the bus.
+const GONE: u32 = 0xdead;
+
+/// The value to write; `None` to look only.
+fn wanted(kind: Injection, value: Option<u32>, max: u32) -> Result<Option<u32>> {
+    match (kind, value) {
+        (Injection::GpuGone, None) => Ok(Some(GONE)),
+        (Injection::GpuGone, Some(_)) => Err(Failure::Usage("gpu-gone takes no value".into())),
+        (_, Some(v)) if v > max => Err(Failure::Usage(format!("{v} is more than {max}"))),
+        (_, v) => Ok(v),
+    }
+}
+
+pub(super) fn run(out: &Out, i: &Inject) -> Result<()> {
+    let (offset, max) = register(i.kind);
+    let value = wanted(i.kind, i.value, max)?;
+    let device = out.device()?;
+    if device.version()?.caps & u64::from(uapi::HUVM_CAP_TEST) == 0 {
+        return Err(Failure::NotSupported(
+            "the module was not loaded for tests".into(),
+            "load it with 'insmod huvm.ko test=1', on a machine that may fail".into(),
+        ));
+    }
+    let index = gpu::index(&device, &i.gpu)?;
+    let old = device.test_register(index, offset, None)?;
+    if let Some(v) = value.filter(|_| !i.dry_run) {
+        device.test_register(index, offset, Some(v))?;
+    }
+    let name = i.kind.to_possible_value();
+    let change = Change {
+        scope: format!("gpu{index}"),
+        name: name.map_or_else(String::new, |n| n.get_name().to_owned()),
+        from: old.to_string(),
+        to: value.unwrap_or(old).to_string(),
+        done: value.is_some() && !i.dry_run,
+    };
+    if value.is_none() {
+        let text = format!("{} {}: {old}\n", change.scope, change.name);
+        let change = [change];
+        return out.show("inject", &change, &change, || text);
+    }
+    tell(out, "inject", &[change], !i.dry_run, Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_register_of_its_own() {
+        let all: Vec<u32> = Injection::value_variants()
+            .iter()
+            .map(|k| register(*k).0)
+            .collect();
+        for (n, r) in all.iter().enumerate() {
+            assert!((0x50004..=0x50030).contains(r) && r % 4 == 0);
+            assert!(!all[n + 1..].contains(r), "{r:#x}");
+        }
+        // Every register of the block.
+        assert_eq!(all.len(), 12);
+    }
+
+    #[test]
+    fn values_are_checked() {
+        let check = |k, v| wanted(k, v, register(k).1).map_err(|e| e.code());
+        assert_eq!(check(Injection::GpuGone, None), Ok(Some(0xdead)));
+        assert_eq!(check(Injection::GpuGone, Some(1)), Err(2));
+        assert_eq!(check(Injection::CopyHang, None), Ok(None));
+        assert_eq!(check(Injection::FaultReorderPermille, Some(1001)), Err(2));
+        assert_eq!(
+            check(Injection::FaultReorderPermille, Some(1000)),
+            Ok(Some(1000))
+        );
+    }
+}
