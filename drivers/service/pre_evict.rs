@@ -87,21 +87,22 @@ impl PreEvict {
     }
 
     fn look(&self, gpu: &Gpu) -> PreEvictInput {
-        let mut n = [0; 5];
+        let mut n = [0; 6];
         gpu.chunks().counts(
             &[
                 ChunkState::Free,
                 ChunkState::LentRemovable,
+                ChunkState::LentOnly,
                 ChunkState::Used,
                 ChunkState::Unused,
                 ChunkState::Discarded,
             ],
             &mut n,
         );
-        let [free, removable, used, unused, discarded] = n;
+        let [free, removable, only, used, unused, discarded] = n;
         PreEvictInput {
-            // What is lent and on the host too is had back without a copy, so it is as good as free.
-            free: free.saturating_add(removable),
+            // What is lent comes back before anything of the GPU's own jobs goes, and mostly without a copy.
+            free: free.saturating_add(removable).saturating_add(only),
             in_flight: u32::try_from(self.rooms.len()).unwrap_or(u32::MAX),
             evictable: used.saturating_add(unused).saturating_add(discarded),
             demand_waits: gpu.demand.load(Relaxed) != 0,
