@@ -36,7 +36,8 @@ const HISTORY: usize = 32;
 /// Steps past what was fetched ahead within which a fault still belongs to the stream. Chosen for this project, not measured
 /// yet.
 const GAP_STEPS: u64 = 4;
-/// Steps behind the last fault within which a fault is a straggler. A launch walks on a front as wide as all that runs at
+/// Steps behind the last fault within which a fault is a straggler, but no more than a quarter of the range: what is far
+/// behind in a short one is the next pass over it. A launch walks on a front as wide as all that runs at
 /// once, here 80 blocks of 192 KiB, and what is on its way to the back of it faults again with every batch: taken for no part
 /// of the stream, that gave up the prefetch behind it.
 const STRAGGLER_STEPS: u64 = 16;
@@ -273,7 +274,7 @@ impl Stream {
         let far = steps.unsigned_abs();
         if steps > 0 && far <= GAP_STEPS.saturating_add(u64::from(self.ahead)) {
             Seen::Ahead(far)
-        } else if steps <= 0 && far <= STRAGGLER_STEPS {
+        } else if steps <= 0 && far <= self.front() {
             Seen::Behind
         } else {
             Seen::Elsewhere
@@ -293,6 +294,15 @@ impl Stream {
             step: self.step,
             count,
         })
+    }
+
+    /// How far behind the last fault a straggler can be, in steps.
+    fn front(&self) -> u64 {
+        let blocks = self.span.end.0.saturating_sub(self.span.first.0);
+        let quarter = blocks
+            .checked_div(self.step.unsigned_abs())
+            .map_or(0, |steps| steps / 4);
+        quarter.clamp(GAP_STEPS, STRAGGLER_STEPS)
     }
 
     /// Takes the fault `steps` past the last one. True if that block had been advised.

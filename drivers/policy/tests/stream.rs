@@ -207,6 +207,17 @@ fn a_scan_that_turns_round_is_followed_back() {
 }
 
 #[test]
+fn a_short_range_is_followed_pass_after_pass() {
+    let (s, mut t) = (span(0, 9), StreamTable::new());
+    let pass: Vec<u64> = (0..9).collect();
+    for turn in 0..3 {
+        let all = faults(&mut t, &pass, &s, &STRIDE);
+        let ahead: usize = all.iter().map(|a| blocks(a).len()).sum();
+        assert!(ahead >= 6, "pass {turn}: {ahead} blocks advised");
+    }
+}
+
+#[test]
 fn the_rest_of_an_old_scan_does_not_turn_a_new_one_round() {
     let s = span(0, 1000);
     let far = StreamConfig {
