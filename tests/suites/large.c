@@ -17,10 +17,10 @@ static void gpu_knob(int fd, uint32_t gpu, const char *name, uint64_t value)
 	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, gpu, name, value));
 }
 
-/* Waits, for at most 10 s, until a counter of a GPU has grown by `more` since it was `from`. */
+/* Waits, for at most 30 s, until a counter of a GPU has grown by `more` since it was `from`. */
 static void grown(int fd, uint32_t gpu, int which, uint64_t from, uint64_t more)
 {
-	for (int n = 0; n < 1000 && of_gpu(fd, gpu, which) - from < more; n++)
+	for (int n = 0; n < 3000 && of_gpu(fd, gpu, which) - from < more; n++)
 		usleep(10000);
 	if (of_gpu(fd, gpu, which) - from < more)
 		FAIL("counter %d of GPU %u grew by %llu, not %llu", which, gpu,
@@ -169,11 +169,13 @@ static void pages_in_use_are_kept(void)
 static void switched_at_run_time(void)
 {
 	int fd = client(0);
-	uint64_t len = oversized(fd), taken, small, refills;
+	uint64_t len = oversized(fd), taken, small, refills, full;
 	uint64_t *p = managed(fd, len);
 
 	full_pool(fd, 0, 32);
+	full = of_gpu(fd, 0, HUVM_CNT_POOL_REFILLS);
 	taken = of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN);
+	full -= taken;
 	gpu_fill(fd, 0, p, len, BLOCKS, 1, 3);
 	/* Off: 4 KiB pages, and nothing was asked of the pool. */
 	small = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_4K);
@@ -186,6 +188,8 @@ static void switched_at_run_time(void)
 	taken = of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN);
 	gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
 	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN), taken);
+	/* Full again: its thread has freed what was replaced, which takes seconds where every page is checked. */
+	grown(fd, 0, HUVM_CNT_POOL_REFILLS, full, taken);
 	/* Off for the GPU: its pool is given back; on again, it is filled from nothing. */
 	gpu_knob(fd, 0, "large_page_evict", 0);
 	sleep(3);
