@@ -26,7 +26,6 @@ struct Masks {
 }
 
 /// Advice about the pages of a block.
-#[derive(Default)]
 pub(crate) struct Advice(Option<KBox<Masks>>);
 
 /// Adds `pages` to the mask of `key`. Without memory nothing changes.

@@ -257,6 +257,18 @@ impl State {
         self.on_gpus().or(&self.host_valid)
     }
 
+    /// Publishes the copy in flight if it is over. What it is still waiting for; `None`: nothing is in flight.
+    fn publish(&mut self) -> Option<Tracker> {
+        let tracker = self.inflight.as_ref()?.tracker;
+        match channel::poll(&tracker) {
+            Some(ok) => {
+                self.finish(ok);
+                None
+            }
+            None => Some(tracker),
+        }
+    }
+
     /// Publishes what a finished copy did. `ok`: it succeeded.
     fn finish(&mut self, ok: bool) {
         let Some(i) = self.inflight.take() else {
@@ -320,24 +332,18 @@ impl State {
                 true
             }
         });
-        let mut gone = None;
         for p in self.parts.iter_mut() {
             if p.valid.is_empty() {
                 if let Some(id) = p.chunk.take() {
-                    if self
-                        .ahead
-                        .as_ref()
-                        .is_some_and(|a| a.gpu.index() == p.gpu())
-                    {
-                        gone = Some(p.gpu());
-                    }
                     if p.sg.gpu.chunks().release(id) == Released::Free {
                         account::count(Some(&p.sg.gpu), None, Counter::ChunksFreed, 1);
                     }
                 }
             }
         }
-        if let Some(g) = gone {
+        // What was fetched ahead is in a chunk for as long as it is there.
+        let ahead = self.ahead.as_ref().map(|a| a.gpu.index());
+        if let Some(g) = ahead.filter(|g| self.part(*g).is_none_or(|p| p.chunk.is_none())) {
             self.left(g);
         }
     }
@@ -406,15 +412,7 @@ impl Block {
 
     /// Whether no copy is in flight. Publishes one that is over.
     pub(crate) fn is_settled(&self) -> bool {
-        let mut s = self.state.lock();
-        match s.inflight.as_ref().map(|i| channel::poll(&i.tracker)) {
-            None => true,
-            Some(None) => false,
-            Some(Some(ok)) => {
-                s.finish(ok);
-                true
-            }
-        }
+        self.state.lock().publish().is_none()
     }
 
     /// Locks the block with no copy in flight. Waits for one without the lock; the wait is bounded, and a copy that
@@ -423,15 +421,9 @@ impl Block {
         for _ in 0..FREE_WAITS {
             let tracker = {
                 let mut s = self.state.lock();
-                match s.inflight.as_ref() {
+                match s.publish() {
                     None => return s,
-                    Some(i) => {
-                        if let Some(ok) = channel::poll(&i.tracker) {
-                            s.finish(ok);
-                            return s;
-                        }
-                        i.tracker
-                    }
+                    Some(tracker) => tracker,
                 }
             };
             let _judged_above = channel::wait(&tracker);

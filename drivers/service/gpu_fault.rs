@@ -210,10 +210,10 @@ impl Service {
             else {
                 continue;
             };
-            let Some(work) = begin(gpu, &client, group.block_va, group.faults) else {
+            let work = begin(gpu, &client, group.block_va, group.faults, fetched_ns);
+            let Some(work) = work else {
                 continue;
             };
-            let work = Work { fetched_ns, ..work };
             if self.work.push_within_capacity(work).is_err() {
                 break;
             }
@@ -465,7 +465,13 @@ fn hw_access(a: Access) -> u32 {
 }
 
 /// Looks a block up and sorts its faults. `None`: there is no such block, every fault of it is fatal.
-fn begin(gpu: &Arc<Gpu>, client: &Client, block_va: u64, faults: &[Fault]) -> Option<Work> {
+fn begin(
+    gpu: &Arc<Gpu>,
+    client: &Client,
+    block_va: u64,
+    faults: &[Fault],
+    fetched_ns: u64,
+) -> Option<Work> {
     let block = faults
         .iter()
         .find_map(|f| client.space.block_at(f.va).ok())?;
@@ -501,7 +507,7 @@ fn begin(gpu: &Arc<Gpu>, client: &Client, block_va: u64, faults: &[Fault]) -> Op
         plan: None,
         begun: false,
         failed: None,
-        fetched_ns: 0,
+        fetched_ns,
     })
 }
 
@@ -586,7 +592,7 @@ fn first_pass(gpu: &Arc<Gpu>, w: &mut Work) {
 }
 
 /// What becomes of the faulted pages, decided the first time that it is asked. `None`: none of them may be served.
-fn plan(gpu: &Gpu, w: &mut Work, s: &mut State, p: &Policy) -> Option<Plan> {
+fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a Plan> {
     if w.plan.is_none() {
         let faulted = legal(s, w);
         if s.dead || faulted.is_empty() {
@@ -597,7 +603,7 @@ fn plan(gpu: &Gpu, w: &mut Work, s: &mut State, p: &Policy) -> Option<Plan> {
         densify(gpu, space, s, &mut plan, p);
         w.plan = Some(plan);
     }
-    w.plan
+    w.plan.as_ref()
 }
 
 /// First pass: starts what brings the faulted pages, and those that prefetch adds, to where they are mapped from.
@@ -617,10 +623,10 @@ fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
             if s.dead || w.sg.is_stopped() {
                 return Ok(());
             }
-            let Some(plan) = plan(gpu, w, &mut s, &p) else {
+            if plan(gpu, w, &mut s, &p).is_none() {
                 return Ok(());
-            };
-            match advance(w, &plan, &mut s, here, &mut step, &mut room, &p) {
+            }
+            match advance(w, &mut s, here, &mut step, &mut room, &p) {
                 Ok(true) => return Ok(()),
                 Ok(false) => continue,
                 Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => continue,
@@ -670,13 +676,15 @@ fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy)
 /// the next has to wait for.
 fn advance(
     w: &Work,
-    plan: &Plan,
     s: &mut State,
     here: Place,
     step: &mut usize,
     room: &mut Room,
     p: &Policy,
 ) -> core::result::Result<bool, Stop> {
+    let Some(plan) = w.plan.as_ref() else {
+        return Ok(true);
+    };
     let steps = [
         (plan.remote, Place::Host, true),
         (plan.local, here, true),

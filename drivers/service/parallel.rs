@@ -9,14 +9,14 @@
 //! A block that cannot go over a lender (its pages are not on the host, advice has a say) is served as without this. A
 //! lender without spare memory drops out, and its block goes to the local worker.
 
-use super::relay::{Ways, PER_LENDER};
+use super::relay::Ways;
 use huvm_policy::path::{Split, Take, Worker, WORKERS_MAX};
 use huvm_policy::types::GpuId;
 
 /// Copies that the GPU's own link has to do at once: one that runs, one ready.
 const LOCAL: usize = 2;
 /// Blocks that each lender carries at once: one that runs, one ready.
-const HANDS: u32 = if PER_LENDER < 2 { PER_LENDER } else { 2 };
+const HANDS: u32 = 2;
 
 /// What became of a block that a lender was to carry.
 pub(super) enum Sent {

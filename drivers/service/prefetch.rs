@@ -21,7 +21,7 @@ use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES};
 use huvm_policy::config::{KnobId, Policy};
-use huvm_policy::path::Path;
+use huvm_policy::path::{Path, LENDER_QUEUE_MAX};
 use huvm_policy::spare::SPARE_GPUS_MAX;
 use huvm_policy::stream::{
     self, BlockNo, BlockRun, BlockSpan, Outcome, StreamConfig, StreamCounts, StreamTable,
@@ -35,7 +35,7 @@ const QUEUE: usize = 16;
 /// Blocks on their way at once: as many as keep the link busy while one is mapped.
 const IN_FLIGHT: usize = 4;
 /// Blocks on their way to lenders at once, one more for each than is waited for on its link.
-const RELAYED: usize = SPARE_GPUS_MAX * (relay::PER_LENDER as usize + 1);
+const RELAYED: usize = SPARE_GPUS_MAX * (LENDER_QUEUE_MAX as usize + 1);
 /// The thread looks whether it is to stop this often.
 const LOOK_NS: u64 = 1_000_000_000;
 

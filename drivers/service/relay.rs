@@ -22,9 +22,6 @@ use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
-/// Blocks that one lender carries at once.
-pub(super) const PER_LENDER: u32 = 4;
-
 /// The ways from the host to one GPU, as they were when somebody looked.
 pub(super) struct Ways {
     to: GpuId,
