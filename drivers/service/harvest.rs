@@ -52,7 +52,7 @@ pub(super) fn has_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &P
     };
     let mut facts = [SpareFacts::default(); SPARE_GPUS_MAX];
     for (i, f) in (0u32..).zip(facts.iter_mut()) {
-        *f = ask(gpu, i);
+        *f = ask(gpu, i).map_or(SpareFacts::default(), |(_, facts)| facts);
     }
     // A row may be stale; then it is struck out, and the next one asked.
     for _ in 0..SPARE_GPUS_MAX {
@@ -115,18 +115,14 @@ fn tell(lender: &Gpu, block: &Block, kind: u32, arg0: u64, arg1: u64) {
     );
 }
 
-/// GPU `i` as a lender to `gpu`.
-pub(super) fn ask(gpu: &Gpu, i: u32) -> SpareFacts {
-    let Some(link) = u8::try_from(i).ok().and_then(|i| gpu.link_to(i)) else {
-        return SpareFacts::default();
-    };
-    let Some(lender) = registry::gpu(i) else {
-        return SpareFacts::default();
-    };
+/// GPU `i` as a lender to `gpu`. `None`: it is none.
+pub(super) fn ask(gpu: &Gpu, i: u32) -> Option<(Arc<Gpu>, SpareFacts)> {
+    let link = u8::try_from(i).ok().and_then(|i| gpu.link_to(i))?;
+    let lender = registry::gpu(i)?;
     let pool = lender.chunks();
     let config = LendConfig::of(&policy::of_gpu(&lender), pool.count());
     if lender.is_lost() || !config.enabled {
-        return SpareFacts::default();
+        return None;
     }
     let mut n = [0; 3];
     pool.counts(
@@ -138,7 +134,7 @@ pub(super) fn ask(gpu: &Gpu, i: u32) -> SpareFacts {
         &mut n,
     );
     let [free, only, removable] = n;
-    SpareFacts {
+    let facts = SpareFacts {
         lends: true,
         free,
         keep: config.keep,
@@ -147,7 +143,8 @@ pub(super) fn ask(gpu: &Gpu, i: u32) -> SpareFacts {
         lent: only.saturating_add(removable),
         limit: config.limit,
         link,
-    }
+    };
+    Some((lender, facts))
 }
 
 /// Takes one lent chunk of `gpu` back; `None` if none is lent. `in_fault`: a GPU waits for it.

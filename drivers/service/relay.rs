@@ -41,13 +41,13 @@ impl Ways {
             lenders: [LenderPath::default(); SPARE_GPUS_MAX],
         };
         for (i, row) in (0u32..).zip(ways.lenders.iter_mut()) {
-            let facts = harvest::ask(gpu, i);
-            if facts.lendable() == 0 || facts.link.mb_per_s <= gpu.host_mbps() {
-                continue;
-            }
-            let Some(lender) = registry::gpu(i).filter(|l| l.demand.load(Relaxed) == 0) else {
+            let Some((lender, facts)) = harvest::ask(gpu, i) else {
                 continue;
             };
+            let fast = facts.link.mb_per_s > gpu.host_mbps();
+            if facts.lendable() == 0 || !fast || lender.demand.load(Relaxed) != 0 {
+                continue;
+            }
             *row = LenderPath {
                 has_spare: true,
                 borrowers: 1,
