@@ -50,7 +50,7 @@ impl Ways {
             }
             *row = LenderPath {
                 has_spare: true,
-                borrowers: 1,
+                borrowers: borrowers(&lender, gpu),
                 host: host_link(&lender),
                 peer: LinkFacts {
                     queued: gpu.channels().pending(Engine::PeerIn),
@@ -91,6 +91,14 @@ impl Ways {
             l.has_spare = false;
         }
     }
+}
+
+/// GPUs that borrow from `lender`, with `gpu`, which is about to.
+fn borrowers(lender: &Gpu, gpu: &Gpu) -> u32 {
+    let lent = lender.chunks().lent_to();
+    let who = lent.iter().zip(0u8..);
+    // CAST: 16 at most.
+    who.filter(|(n, i)| **n != 0 || *i == gpu.index()).count() as u32
 }
 
 /// A GPU's link from the host, and what waits on it.
