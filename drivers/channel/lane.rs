@@ -188,6 +188,11 @@ impl Lane {
         self.fault_id
     }
 
+    /// Whether it can reach no memory any more, although not all of it is over.
+    pub(super) fn is_off(&self) -> bool {
+        !matches!(*self.semaphore.lock(), Semaphore::At(..)) || self.is_gone()
+    }
+
     pub(super) fn is_broken(&self) -> bool {
         self.broken.load(Relaxed)
     }
@@ -202,7 +207,13 @@ impl Lane {
 
     /// Pushes submitted and not over.
     pub(super) fn pending(&self) -> u32 {
-        self.submitted.load(Relaxed).wrapping_sub(self.completed())
+        // A push may be over before its number is stored.
+        let (done, last) = (self.completed(), self.submitted.load(Relaxed));
+        if is_complete(done, last) {
+            0
+        } else {
+            last.wrapping_sub(done)
+        }
     }
 
     /// Whether `value` is over: `None` not yet, `Some(false)` never.
@@ -222,9 +233,8 @@ impl Lane {
         // Bounded by the pushes that there are.
         loop {
             let counted = self.counted.load(Relaxed);
-            let behind = completed.wrapping_sub(counted);
-            // Somebody who saw more was here first.
-            if behind == 0 || behind > u32::MAX / 2 {
+            // Or somebody who saw more was here first.
+            if is_complete(counted, completed) {
                 return;
             }
             let next = counted.wrapping_add(1);
@@ -342,8 +352,9 @@ impl Lane {
                 continue;
             };
             match other.poll(value) {
-                // Over, well or not: it writes nothing any more.
-                Some(_) => {}
+                Some(true) => {}
+                Some(false) if other.is_off() => {}
+                Some(false) => return Err(EIO),
                 None => push.acquire(other.va, value).map_err(|_| EINVAL)?,
             }
         }
@@ -435,8 +446,9 @@ impl Lane {
             self.submitted.load(Relaxed),
             state,
         );
-        self.stop();
-        self.release();
+        if self.stop() {
+            self.release();
+        }
         self.wake();
     }
 
@@ -451,20 +463,23 @@ impl Lane {
         }
     }
 
-    /// Takes the channel off its engine: it reaches no memory from here on.
-    pub(super) fn stop(&self) {
+    /// Takes the channel off its engine: it reaches no memory from here on. Whether that is so.
+    pub(super) fn stop(&self) -> bool {
         let mut patience = Patience::new(STOP_NS);
         let off = self.runlist.disable(&*self.bars, self.chid);
         let off = off.and(self.runlist.preempt(&*self.bars, &mut || patience.again()));
         match off {
             // A GPU that is gone reaches nothing.
-            Ok(()) | Err(huvm_hal::Error::Gone) => {}
-            Err(e) => pr_err!(
-                "huvm: gpu {} {:?}: preempt: {:?}\n",
-                self.gpu,
-                self.engine,
-                e
-            ),
+            Ok(()) | Err(huvm_hal::Error::Gone) => true,
+            Err(e) => {
+                pr_err!(
+                    "huvm: gpu {} {:?}: preempt: {:?}\n",
+                    self.gpu,
+                    self.engine,
+                    e
+                );
+                false
+            }
         }
     }
 

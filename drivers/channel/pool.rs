@@ -77,12 +77,12 @@ impl Pool {
         lanes.all.get(*at).ok_or(EIO)
     }
 
-    /// Hands the commands that `f` appends to the GPU, to be done when `after` is over, well or not. May wait for room in
-    /// the ring, and for other GPUs' part of `after`.
+    /// Hands the commands that `f` appends to the GPU, to be done when `after` is over, or its channel off its engine. May
+    /// wait for room in the ring, and for other GPUs' part of `after`.
     ///
     /// # Errors
-    /// `EIO` when the channel is broken or its GPU gone; `ETIMEDOUT` when it breaks now; `EINVAL` when `f` appended
-    /// something illegal. Nothing was submitted.
+    /// `EIO` when the channel is broken or its GPU gone, or when one in `after` failed and may still reach memory;
+    /// `ETIMEDOUT` when it breaks now; `EINVAL` when `f` appended something illegal. Nothing was submitted.
     pub(crate) fn submit(
         &self,
         engine: Engine,
@@ -92,7 +92,10 @@ impl Pool {
         let lane = self.lane(engine)?;
         for (id, value) in after.iter() {
             if !self.lanes().iter().any(|l| l.id() == id) {
-                let _well_or_not = table::find(id).wait(value);
+                let other = table::find(id);
+                if other.wait(value).is_err() && !other.is_off() {
+                    return Err(EIO);
+                }
             }
         }
         lane.submit(engine, after, self.lanes(), f)
@@ -166,7 +169,7 @@ impl Pool {
             let _known_there = lane.drain();
         }
         for lane in self.lanes().iter() {
-            lane.stop();
+            let _said_so = lane.stop();
         }
         let space = self.space.lock().take();
         if let Some(s) = space {

@@ -223,7 +223,7 @@ pub(super) fn start(
     let run = schedule(&mut space, &lanes, &used, engines, dma);
     if let Err(e) = run {
         for l in lanes.iter() {
-            l.stop();
+            let _said_so = l.stop();
         }
         space.stop();
         for l in lanes.iter() {
@@ -237,7 +237,7 @@ pub(super) fn start(
                 table::retire(l.id(), 0);
             }
             for l in lanes.iter() {
-                l.stop();
+                let _said_so = l.stop();
             }
             space.stop();
             for l in lanes.iter() {

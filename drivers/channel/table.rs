@@ -60,6 +60,14 @@ impl Found {
         }
     }
 
+    /// Whether it can reach no memory any more. What is gone was off before.
+    pub(super) fn is_off(&self) -> bool {
+        match self {
+            Found::Live(lane) => lane.is_off(),
+            Found::Gone(_) | Found::Unknown => true,
+        }
+    }
+
     /// What is complete; `None` if there is nothing to wait for any more.
     pub(super) fn completed(&self) -> Option<u32> {
         match self {
