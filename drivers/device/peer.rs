@@ -37,12 +37,16 @@ pub(super) fn close(gpu: &Arc<Gpu>) {
         return;
     };
     for other in others.iter() {
-        for (from, to) in [(gpu, other), (other, gpu)] {
-            let _one = from.naming.lock();
-            if let Some(p) = from.peers.get(usize::from(to.index())) {
-                p.store(p.load(Relaxed) | CLOSED, Relaxed);
-            }
-        }
+        shut(gpu, other);
+        shut(other, gpu);
+    }
+}
+
+/// Lets no new copy go from one GPU to another.
+fn shut(from: &Gpu, to: &Gpu) {
+    let _one = from.naming.lock();
+    if let Some(p) = from.peers.get(usize::from(to.index())) {
+        p.store(p.load(Relaxed) | CLOSED, Relaxed);
     }
 }
 
@@ -89,7 +93,8 @@ pub(crate) fn refresh(gpu: &Arc<Gpu>) {
         }
         match linked(gpu, other) {
             Some(mbps) => name(gpu, other, mbps),
-            None => forget(gpu, other),
+            // The id stays the peer's: copies under way name it.
+            None => shut(gpu, other),
         }
     }
 }
@@ -108,11 +113,23 @@ fn linked(from: &Gpu, to: &Gpu) -> Option<u32> {
     })
 }
 
-fn name(from: &Gpu, to: &Arc<Gpu>, mbps: u32) {
+fn name(from: &Arc<Gpu>, to: &Arc<Gpu>, mbps: u32) {
     let _one = from.naming.lock();
-    let named = from.peers.get(usize::from(to.index()));
-    let known = registry::gpu(to.index().into()).is_some_and(|g| Arc::ptr_eq(&g, to));
-    if !known || named.is_none_or(|p| p.load(Relaxed) != NO_PEER) {
+    let at = usize::from(to.index());
+    let (Some(named), Some(speed)) = (from.peers.get(at), from.peer_mbps.get(at)) else {
+        return;
+    };
+    // One that leaves is closed for good.
+    let stays = |gpu: &Arc<Gpu>| {
+        registry::gpu(gpu.index().into()).is_some_and(|listed| Arc::ptr_eq(&listed, gpu))
+    };
+    if !stays(from) || !stays(to) {
+        return;
+    }
+    let was = named.load(Relaxed);
+    if was != NO_PEER {
+        speed.store(mbps, Relaxed);
+        named.store(was & !CLOSED, Relaxed);
         return;
     }
     let taken = |id: u8| {
@@ -123,14 +140,10 @@ fn name(from: &Gpu, to: &Arc<Gpu>, mbps: u32) {
         pr_warn!("huvm: gpu {} has no peer id left\n", from.index());
         return;
     };
-    match topology::set_peer(from, id, Some(to.index().into())) {
+    match topology::set_peer(&**from, id, Some(to.index().into())) {
         Ok(()) => {
-            if let Some(m) = from.peer_mbps.get(usize::from(to.index())) {
-                m.store(mbps, Relaxed);
-            }
-            if let Some(p) = from.peers.get(usize::from(to.index())) {
-                p.store(id.into(), Relaxed);
-            }
+            speed.store(mbps, Relaxed);
+            named.store(id.into(), Relaxed);
         }
         Err(e) => pr_warn!(
             "huvm: gpu {} cannot name gpu {}: {:?}\n",
