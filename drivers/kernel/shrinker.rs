@@ -60,9 +60,9 @@ impl<T: Shrink> Shrinker<T> {
     /// # Errors
     /// `ENOMEM`.
     pub(crate) fn new(name: &CStr, cache: Arc<T>) -> Result<Self> {
-        // SAFETY: the name is taken as a format: a literal of this driver without a conversion.
-        let raw =
-            NonNull::new(unsafe { c::shrinker_alloc(0, name.as_char_ptr()) }).ok_or(ENOMEM)?;
+        // SAFETY: a format and the one string that it wants.
+        let raw = unsafe { c::shrinker_alloc(0, c"%s".as_char_ptr(), name.as_char_ptr()) };
+        let raw = NonNull::new(raw).ok_or(ENOMEM)?;
         let cache = Arc::into_raw(cache);
         // SAFETY: allocated above and not registered, so nobody else uses it. What it points to outlives it (`drop`).
         unsafe {
