@@ -147,8 +147,8 @@ pub(super) fn counters(space: &Arc<Space>, arg: usize) -> Result {
         uapi::HUVM_SCOPE_PROCESS => {
             let mut sum = [0u64; COUNT];
             for space in spaces::of_process(a.gpu)?.iter() {
-                if !space.is_owner() && !task::is_admin() {
-                    return Err(EPERM);
+                if !task::is_admin() {
+                    owner_only(space)?;
                 }
                 for (to, n) in sum.iter_mut().zip(space.counters.read()) {
                     *to = to.wrapping_add(n);

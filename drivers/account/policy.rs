@@ -66,7 +66,7 @@ fn note_change() {
     let _before = CHANGES.fetch_add(1, Full);
 }
 
-/// In force when there is no memory to put the values together for the first time.
+/// In force when there is no memory to put the values of a scope together for the first time; what was set is not heeded then.
 static DEFAULTS: Policy = Policy::new();
 
 /// The values in force, as they were when they were asked for.
@@ -96,12 +96,12 @@ static GLOBAL: Global<Option<Policy>> = Global::new(Which::Other, None);
 /// The global values, under their lock. Before anybody set one they are those of the default preset.
 fn with_global<R>(f: impl FnOnce(&mut Policy) -> R) -> R {
     let mut g = GLOBAL.lock();
-    f(
-        g.get_or_insert_with(|| match preset_by_name(DEFAULT_PRESET) {
-            Some(p) => p.policy(),
-            None => Policy::new(),
-        }),
-    )
+    f(g.get_or_insert_with(original))
+}
+
+/// The global values that hold when nobody set one.
+fn original() -> Policy {
+    preset_by_name(DEFAULT_PRESET).map_or_else(Policy::new, |p| p.policy())
 }
 
 /// The global values.
@@ -131,20 +131,16 @@ struct Values {
     made: [Option<Made>; MAX_GPUS + 1],
 }
 
-/// The value that a knob has when nobody set one.
-fn original(id: KnobId) -> u64 {
-    preset_by_name(DEFAULT_PRESET).map_or(id.knob().default, |p| p.policy().get(id))
-}
-
 /// Forgets what was set globally for a knob, or (`None`) for all.
 pub(crate) fn reset_global(id: Option<KnobId>) {
-    with_global(|p| {
-        for k in KNOBS.iter().filter(|k| id.is_none_or(|id| id == k.id)) {
-            // A preset's values are in range.
-            let _in_range = p.set(k.id, original(k.id));
+    let p = original();
+    match id {
+        None => set_global_all(p),
+        // A preset's values are in range.
+        Some(id) => {
+            let _in_range = set_global(id, p.get(id));
         }
-    });
-    note_change();
+    }
 }
 
 /// Values of a GPU or of a space.

@@ -284,10 +284,15 @@ impl Stream {
     /// The blocks between the last fault and one `steps` past it.
     fn between(&self, slot: usize, steps: u64) -> Option<BlockRun> {
         let count = u32::try_from(steps).ok()?.checked_sub(1)?;
-        let first = self.last.step(self.step, 1).filter(|_| count != 0)?;
+        self.run(u8::try_from(slot).ok()?, 1, count)
+    }
+
+    /// `count` blocks from the one `nearest` steps past the last fault on; `None` if that is none.
+    fn run(&self, slot: u8, nearest: u64, count: u32) -> Option<BlockRun> {
+        let first = self.last.step(self.step, nearest).filter(|_| count != 0)?;
         Some(BlockRun {
             stream: StreamId {
-                slot: u8::try_from(slot).ok()?,
+                slot,
                 born: self.born,
             },
             first,
@@ -321,18 +326,9 @@ impl Stream {
             .steps_left(self.last, self.step)
             .min(u64::from(amount));
         let count = u32::try_from(most).ok()?.checked_sub(self.ahead)?;
-        let nearest = u64::from(self.ahead).saturating_add(1);
-        let first = self.last.step(self.step, nearest).filter(|_| count != 0)?;
+        let run = self.run(slot, u64::from(self.ahead).saturating_add(1), count)?;
         self.ahead = self.ahead.saturating_add(count);
-        Some(BlockRun {
-            stream: StreamId {
-                slot,
-                born: self.born,
-            },
-            first,
-            step: self.step,
-            count,
-        })
+        Some(run)
     }
 }
 
