@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { KTAP_PASS = 0, KTAP_FAIL = 1, KTAP_SKIP = 4 };
@@ -49,6 +50,14 @@ struct ktap_test {
 #define CHECK_OK(call) do { \
 	errno = 0; long r_ = (long)(call); \
 	if (r_ < 0) FAIL("%s failed: errno %d, %s", #call, errno, strerror(errno)); } while (0)
+
+static inline double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
 
 static inline int ktap_one(const struct ktap_test *t)
 {
@@ -121,6 +130,7 @@ static inline int ktap_run(const struct ktap_test *tests, int count, int argc, c
 	printf("KTAP version 1\n1..%d\n", planned);
 	for (int i = 0; i < count; i++) {
 		int wanted = argc < 2, r;
+		double from = seconds();
 
 		for (int a = 1; a < argc; a++)
 			wanted |= !strcmp(argv[a], tests[i].name);
@@ -137,6 +147,7 @@ static inline int ktap_run(const struct ktap_test *tests, int count, int argc, c
 			printf("not ok %d %s\n", number, tests[i].name);
 			failed++;
 		}
+		printf("# %s: %.1f s\n", tests[i].name, seconds() - from);
 	}
 	if (!number) {
 		printf("# no such test\n");

@@ -6,6 +6,10 @@
 #include "huvm_lib.h"
 
 #define BLOCKS 16u
+/* Of a GPU's chunks the others are set aside: with 4 KiB pages and DMA debugging a block costs much. */
+#define CHUNKS 12u
+/* More pieces than a test's evictions take while its thread is busy. */
+#define FULL 24u
 
 static uint64_t of_gpu(int fd, uint32_t gpu, int which)
 {
@@ -55,15 +59,14 @@ static int client(uint64_t large)
 	int fd = huvm_open();
 
 	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(limit_chunks(fd, 0, CHUNKS));
 	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "host_chunk_sizes", 0));
 	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "large_page_evict", large));
 	return fd;
 }
 
-static uint64_t oversized(int fd)
-{
-	return chunk_count(fd, 0) * BLOCK * 3 / 2 & ~(BLOCKS * BLOCK - 1);
-}
+/* A working set of 1.5 times GPU 0's memory. */
+#define OVERSIZED (CHUNKS * BLOCK * 3 / 2)
 
 /* Blocks of [p, p + len) whose host memory is one piece of `kib` KiB. */
 static uint64_t pieces_of(int fd, const char *p, uint64_t len, uint32_t kib)
@@ -78,14 +81,14 @@ static uint64_t pieces_of(int fd, const char *p, uint64_t len, uint32_t kib)
 static void from_the_pool(void)
 {
 	int fd = client(1);
-	uint64_t len = oversized(fd), out, taken, small = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_4K);
+	uint64_t len = OVERSIZED, out, taken, small = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_4K);
 	char *p = managed(fd, len);
 
-	full_pool(fd, 0, 64);
+	full_pool(fd, 0, FULL);
 	taken = of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN);
 	gpu_fill(fd, 0, p, len, BLOCKS, 7, 3);
 	out = pieces_of(fd, p, len, 2048);
-	CHECK(out >= len / BLOCK - chunk_count(fd, 0));
+	CHECK(out >= len / BLOCK - CHUNKS);
 	/* Each of them came from the pool, and no other memory was made. */
 	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN) - taken, out);
 	CHECK_EQ(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_2M), out);
@@ -100,17 +103,17 @@ static void from_the_pool(void)
 	cpu_check((uint64_t *)p, len, 9, 3);
 	CHECK(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_CPU_FAULTS_2M) > 0);
 	CHECK_OK(munmap(p, len));
-	CHECK_EQ(free_chunks(fd, 0), chunk_count(fd, 0));
+	CHECK_EQ(free_chunks(fd, 0), CHUNKS);
 	close(fd);
 }
 
 static void in_place_of_small_pages(void)
 {
 	int fd = client(1), mem;
-	uint64_t len = oversized(fd), replaced = of_gpu(fd, 0, HUVM_CNT_POOL_REPLACED), out, word;
+	uint64_t len = OVERSIZED, replaced = of_gpu(fd, 0, HUVM_CNT_POOL_REPLACED), out, word;
 	uint64_t *p = managed(fd, len);
 
-	full_pool(fd, 0, 64);
+	full_pool(fd, 0, FULL);
 	cpu_fill(p, len, 5, 3);
 	CHECK_EQ(pieces_of(fd, (char *)p, len, 4), len / BLOCK);
 	for (uint64_t turn = 1; turn < 4; turn++) {
@@ -169,7 +172,7 @@ static void pages_in_use_are_kept(void)
 static void switched_at_run_time(void)
 {
 	int fd = client(0);
-	uint64_t len = oversized(fd), taken, small, refills, full;
+	uint64_t len = OVERSIZED, taken, small, refills, full;
 	uint64_t *p = managed(fd, len);
 
 	full_pool(fd, 0, 32);
@@ -213,7 +216,7 @@ static void for_one_process(void)
 {
 	/* The GPU's own policy says no; a process that asks is served all the same. */
 	int fd = client(1), other = client(0);
-	uint64_t len = oversized(fd), refills;
+	uint64_t len = OVERSIZED, refills;
 	uint64_t *p = managed(fd, len), *q = managed(other, len);
 
 	full_pool(fd, 0, 16);
@@ -238,7 +241,7 @@ static void for_one_process(void)
 static void without_a_pool(void)
 {
 	int fd = client(1);
-	uint64_t len = oversized(fd), taken;
+	uint64_t len = OVERSIZED, taken;
 	uint64_t *p = managed(fd, len);
 
 	gpu_knob(fd, 0, "large_page_evict", 1);
@@ -266,7 +269,7 @@ static void host_in_fragments(void)
 
 	for (uint32_t i = 0; i < 2; i++) {
 		int c = client(1);
-		uint64_t len = oversized(c), failures = of_gpu(c, 0, HUVM_CNT_POOL_FAILURES), *p = managed(c, len);
+		uint64_t len = OVERSIZED, failures = of_gpu(c, 0, HUVM_CNT_POOL_FAILURES), *p = managed(c, len);
 
 		full_pool(c, 0, 4);
 		let_fail(c, HUVM_FAIL_HOST_2M, ALWAYS);
@@ -276,7 +279,7 @@ static void host_in_fragments(void)
 		CHECK_EQ(counter(c, HUVM_SCOPE_SPACE, 0, HUVM_CNT_POOL_TAKEN), 4);
 		CHECK_EQ(counter(c, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_2M), 4);
 		n = pieces_of(c, (char *)p, len, falls[i].kib);
-		CHECK(n >= len / BLOCK - chunk_count(c, 0) - 4);
+		CHECK(n >= len / BLOCK - CHUNKS - 4);
 		CHECK_EQ(counter(c, HUVM_SCOPE_SPACE, 0, falls[i].cnt), n * 2048 / falls[i].kib);
 		CHECK_EQ(counter(c, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_FALLBACKS), i ? n * 33 : n);
 		CHECK(counter(c, HUVM_SCOPE_SPACE, 0, HUVM_CNT_POOL_EMPTY) >= n);
@@ -307,7 +310,7 @@ static void host_in_fragments(void)
 static void refills_fail(void)
 {
 	int fd = client(1);
-	uint64_t len = oversized(fd), failures, refills, *p = managed(fd, len);
+	uint64_t len = OVERSIZED, failures, refills, *p = managed(fd, len);
 
 	for (uint32_t what = HUVM_FAIL_HOST_2M; what <= HUVM_FAIL_DMA_MAP; what += 2) {
 		gpu_knob(fd, 0, "large_page_pool_mib", 0);
@@ -329,7 +332,7 @@ static void refills_fail(void)
 static void given_back_under_pressure(void)
 {
 	int fd = client(1);
-	uint64_t len = oversized(fd), refills, *p = managed(fd, len);
+	uint64_t len = OVERSIZED, refills, *p = managed(fd, len);
 
 	full_pool(fd, 0, 32);
 	refills = of_gpu(fd, 0, HUVM_CNT_POOL_REFILLS);
@@ -352,7 +355,7 @@ static void allocator_fails(void)
 					  "min-order", "4", "probability", "50", NULL };
 	static const char *const off[] = { "probability", "0", "min-order", "0", NULL };
 	int fd = client(1);
-	uint64_t len = oversized(fd), *p = managed(fd, len);
+	uint64_t len = OVERSIZED, *p = managed(fd, len);
 	char path[96];
 
 	full_pool(fd, 0, 16);
@@ -379,9 +382,10 @@ static void with_harvesting(void)
 {
 	for (uint64_t write_back = 0; write_back < 2; write_back++) {
 		int fd = client(1), own = huvm_open();
-		uint64_t len = oversized(fd), mine = chunk_count(fd, 1) * 3 / 4 * BLOCK & ~(BLOCKS / 2 * BLOCK - 1);
+		uint64_t len = OVERSIZED, mine = CHUNKS * 3 / 4 * BLOCK;
 		uint64_t *p = managed(fd, len), *q = managed(own, mine), taken;
 
+		CHECK_OK(limit_chunks(fd, 1, CHUNKS));
 		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "harvest_borrow", 1));
 		gpu_knob(fd, 1, "harvest_lend", 1);
 		gpu_knob(fd, 1, "write_back", write_back);
@@ -416,13 +420,14 @@ static void killed(void)
 {
 	int fd = huvm_open();
 
+	CHECK_OK(limit_chunks(fd, 0, CHUNKS));
 	full_pool(fd, 0, 16);
 	for (int turn = 0; turn < 5; turn++) {
 		pid_t child = fork();
 
 		if (!child) {
 			int c = client(1);
-			uint64_t len = oversized(c);
+			uint64_t len = OVERSIZED;
 			uint64_t *p = managed(c, len);
 
 			if (turn % 2)
@@ -434,9 +439,9 @@ static void killed(void)
 		usleep(100000 + 60000 * (unsigned int)turn);
 		CHECK_OK(kill(child, SIGKILL));
 		CHECK_EQ(waitpid(child, NULL, 0), child);
-		for (int n = 0; n < 300 && free_chunks(fd, 0) != chunk_count(fd, 0); n++)
+		for (int n = 0; n < 300 && free_chunks(fd, 0) != CHUNKS; n++)
 			usleep(10000);
-		CHECK_EQ(free_chunks(fd, 0), chunk_count(fd, 0));
+		CHECK_EQ(free_chunks(fd, 0), CHUNKS);
 	}
 	close(fd);
 }
@@ -444,19 +449,20 @@ static void killed(void)
 static void unbound_with_a_full_pool(void)
 {
 	int fd = client(1);
-	uint64_t len = oversized(fd);
+	uint64_t len = OVERSIZED;
 	uint64_t *p = managed(fd, len), taken;
 	char name[32];
 
 	pci_name(fd, 0, name);
-	full_pool(fd, 0, 64);
+	full_pool(fd, 0, FULL);
 	cpu_fill(p, len, 1, 3);
 	gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
 	CHECK_OK(write_file(DRIVER "unbind", name));
 	cpu_check(p, len, 2, 3);
 	CHECK_OK(write_file(DRIVER "bind", name));
 	CHECK_OK(gpu_register(fd, 0));
-	full_pool(fd, 0, 64);
+	CHECK_OK(limit_chunks(fd, 0, CHUNKS));
+	full_pool(fd, 0, FULL);
 	taken = of_gpu(fd, 0, HUVM_CNT_POOL_TAKEN);
 	for (int turn = 0; turn < 3; turn++)
 		gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
@@ -469,7 +475,7 @@ static void unbound_with_a_full_pool(void)
 static void lost_with_a_full_pool(void)
 {
 	int fd = client(1);
-	uint64_t len = oversized(fd);
+	uint64_t len = OVERSIZED;
 	uint64_t *p = managed(fd, len);
 	ARG(huvm_selftest_arg, look, .gpu = 1, .test = HUVM_SELFTEST_IDENT);
 	char name[32];
@@ -478,8 +484,8 @@ static void lost_with_a_full_pool(void)
 	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "harvest_borrow", 1));
 	gpu_knob(fd, 1, "harvest_lend", 1);
 	gpu_knob(fd, 1, "write_back", 1);
-	full_pool(fd, 0, 64);
-	full_pool(fd, 1, 64);
+	full_pool(fd, 0, FULL);
+	full_pool(fd, 1, FULL);
 	gpu_fill(fd, 0, p, len, BLOCKS, 6, 3);
 	for (int n = 0; n < 400; n++) {
 		ARG(huvm_mem_info, m, .gpu = 1);
@@ -498,7 +504,7 @@ static void lost_with_a_full_pool(void)
 	CHECK_OK(write_file(DRIVER "unbind", name));
 	gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
 	cpu_check(p, len, 7, 3);
-	full_pool(fd, 0, 64);
+	full_pool(fd, 0, FULL);
 	close(fd);
 }
 

@@ -172,12 +172,4 @@ static inline unsigned int copying(const void *p, uint64_t len)
 	return n;
 }
 
-static inline double seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 #endif

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 # The fast checks: formatting, clippy for the host crates and for the module, unit and property tests. All of them run,
-# whatever one of them finds.
+# whatever one of them finds. KCONF: the kernel whose build clippy uses for the module (fast).
 . "$(dirname "$0")/lib.sh"
+KCONF=${KCONF:-fast}
 cd "$ROOT"
 export CARGO_TARGET_DIR=$BUILD/cargo-check
-mkdir -p "$BUILD/logs" "$BUILD/module-clippy"
+mkdir -p "$BUILD/logs" "$BUILD/clippy-$KCONF"
 bad=()
 
 # step NAME COMMAND…: says what runs, remembers what failed.
@@ -32,15 +33,15 @@ format() {
 
 clippy_module() {
 	local kdir
-	kdir=$("$ROOT/tools/build/kernel.sh" fast --print) || exit 1
-	locked "module-clippy-$(here)" logged "$BUILD/logs/module-clippy.log" make -C "$kdir" "M=$ROOT" "MO=$BUILD/module-clippy" \
+	kdir=$("$ROOT/tools/build/kernel.sh" "$KCONF" --print) || exit 1
+	locked "module-clippy-$(here)" logged "$BUILD/logs/module-clippy.log" make -C "$kdir" "M=$ROOT" "MO=$BUILD/clippy-$KCONF" \
 		"LLVM=$(llvm)" "BINDGEN=$(bindgen_)" "CLIPPY_CONF_DIR=$ROOT" "-j$JOBS" CLIPPY=1 KRUSTFLAGS=-Dwarnings modules
 }
 
 step "formatting" format
 # Not "cargo clippy": cargo would look in ~/.cargo/bin first and find another toolchain's.
 step "clippy, host crates" logged "$BUILD/logs/clippy.log" cargo-clippy clippy --locked --workspace --all-targets -- -D warnings
-step "clippy, module (fast kernel)" clippy_module
+step "clippy, module ($KCONF kernel)" clippy_module
 step "unit and property tests" logged "$BUILD/logs/cargo-test.log" cargo test --locked --workspace --no-fail-fast
 awk '/^test result/ {p += $4; f += $6} END {printf "[huvm] host: %d passed, %d failed\n", p, f}' "$BUILD/logs/cargo-test.log"
 [ ${#bad[@]} = 0 ] || die "$(IFS=/; echo "${#bad[@]} checks failed: ${bad[*]}")" "read what they printed above, and build/logs"

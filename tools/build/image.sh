@@ -16,7 +16,7 @@ build() {
 		logged "$BUILD/logs/uvmctl.log" cargo build --release --locked --target x86_64-unknown-linux-gnu -p uvmctl)
 
 	rm -rf "$root"
-	mkdir -p "$root"/{bin,dev,proc,sys,tmp,mnt/ram,suites,lib,root,results}
+	mkdir -p "$root"/{bin,dev,proc,sys,tmp,suites,lib,root,results}
 	cp /bin/busybox "$root/bin/busybox"
 	for tool in $(/bin/busybox --list); do
 		[ "$tool" = busybox ] || ln -sf busybox "$root/bin/$tool"
