@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The workloads by name.
+
+use crate::pattern::{
+    backprop, conv, lavamd, lud, matvec, nw, pathfinder, random, stencil, stream,
+};
+use crate::Workload;
+
+/// Smallest footprint, bytes: below it the sizes of arrays are too coarse to be within 1 % of what was asked.
+pub const LEAST: u64 = 4 << 20;
+/// Largest footprint, bytes.
+pub const MOST: u64 = 1 << 40;
+
+/// What is asked of a workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// Bytes of all its allocations together.
+    pub bytes: u64,
+    /// Decides all that is random.
+    pub seed: u64,
+    /// Passes; `None` for as many as its reference has.
+    pub passes: Option<u32>,
+}
+
+impl Ask {
+    /// So many bytes, seed 1, the reference's passes.
+    pub fn bytes(bytes: u64) -> Ask {
+        Ask {
+            bytes,
+            seed: 1,
+            passes: None,
+        }
+    }
+
+    /// The passes asked for, or else `usual`.
+    pub(crate) fn passes_or(&self, usual: u32) -> u32 {
+        self.passes.unwrap_or(usual).max(1)
+    }
+}
+
+/// Why there is no such workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The footprint is below or above what is possible.
+    Footprint(u64),
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Refused::Footprint(bytes) = self;
+        write!(
+            f,
+            "a footprint of {bytes} bytes is out of range: {LEAST} to {MOST}"
+        )
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// A workload of the catalog.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Its name, in small letters.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub doc: &'static str,
+    /// Where its pattern is known from.
+    pub source: &'static str,
+    make: fn(&Ask) -> Workload,
+}
+
+impl Entry {
+    /// The workload.
+    ///
+    /// # Errors
+    /// [`Refused::Footprint`].
+    pub fn make(&self, ask: &Ask) -> Result<Workload, Refused> {
+        if !(LEAST..=MOST).contains(&ask.bytes) {
+            return Err(Refused::Footprint(ask.bytes));
+        }
+        Ok((self.make)(ask))
+    }
+}
+
+/// Array sizes and kernels of DebashisGanguly/gpgpu-sim_UVMSmart's benchmarks.
+const UVMSMART: &str =
+    "UVMSmart's reference inputs (github.com/DebashisGanguly/gpgpu-sim_UVMSmart)";
+/// Kernels of PolyBench/GPU.
+const POLYBENCH: &str = "PolyBench/GPU 1.0 (Grauer-Gray et al., InPar 2012)";
+
+const fn entry(
+    name: &'static str,
+    doc: &'static str,
+    source: &'static str,
+    make: fn(&Ask) -> Workload,
+) -> Entry {
+    Entry {
+        name,
+        doc,
+        source,
+        make,
+    }
+}
+
+/// All workloads.
+pub const CATALOG: &[Entry] = &[
+    entry(
+        "stream-triad",
+        "z = x + 3·y, one pass",
+        UVMSMART,
+        stream::triad,
+    ),
+    entry("add-vectors", "z = x + y, one pass", UVMSMART, stream::add),
+    entry(
+        "2dconv",
+        "rows i-1 to i+1 of A make row i of B, one pass",
+        POLYBENCH,
+        conv::conv2d,
+    ),
+    entry(
+        "3dconv",
+        "planes k-1 to k+1 make plane k, two arrays in turn",
+        UVMSMART,
+        conv::conv3d,
+    ),
+    entry(
+        "hotspot",
+        "temperature and power of a chip: three arrays in a cycle",
+        UVMSMART,
+        stencil::hotspot,
+    ),
+    entry(
+        "srad",
+        "speckle reduction: the CPU looks at the image between iterations",
+        UVMSMART,
+        stencil::srad,
+    ),
+    entry(
+        "fdtd",
+        "finite differences in 2-D: three fields, two at a time",
+        UVMSMART,
+        stencil::fdtd,
+    ),
+    entry(
+        "pathfinder",
+        "a wall streamed once, two small hot rows",
+        UVMSMART,
+        pathfinder::make,
+    ),
+    entry(
+        "backprop",
+        "weights forward, then both copies updated in the same order",
+        UVMSMART,
+        backprop::make,
+    ),
+    entry(
+        "nw",
+        "anti-diagonals of tiles over two matrices, down and up",
+        UVMSMART,
+        nw::make,
+    ),
+    entry(
+        "atax",
+        "A by columns of pages, then by rows",
+        POLYBENCH,
+        matvec::atax,
+    ),
+    entry("mvt", "both orders on one matrix", POLYBENCH, matvec::mvt),
+    entry(
+        "bicg",
+        "A by rows, then by columns of pages",
+        POLYBENCH,
+        matvec::bicg,
+    ),
+    entry(
+        "gesummv",
+        "two matrices by columns of pages",
+        POLYBENCH,
+        matvec::gesummv,
+    ),
+    entry(
+        "lud",
+        "tiles: pivot row and column hot, the rest swept, smaller each step",
+        UVMSMART,
+        lud::make,
+    ),
+    entry(
+        "lavamd",
+        "boxes of 100 particles with their 26 neighbours",
+        "Rodinia 3.1, lavaMD (Che et al., IISWC 2009)",
+        lavamd::make,
+    ),
+    entry(
+        "ra",
+        "input swept, table read and output written at random",
+        UVMSMART,
+        random::ra,
+    ),
+    entry(
+        "uniform",
+        "pages read evenly at random",
+        "its definition",
+        random::uniform,
+    ),
+    entry(
+        "zipf",
+        "pages read at random, chunks of 2 MiB by Zipf's law with exponent 0.9",
+        "its definition",
+        random::zipf,
+    ),
+];
+
+/// The workload of a name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    CATALOG.iter().find(|e| e.name == name)
+}

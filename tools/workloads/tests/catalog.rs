@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What holds for every workload of the catalog.
+
+mod common;
+
+use common::{digest, inside, touched, MIB};
+use huvm_workloads::catalog::{CATALOG, LEAST, MOST};
+use huvm_workloads::shadow::Shadow;
+use huvm_workloads::{Ask, Refused, Step, MAX_BLOCKS};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+/// Those in which anything is random.
+const SEEDED: &[&str] = &["ra", "uniform", "zipf"];
+
+/// Share of each array's pages that two passes touch at least.
+fn covered(name: &str) -> f64 {
+    match name {
+        // 1 - e^-2 of the pages, and of Zipf's tail less.
+        "uniform" => 0.85,
+        "zipf" => 0.5,
+        _ => 0.97,
+    }
+}
+
+fn ask(bytes: u64, seed: u64) -> Ask {
+    Ask {
+        bytes,
+        seed,
+        passes: Some(2),
+    }
+}
+
+/// Catches a size that is rounded too coarsely, or an array forgotten.
+#[test]
+fn footprints_are_what_was_asked() {
+    for e in CATALOG {
+        for bytes in [LEAST, 8 * MIB, 50_000_000, 1000 * MIB, 24 << 30, 123 << 30] {
+            let got = e.make(&ask(bytes, 1)).unwrap().footprint();
+            assert!(
+                got.abs_diff(bytes) * 100 <= bytes,
+                "{}: {got} for {bytes}",
+                e.name
+            );
+        }
+        for bytes in [0, LEAST - 1, MOST + 1, u64::MAX] {
+            assert!(matches!(
+                e.make(&ask(bytes, 1)),
+                Err(Refused::Footprint(b)) if b == bytes
+            ));
+        }
+    }
+}
+
+/// Catches an access behind an array's end, at a size where offsets need more than 32 bits as well.
+#[test]
+fn steps_stay_inside() {
+    for e in CATALOG {
+        let w = e.make(&ask(LEAST, 3)).unwrap();
+        w.steps().for_each(|s| inside(&w, &s));
+        let w = e.make(&ask(24 << 30, 3)).unwrap();
+        for step in w.pass(0).take(40) {
+            inside(&w, &step);
+            if let Step::Launch(p) = &step {
+                assert!(u64::from(p.blocks) <= MAX_BLOCKS);
+            }
+        }
+    }
+}
+
+/// Catches state that is shared between passes or runs, and a seed that is not used.
+#[test]
+fn a_seed_decides_all() {
+    for e in CATALOG {
+        let of = |seed| digest(&e.make(&ask(LEAST, seed)).unwrap());
+        assert_eq!(of(1), of(1), "{}", e.name);
+        let random = SEEDED.contains(&e.name);
+        assert_eq!(of(1) != of(2), random, "{}", e.name);
+    }
+}
+
+/// Catches an array that is allocated and not used: then a footprint ratio would mean nothing.
+#[test]
+fn every_array_is_used() {
+    for e in CATALOG {
+        let w = e.make(&ask(LEAST, 1)).unwrap();
+        let mut seen: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); w.allocs.len()];
+        for pass in 0..w.passes {
+            for t in touched(&w, pass) {
+                seen[t.alloc as usize].insert(t.page);
+            }
+        }
+        for (a, seen) in w.allocs.iter().zip(&seen) {
+            let share = seen.len() as f64 / a.pages() as f64;
+            assert!(share > covered(e.name), "{} {}: {share}", e.name, a.name);
+        }
+    }
+}
+
+/// Catches a program in which a block reads what another one writes: on the engine blocks run side by side.
+#[test]
+fn programs_do_not_depend_on_the_order_of_blocks() {
+    for e in CATALOG {
+        let w = e.make(&ask(LEAST, 1)).unwrap();
+        let mut up = Shadow::new(&w.allocs).unwrap();
+        let mut down = up.clone();
+        for step in w.steps() {
+            match &step {
+                Step::Launch(p) => {
+                    up.launch(p, 0..p.blocks.into());
+                    down.launch(p, (0..p.blocks.into()).rev());
+                }
+                other => {
+                    up.step(other);
+                    down.step(other);
+                }
+            }
+        }
+        assert!(up == down, "{}", e.name);
+    }
+}
+
+#[test]
+fn names_are_unique_and_plain() {
+    let names: BTreeSet<&str> = CATALOG.iter().map(|e| e.name).collect();
+    assert_eq!(names.len(), CATALOG.len());
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    assert!(names.iter().all(|n| n.chars().all(plain)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// As the two above, for sizes that nobody thought of.
+    #[test]
+    fn any_size_is_right(which in 0..CATALOG.len(), bytes in LEAST..12 * MIB, seed: u64) {
+        let e = CATALOG[which];
+        let w = e.make(&Ask { bytes, seed, passes: Some(1) }).unwrap();
+        prop_assert!(w.footprint().abs_diff(bytes) * 100 <= bytes, "{} {}", e.name, w.footprint());
+        w.steps().for_each(|s| inside(&w, &s));
+    }
+}
