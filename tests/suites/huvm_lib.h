@@ -8,6 +8,7 @@
 #include "huvm_test.h"
 
 #include <fcntl.h>
+#include <setjmp.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -16,6 +17,28 @@
 #define MIB (1ull << 20)
 #define BLOCK (2 * MIB)
 #define PAGE 4096ull
+
+/* Of limits of time, as for the tests' own: the debug kernel and a loaded machine are slow. */
+static inline int time_scale(void)
+{
+	const char *s = getenv("HUVM_TIME_SCALE");
+
+	return s && atoi(s) > 0 ? atoi(s) : 1;
+}
+
+/* Waits until @cond holds, at most @ms; says whether it does. */
+#define WITHIN(ms, cond) ({ \
+	int ok_ = 0; \
+	for (int n_ = 0; n_ <= (ms) / 5 * time_scale() && !(ok_ = !!(cond)); n_++) \
+		usleep(5000); \
+	ok_; })
+
+/* For what cannot be seen, such as that a thread of the driver has read its policy: gives it @ms, or more on a slow machine. */
+static inline void give_time(int ms)
+{
+	for (int n = 0; n < time_scale(); n++)
+		usleep((useconds_t)ms * 1000);
+}
 
 /* A zeroed argument struct with its size set. */
 #define ARG(type, name, ...) struct type name = { .size = sizeof(struct type), ##__VA_ARGS__ }
@@ -59,12 +82,51 @@ static inline uint64_t chunk_count(int fd, uint32_t gpu)
 	return g.chunk_count;
 }
 
-static inline uint64_t free_chunks(int fd, uint32_t gpu)
+static inline struct huvm_mem_info mem_info(int fd, uint32_t gpu)
 {
 	ARG(huvm_mem_info, m, .gpu = gpu);
 
 	CHECK_OK(ioctl(fd, HUVM_IOC_MEM_INFO, &m));
-	return m.free;
+	return m;
+}
+
+static inline uint64_t free_chunks(int fd, uint32_t gpu)
+{
+	return mem_info(fd, gpu).free;
+}
+
+static inline uint64_t lent(int fd, uint32_t gpu)
+{
+	struct huvm_mem_info m = mem_info(fd, gpu);
+
+	return m.lent_only + m.lent_removable;
+}
+
+/* Nothing of the GPU is in use, and nothing lent (what a limit set aside does not count). */
+static inline int is_idle(int fd, uint32_t gpu)
+{
+	struct huvm_mem_info m = mem_info(fd, gpu);
+
+	return m.free + m.unusable == chunk_count(fd, gpu);
+}
+
+/* A thread of the driver may have a chunk in hand for a moment, even when the client that wanted it is gone. */
+static inline void gets_idle(int fd, uint32_t gpu)
+{
+	if (!WITHIN(5000, is_idle(fd, gpu))) {
+		struct huvm_mem_info m = mem_info(fd, gpu);
+
+		FAIL("GPU %u: %llu free, %llu used, %llu evicting, %llu + %llu lent of %llu", gpu,
+		     (unsigned long long)m.free, (unsigned long long)m.used, (unsigned long long)m.evicting,
+		     (unsigned long long)m.lent_only, (unsigned long long)m.lent_removable,
+		     (unsigned long long)chunk_count(fd, gpu));
+	}
+}
+
+static inline void all_idle(int fd)
+{
+	for (uint32_t g = 0; g < gpu_count(fd); g++)
+		gets_idle(fd, g);
 }
 
 static inline void *managed(int fd, uint64_t len)
@@ -100,6 +162,11 @@ static inline uint64_t counter(int fd, uint32_t scope, uint32_t gpu, int which)
 	return v[which];
 }
 
+static inline uint64_t of_gpu(int fd, uint32_t gpu, int which)
+{
+	return counter(fd, HUVM_SCOPE_GPU, gpu, which);
+}
+
 static inline struct huvm_block_info block_info(int fd, const void *p)
 {
 	struct huvm_block_info b[1];
@@ -123,9 +190,15 @@ static inline int launch(int fd, uint32_t gpu, uint32_t blocks, const struct huv
 	return r;
 }
 
+/* A minute, longer on a slow machine, and at most what the call takes. */
+static inline uint64_t launch_limit_ns(void)
+{
+	return 60ull * 1000000000ull * (uint64_t)(time_scale() < 10 ? time_scale() : 10);
+}
+
 static inline struct huvm_wait wait_launch(int fd, uint64_t id)
 {
-	ARG(huvm_wait, w, .launch = id, .timeout_ns = 60ull * 1000000000ull);
+	ARG(huvm_wait, w, .launch = id, .timeout_ns = launch_limit_ns());
 
 	CHECK_OK(ioctl(fd, HUVM_IOC_WAIT, &w));
 	return w;
@@ -187,6 +260,48 @@ static inline void cpu_check(const uint64_t *p, uint64_t len, uint64_t imm0, uin
 			     (unsigned long long)p[i], (unsigned long long)(imm0 + imm1 * i));
 }
 
+static sigjmp_buf read_failed;
+
+static inline void on_read_failed(int sig)
+{
+	siglongjmp(read_failed, sig);
+}
+
+/* Reads *p. The signal that it raised instead, or 0. */
+static inline int reads(const volatile uint64_t *p, uint64_t *v)
+{
+	struct sigaction catch = { .sa_handler = on_read_failed }, bus, segv;
+	int sig;
+
+	sigaction(SIGBUS, &catch, &bus);
+	sigaction(SIGSEGV, &catch, &segv);
+	sig = sigsetjmp(read_failed, 1);
+	if (!sig)
+		*v = *p;
+	sigaction(SIGBUS, &bus, NULL);
+	sigaction(SIGSEGV, &segv, NULL);
+	return sig;
+}
+
+/* Pages of [p, p + len) that cannot be read any more. Every word of all others must be right. */
+static inline uint64_t unreadable(const uint64_t *p, uint64_t len, uint64_t add, uint64_t mul)
+{
+	uint64_t gone = 0, v;
+
+	for (uint64_t i = 0; i < len / 8; i += PAGE / 8) {
+		int sig = reads(&p[i], &v);
+
+		if (sig) {
+			CHECK_EQ(sig, SIGBUS);
+			gone++;
+			continue;
+		}
+		/* It is at home now. */
+		cpu_check(&p[i], PAGE, add + mul * i, mul);
+	}
+	return gone;
+}
+
 /* GPU fills, GPU checks, CPU checks. */
 static inline void gpu_fill(int fd, uint32_t gpu, void *p, uint64_t len, uint32_t blocks, uint64_t imm0, uint64_t imm1)
 {
@@ -241,12 +356,44 @@ static inline void pci_name(int fd, uint32_t gpu, char *name)
 	strcpy(name, g.pci);
 }
 
-/* Writes a register of BAR5: Documentation/device.md 2.6. */
-static inline void inject(int fd, uint32_t gpu, uint32_t reg, uint32_t value)
+/* Unbinds a GPU and binds it again: it is a new one, with all of its memory and a policy of its own. */
+static inline void rebind(const char *name)
 {
-	ARG(huvm_test_reg, r, .gpu = gpu, .offset = reg, .value = value, .write = 1);
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	CHECK_OK(write_file(DRIVER "bind", name));
+}
 
-	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_REG, &r));
+/* The GPU works: a client that has not registered it yet does so, the GPU fills memory for it, and every word is right. */
+static inline void works(int fd, uint32_t gpu)
+{
+	const uint64_t len = 8 * BLOCK;
+	uint64_t *p = managed(fd, len);
+
+	CHECK_OK(gpu_register(fd, gpu));
+	gpu_fill(fd, gpu, p, len, 8, 7, 1);
+	cpu_check(p, len, 7, 1);
+	CHECK_OK(munmap(p, len));
+}
+
+/* Kills a child that goes on for ever. One that has ended by itself found an error. */
+static inline void end_child(pid_t pid)
+{
+	int status;
+
+	CHECK_OK(kill(pid, SIGKILL));
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+/* Clients there are, this one among them. */
+static inline int client_count(int fd)
+{
+	ARG(huvm_client_info, c);
+	int n = 0;
+
+	for (; !ioctl(fd, HUVM_IOC_CLIENT_INFO, &c); c.client++)
+		n++;
+	return n;
 }
 
 /* @gpu counts for HUVM_SCOPE_GPU alone. */
@@ -268,6 +415,12 @@ static inline int set_knob_of(int fd, uint32_t scope, uint32_t gpu, const char *
 static inline int set_knob(int fd, uint32_t scope, const char *name, uint64_t value)
 {
 	return set_knob_of(fd, scope, 0, name, value);
+}
+
+/* A value that the GPU has of its own. */
+static inline void knob(int fd, uint32_t gpu, const char *name, uint64_t value)
+{
+	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, gpu, name, value));
 }
 
 static inline int set_preset(int fd, uint32_t scope, const char *name)
@@ -293,6 +446,7 @@ static inline uint32_t read_reg(int fd, uint32_t gpu, uint32_t offset)
 	return r.value;
 }
 
+/* Writes a register of BAR5: Documentation/device.md 2.6. */
 static inline void test_reg(int fd, uint32_t gpu, uint32_t offset, uint32_t value)
 {
 	ARG(huvm_test_reg, r, .gpu = gpu, .offset = offset, .value = value, .write = 1);

@@ -5,8 +5,6 @@
  */
 #include "lend_lib.h"
 
-#include <setjmp.h>
-
 #define SMALL 8u
 #define WANTED 14u
 
@@ -96,7 +94,7 @@ static void link_goes_down(void)
 			CHECK(WITHIN(5000, !mem_info(fd, 1).lent_only));
 		test_reg(fd, 0, INJ_LINK_DOWN, link_bit(fd, 0, 1));
 		/* The driver looks each 100 ms. */
-		usleep(400000);
+		give_time(400);
 		/* The other borrower has its link, and goes on. */
 		job_check_gpu(&j[1]);
 		job_turn(&j[1], WIDE);
@@ -109,9 +107,11 @@ static void link_goes_down(void)
 		CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS), n);
 		/* It comes up again. */
 		test_reg(fd, 0, INJ_LINK_DOWN, 0);
-		usleep(400000);
-		job_turn(&j[0], WIDE);
-		CHECK(of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) > n);
+		for (int turn = 0; of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) == n; turn++) {
+			CHECK(turn < 10);
+			give_time(100);
+			job_turn(&j[0], WIDE);
+		}
 		job_end(&j[0]);
 		job_end(&j[1]);
 		all_idle(fd);
@@ -119,65 +119,45 @@ static void link_goes_down(void)
 	}
 }
 
-static sigjmp_buf on_fault;
-
-static void fault(int sig)
+/* Reads all of a job on its GPU. 1: that failed; what was read was right. */
+static int read_fails(const struct job *j)
 {
-	siglongjmp(on_fault, sig);
-}
-
-/* Pages of a job that cannot be read any more; all others must be right. */
-static uint64_t unreadable(const struct job *j)
-{
-	const volatile uint64_t *p = j->p;
-	volatile uint64_t gone = 0, page;
-
-	for (page = 0; page < j->len / PAGE; page++) {
-		if (sigsetjmp(on_fault, 1)) {
-			gone++;
-			continue;
-		}
-		for (uint64_t i = page * PAGE / 8; i < (page + 1) * PAGE / 8; i++)
-			CHECK_EQ(p[i], j->add + j->mul * i);
-	}
-	return gone;
-}
-
-static void *turns_until_an_error(void *arg)
-{
-	struct job *j = arg;
 	struct huvm_instr in = over(HUVM_OP_CHECK, j->len, WIDE);
+	struct huvm_wait w;
 
 	in.a = (uintptr_t)j->p;
 	in.imm0 = j->add;
 	in.imm1 = j->mul;
-	while (!stop) {
-		struct huvm_wait w = run_program(j->fd, j->gpu, WIDE, &in, 1, 8);
+	w = run_program(j->fd, j->gpu, WIDE, &in, 1, 8);
+	CHECK_EQ(w.mismatches, 0);
+	if (w.status == HUVM_LAUNCH_DONE)
+		return 0;
+	CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+	return 1;
+}
 
-		CHECK_EQ(w.mismatches, 0);
-		if (w.status != HUVM_LAUNCH_DONE) {
-			CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+static void *turns_until_an_error(void *arg)
+{
+	while (!stop)
+		if (read_fails(arg))
 			return arg;
-		}
-	}
 	return NULL;
 }
 
 /*
- * The same under load. A chunk that was on its way over the link when it went may be lost: its client gets an error, and
- * SIGBUS for those pages alone. The other client gets none, and GPU 0 goes on, by the host, until it is bound again.
+ * The same under load. A chunk that was on its way over the link when it went may be lost: its client has an error then, and
+ * SIGBUS for no more pages than GPU 0 can have had on the way, all others are right. The other client has no error, and GPU 0
+ * goes on, by the host, until it is bound again.
  */
 static void link_goes_down_under_load(void)
 {
-	struct sigaction sa = { .sa_handler = fault };
-	int fd = start(0x2, 1);
+	int fd = start(0x2, 1), failed;
 	struct job j[2];
 	pthread_t t[2];
 	uint64_t gone;
-	void *failed;
+	void *told;
 	char name[32];
 
-	sigaction(SIGBUS, &sa, NULL);
 	pci_name(fd, 0, name);
 	for (uint32_t b = 0; b < 2; b++)
 		j[b] = job_begin(2 * b, WANTED, 75 + b);
@@ -186,13 +166,15 @@ static void link_goes_down_under_load(void)
 	CHECK_EQ(pthread_create(&t[1], NULL, turns, &j[1]), 0);
 	usleep((useconds_t)(200000 + chance(200000)));
 	test_reg(fd, 0, INJ_LINK_DOWN, link_bit(fd, 0, 1));
-	usleep(1000000);
+	give_time(1000);
 	stop = 1;
-	CHECK_EQ(pthread_join(t[0], &failed), 0);
+	CHECK_EQ(pthread_join(t[0], &told), 0);
 	CHECK_EQ(pthread_join(t[1], NULL), 0);
-	gone = unreadable(&j[0]);
+	/* It may not have come to what is lost in its last turn. */
+	failed = told || read_fails(&j[0]);
+	gone = unreadable(j[0].p, j[0].len, j[0].add, j[0].mul);
 	printf("# the launch %s, %llu pages are gone\n", failed ? "failed" : "went on", (unsigned long long)gone);
-	CHECK(gone <= 4 * 512);
+	CHECK(gone <= SMALL * 512);
 	CHECK(failed || !gone);
 	job_end(&j[1]);
 	CHECK_OK(munmap(j[0].p, j[0].len));
@@ -202,8 +184,7 @@ static void link_goes_down_under_load(void)
 	job_turn(&j[0], WIDE);
 	job_end(&j[0]);
 	test_reg(fd, 0, INJ_LINK_DOWN, 0);
-	CHECK_OK(write_file(DRIVER "unbind", name));
-	CHECK_OK(write_file(DRIVER "bind", name));
+	rebind(name);
 	all_idle(fd);
 }
 
@@ -218,7 +199,6 @@ static uint32_t state(int fd, uint32_t gpu)
 /* Last: the lender falls off the bus and stays away. GPU 0's pages are on the host too, GPU 2's are not. */
 static void lost_while_lending(void)
 {
-	struct sigaction sa = { .sa_handler = fault };
 	int fd = start(0x8, 1);
 	struct huvm_instr in = over(HUVM_OP_CHECK, WANTED * BLOCK, WIDE);
 	struct job safe = job_begin(0, WANTED, 80), bare, other;
@@ -226,13 +206,14 @@ static void lost_while_lending(void)
 	uint64_t only, gone;
 	char name[32];
 
-	sigaction(SIGBUS, &sa, NULL);
 	CHECK(WITHIN(5000, lent(fd, 3) && !mem_info(fd, 3).lent_only));
 	knob(fd, 3, "write_back", 0);
-	usleep(200000);
+	/* The thread that writes back has read it by then. */
+	give_time(200);
 	bare = job_begin(2, WANTED, 81);
 	only = mem_info(fd, 3).lent_only;
-	CHECK_EQ(only, WANTED - SMALL);
+	/* More, where some pages of a block came back and others stayed. */
+	CHECK(only >= WANTED - SMALL);
 	other = job_begin(1, 4, 82);
 	pci_name(fd, 3, name);
 	test_reg(fd, 3, INJ_GONE, 0xdead);
@@ -255,18 +236,18 @@ static void lost_while_lending(void)
 	job_check_gpu(&safe);
 	job_turn(&other, WIDE);
 	job_end(&other);
-	gone = unreadable(&bare);
+	gone = unreadable(bare.p, bare.len, bare.add, bare.mul);
 	printf("# %llu chunks were there alone, %llu pages are gone\n", (unsigned long long)only, (unsigned long long)gone);
 	CHECK(gone > 0 && gone <= only * 512);
 	CHECK_OK(write_file(DRIVER "unbind", name));
-	CHECK_EQ(unreadable(&bare), gone);
+	CHECK_EQ(unreadable(bare.p, bare.len, bare.add, bare.mul), gone);
 	job_turn(&safe, WIDE);
 	job_end(&safe);
 	CHECK_OK(munmap(bare.p, bare.len));
 	close(bare.fd);
 	/* What is left of the machine works, and has all of its memory. */
 	for (uint32_t g = 0; g < 3; g++)
-		CHECK(WITHIN(5000, is_idle(fd, g)));
+		gets_idle(fd, g);
 	safe = job_begin(2, WANTED, 83);
 	job_end(&safe);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the suites about lending share: who lends, what is lent, jobs whose every byte is checked, chance with a seed. */
+/* What the suites about lending share: how a test starts, jobs whose every byte is checked, chance with a seed. */
 #ifndef LEND_LIB_H
 #define LEND_LIB_H
 
@@ -9,67 +9,6 @@
 
 /* Blocks of a launch. */
 #define WIDE 16u
-
-/* Of limits of time, as for the tests' own: the debug kernel and a loaded machine are slow. */
-static inline int time_scale(void)
-{
-	const char *s = getenv("HUVM_TIME_SCALE");
-
-	return s && atoi(s) > 0 ? atoi(s) : 1;
-}
-
-/* Waits until @cond holds, at most @ms; says whether it does. */
-#define WITHIN(ms, cond) ({ \
-	int ok_ = 0; \
-	for (int n_ = 0; n_ <= (ms) / 5 * time_scale() && !(ok_ = !!(cond)); n_++) \
-		usleep(5000); \
-	ok_; })
-
-static inline struct huvm_mem_info mem_info(int fd, uint32_t gpu)
-{
-	ARG(huvm_mem_info, m, .gpu = gpu);
-
-	CHECK_OK(ioctl(fd, HUVM_IOC_MEM_INFO, &m));
-	return m;
-}
-
-static inline uint64_t lent(int fd, uint32_t gpu)
-{
-	struct huvm_mem_info m = mem_info(fd, gpu);
-
-	return m.lent_only + m.lent_removable;
-}
-
-static inline uint64_t of_gpu(int fd, uint32_t gpu, int which)
-{
-	return counter(fd, HUVM_SCOPE_GPU, gpu, which);
-}
-
-/* Nothing of the GPU is in use, and nothing lent (what a limit set aside does not count). */
-static inline int is_idle(int fd, uint32_t gpu)
-{
-	struct huvm_mem_info m = mem_info(fd, gpu);
-
-	return m.free + m.unusable == chunk_count(fd, gpu);
-}
-
-static inline void all_idle(int fd)
-{
-	for (uint32_t g = 0; g < gpu_count(fd); g++)
-		if (!WITHIN(5000, is_idle(fd, g))) {
-			struct huvm_mem_info m = mem_info(fd, g);
-
-			FAIL("GPU %u: %llu free, %llu used, %llu evicting, %llu + %llu lent of %llu", g,
-			     (unsigned long long)m.free, (unsigned long long)m.used, (unsigned long long)m.evicting,
-			     (unsigned long long)m.lent_only, (unsigned long long)m.lent_removable,
-			     (unsigned long long)chunk_count(fd, g));
-		}
-}
-
-static inline void knob(int fd, uint32_t gpu, const char *name, uint64_t value)
-{
-	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, gpu, name, value));
-}
 
 /*
  * Starts a test alike: every GPU has the default policy and all of its memory but for @limit chunks (0: all) on those of
