@@ -30,8 +30,9 @@ static void three_lenders_in_turn(void)
 	lent_by(fd, n, 0);
 	printf("# lent: %llu, %llu, %llu\n", (unsigned long long)n[1], (unsigned long long)n[2], (unsigned long long)n[3]);
 	out = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) - out;
-	CHECK(out >= chunk_count(fd, 0) / 2);
-	CHECK_EQ(n[1] + n[2] + n[3], out);
+	/* A third of the job is in spare memory. A block that came back in part only and went again had its chunk still. */
+	CHECK(n[1] + n[2] + n[3] >= chunk_count(fd, 0) / 2);
+	CHECK(n[1] + n[2] + n[3] <= out);
 	/* Round robin: nobody is ahead of anybody by more than one. */
 	for (uint32_t g = 1; g < GPUS; g++)
 		CHECK(n[g] && n[g] + 1 >= n[1] && n[1] + 1 >= n[g]);
@@ -57,35 +58,49 @@ static void *two_turns(void *arg)
 	return NULL;
 }
 
-static void several_borrowers_on_one_lender(void)
+/* All three at the same time. */
+static void turns_of_three(struct job j[3])
 {
-	int fd = begin(1 << 3, 0x7, 12);
-	uint64_t out[3], all[3], n[GPUS];
-	struct job j[3];
 	pthread_t t[3];
 
-	knob(fd, 3, "lend_limit_percent", 50);
-	lent_by(fd, n, 1);
-	for (uint32_t g = 0; g < 3; g++) {
-		out[g] = of_gpu(fd, g, HUVM_CNT_SPARE_EVICTIONS);
-		all[g] = of_gpu(fd, g, HUVM_CNT_EVICTIONS);
-		j[g] = job_begin(g, 20, 10 + g);
-	}
 	for (uint32_t g = 0; g < 3; g++)
 		CHECK_EQ(pthread_create(&t[g], NULL, two_turns, &j[g]), 0);
 	for (uint32_t g = 0; g < 3; g++)
 		CHECK_EQ(pthread_join(t[g], NULL), 0);
-	lent_by(fd, n, 0);
-	/* They want 24 chunks of 16: everybody had some, and some went to the host. */
+}
+
+static void several_borrowers_on_one_lender(void)
+{
+	int fd = begin(1 << 3, 0x7, 12);
+	uint64_t was[3], out[3], all[3], n[GPUS], sum;
+	struct job j[3];
+
+	knob(fd, 3, "lend_limit_percent", 50);
+	lent_by(fd, n, 1);
 	for (uint32_t g = 0; g < 3; g++) {
-		out[g] = of_gpu(fd, g, HUVM_CNT_SPARE_EVICTIONS) - out[g];
+		was[g] = of_gpu(fd, g, HUVM_CNT_SPARE_EVICTIONS);
+		all[g] = of_gpu(fd, g, HUVM_CNT_EVICTIONS);
+		j[g] = job_begin(g, 20, 10 + g);
+	}
+	/* They want 24 chunks of 16: who comes last finds them lent, and has some when another one's block has gone home. */
+	for (int turn = 0;; turn++) {
+		turns_of_three(j);
+		for (uint32_t g = 0; g < 3; g++)
+			out[g] = of_gpu(fd, g, HUVM_CNT_SPARE_EVICTIONS) - was[g];
+		if (out[0] && out[1] && out[2])
+			break;
+		CHECK(turn < 10);
+	}
+	lent_by(fd, n, 0);
+	for (uint32_t g = 0; g < 3; g++) {
 		all[g] = of_gpu(fd, g, HUVM_CNT_EVICTIONS) - all[g];
 		printf("# GPU %u: %llu of %llu evictions to spare memory\n", g, (unsigned long long)out[g],
 		       (unsigned long long)all[g]);
-		CHECK(out[g] > 0);
 	}
-	CHECK(all[0] + all[1] + all[2] > out[0] + out[1] + out[2]);
-	CHECK_EQ(n[3], out[0] + out[1] + out[2]);
+	sum = out[0] + out[1] + out[2];
+	/* Some went to the host. */
+	CHECK(all[0] + all[1] + all[2] > sum);
+	CHECK(n[3] > 0 && n[3] <= sum);
 	CHECK_EQ(n[0] + n[1] + n[2], 0);
 	for (uint32_t g = 0; g < 3; g++)
 		job_end(&j[g]);
@@ -200,29 +215,79 @@ static uint64_t total(int fd, int which)
 	return n;
 }
 
-/* Whether the driver acts on all knobs: it lists the preset that needs them then. */
-static int has_preset(int fd, const char *name)
-{
-	for (uint32_t n = 0;; n++) {
-		ARG(huvm_preset, p, .flags = HUVM_PRESET_LIST, .scope = HUVM_SCOPE_GLOBAL, .index = n);
+/* What each technique counts, over all GPUs. */
+static const struct technique {
+	const char *did;
+	int which;
+} techniques[] = {
+	{ "lent", HUVM_CNT_CHUNKS_LENT },
+	{ "evicted ahead", HUVM_CNT_PRE_EVICTIONS },
+	{ "fetched ahead", HUVM_CNT_PREFETCH_BLOCKS },
+	{ "over a lender", HUVM_CNT_SPARE_FILLS },
+	{ "from the pool", HUVM_CNT_POOL_TAKEN },
+};
+#define TECHNIQUES (sizeof(techniques) / sizeof(techniques[0]))
 
-		if (ioctl(fd, HUVM_IOC_PRESET_GET, &p) < 0)
-			return 0;
-		if (!strcmp(p.name, name))
-			return 1;
+enum { NEVER, MUST, MAY };
+
+/* Whether a technique has to act, must not, or may when it is quicker than the other ways. */
+static int wanted(const struct set *s, int which)
+{
+	switch (which) {
+	case HUVM_CNT_CHUNKS_LENT:
+		return s->h ? MUST : NEVER;
+	case HUVM_CNT_PRE_EVICTIONS:
+		return s->pe ? MUST : NEVER;
+	case HUVM_CNT_PREFETCH_BLOCKS:
+		return s->stream ? MUST : NEVER;
+	case HUVM_CNT_SPARE_FILLS:
+		/* Nobody carries anything who does not lend. */
+		return !s->h ? NEVER : s->plf ? MUST : s->mpf ? MAY : NEVER;
+	default:
+		return s->lp ? MUST : NEVER;
 	}
+}
+
+static int all_acted(int fd, const struct set *s, const uint64_t was[TECHNIQUES])
+{
+	for (unsigned int t = 0; t < TECHNIQUES; t++)
+		if (wanted(s, techniques[t].which) == MUST && total(fd, techniques[t].which) == was[t])
+			return 0;
+	return 1;
+}
+
+/*
+ * A job for techniques that act behind the GPU's back and may have been too late in the others: it is idle for a while with
+ * more memory than its GPU has, walks through it as a stream, and begins in each of its blocks at once when all is on the host.
+ */
+static void one_more_job(int fd, const struct set *s, const uint64_t was[TECHNIQUES], uint64_t seed)
+{
+	struct job j = job_begin(0, 12, seed);
+	struct huvm_instr in = over(HUVM_OP_SCALE, j.len, 12);
+
+	(void)WITHIN(300, all_acted(fd, s, was));
+	job_turn(&j, 1);
+	cpu_check(j.p, j.len, j.add, j.mul);
+	in.block_stride = BLOCK;
+	in.step_stride = PIECE;
+	in.dst = in.a = (uintptr_t)j.p;
+	in.imm0 = in.imm1 = 1;
+	run_ok(j.fd, 0, 12, &in, 1, 8);
+	j.add++;
+	job_end(&j);
 }
 
 /* Four jobs at once: three want more than their GPU has, the fourth fits and its GPU has room to lend. */
 static void run_set(const struct set *s)
 {
-	int fd = begin(s->h ? 0xf : 0, 0x7, 6);
-	uint64_t lent = total(fd, HUVM_CNT_CHUNKS_LENT), ahead = total(fd, HUVM_CNT_PRE_EVICTIONS);
-	uint64_t fetched = total(fd, HUVM_CNT_PREFETCH_BLOCKS);
+	int fd = begin(s->h ? 0xf : 0, 0x7, 6), more = 0;
+	uint64_t was[TECHNIQUES];
 	struct job j[GPUS];
 	pthread_t t[GPUS];
 	double from = seconds();
 
+	for (unsigned int i = 0; i < TECHNIQUES; i++)
+		was[i] = total(fd, techniques[i].which);
 	for (uint32_t g = 0; g < GPUS; g++) {
 		knob(fd, g, "harvest_borrow", s->h);
 		knob(fd, g, "pre_evict", s->pe);
@@ -232,27 +297,29 @@ static void run_set(const struct set *s)
 		knob(fd, g, "prefetch_confirm_steps", 2);
 		knob(fd, g, "parallel_fetch", s->plf);
 		knob(fd, g, "prefetch_multi_path", s->mpf);
+		knob(fd, g, "large_page_pool_mib", 32);
 		knob(fd, g, "large_page_evict", s->lp);
 	}
-	if (s->pe)
-		/* The threads look at their policy each 100 ms. */
-		usleep(150000);
 	for (uint32_t g = 0; g < GPUS; g++)
 		j[g] = job_begin(g, g < 3 ? 9 : 4, 20 + g);
 	for (uint32_t g = 0; g < GPUS; g++)
 		CHECK_EQ(pthread_create(&t[g], NULL, a_job_with_turns, &j[g]), 0);
 	for (uint32_t g = 0; g < GPUS; g++)
 		CHECK_EQ(pthread_join(t[g], NULL), 0);
-	lent = total(fd, HUVM_CNT_CHUNKS_LENT) - lent;
-	ahead = total(fd, HUVM_CNT_PRE_EVICTIONS) - ahead;
-	fetched = total(fd, HUVM_CNT_PREFETCH_BLOCKS) - fetched;
-	printf("# %s: %llu lent, %llu evicted ahead, %llu fetched ahead, %.1f s%s\n", s->name, (unsigned long long)lent,
-	       (unsigned long long)ahead, (unsigned long long)fetched, seconds() - from,
-	       (s->plf || s->mpf || s->lp) && !has_preset(fd, "memharvester") ?
-	       "; the driver does not list memharvester, so not all of this is in force" : "");
-	CHECK_EQ(!!lent, s->h);
-	CHECK_EQ(!!ahead, s->pe);
-	CHECK_EQ(!!fetched, !!s->stream);
+	for (; more < 20 && !all_acted(fd, s, was); more++)
+		one_more_job(fd, s, was, 30 + (uint64_t)more);
+	printf("# %s:", s->name);
+	for (unsigned int i = 0; i < TECHNIQUES; i++) {
+		was[i] = total(fd, techniques[i].which) - was[i];
+		printf(" %llu %s,", (unsigned long long)was[i], techniques[i].did);
+	}
+	printf(" %d more jobs, %.1f s\n", more, seconds() - from);
+	for (unsigned int i = 0; i < TECHNIQUES; i++) {
+		int want = wanted(s, techniques[i].which);
+
+		if (want != MAY && !!was[i] != (want == MUST))
+			FAIL("%s: %llu %s", s->name, (unsigned long long)was[i], techniques[i].did);
+	}
 	all_idle(fd);
 	close(fd);
 }
@@ -268,6 +335,6 @@ static const struct ktap_test tests[] = {
 	{ "several_borrowers_on_one_lender", several_borrowers_on_one_lender, 60 },
 	{ "roles_change", roles_change, 60 },
 	{ "one_job_on_two_gpus", one_job_on_two_gpus, 60 },
-	{ "each_technique_and_all", each_technique_and_all, 120 },
+	{ "each_technique_and_all", each_technique_and_all, 180 },
 };
 KTAP_MAIN(tests)
