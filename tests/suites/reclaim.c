@@ -9,7 +9,7 @@
 #include "lend_lib.h"
 
 #define SMALL 8u
-/* The kernel's own bound on a copy that stands still is 10 s. */
+/* Of each wait for something that needs no copy which is held. The driver itself gives up a copy that stands still for 10 s. */
 #define HELD_MS 8000
 
 /* GPU 0 has SMALL chunks; GPU 1 writes back or not. */
@@ -23,7 +23,7 @@ static int start(uint64_t write_back)
 	return fd;
 }
 
-/* Evicts all of SMALL blocks to GPU 1 but @more of them stay resident; returns the job, the first blocks are the lent ones. */
+/* A job that fills SMALL + @lent_blocks blocks, one after the other: the first @lent_blocks of them are evicted to GPU 1. */
 static struct job borrow(int fd, uint64_t lent_blocks)
 {
 	struct job j = { .fd = huvm_open(), .len = (SMALL + lent_blocks) * BLOCK, .add = 3, .mul = 5 };
@@ -36,37 +36,37 @@ static struct job borrow(int fd, uint64_t lent_blocks)
 	return j;
 }
 
-/* The owner's jobs: one has all that is free, so that the other one's first page is a reclaim. */
+/* The owner's jobs: one has all that is free; the other one's every chunk, from its first page on, is a reclaim. */
 struct owner {
 	struct job full, j;
-	pthread_t thread;
-	uint64_t blocks;
+	uint64_t launch;
 };
 
-static void *own(void *arg)
-{
-	struct owner *o = arg;
-
-	o->j = job_begin(1, o->blocks, 9);
-	return NULL;
-}
-
+/* All but the launch is done when it comes, so that it comes at once. */
 static struct owner owner(int fd)
 {
-	struct owner o = { .full = job_begin(1, mem_info(fd, 1).free, 11), .blocks = lent(fd, 1) };
+	struct owner o = { .full = job_begin(1, mem_info(fd, 1).free, 11) };
 
 	CHECK_EQ(mem_info(fd, 1).free, 0);
+	o.j = (struct job){ .fd = huvm_open(), .gpu = 1, .len = lent(fd, 1) * BLOCK, .add = 9, .mul = 19 };
+	CHECK_OK(gpu_register(o.j.fd, 1));
+	o.j.p = managed(o.j.fd, o.j.len);
 	return o;
 }
 
 static void owner_comes(struct owner *o)
 {
-	CHECK_EQ(pthread_create(&o->thread, NULL, own, o), 0);
+	struct huvm_instr in = over(HUVM_OP_FILL, o->j.len, WIDE);
+
+	in.dst = (uintptr_t)o->j.p;
+	in.imm0 = o->j.add;
+	in.imm1 = o->j.mul;
+	CHECK_OK(launch(o->j.fd, 1, WIDE, &in, 1, 8, &o->launch));
 }
 
 static void owner_goes(struct owner *o)
 {
-	CHECK_EQ(pthread_join(o->thread, NULL), 0);
+	CHECK_EQ(wait_launch(o->j.fd, o->launch).status, HUVM_LAUNCH_DONE);
 	job_check_gpu(&o->j);
 	job_end(&o->j);
 	job_end(&o->full);
@@ -77,12 +77,20 @@ static void owner_goes(struct owner *o)
 #define HELD(fd, gpu) CHECK(WITHIN(HELD_MS, !read_reg(fd, gpu, INJ_CE_HANG)))
 #define RELEASE(fd, gpu) test_reg(fd, gpu, INJ_CE_HANG, 0)
 
-/* A chunk of GPU 1 is in the owner's hands, and stays so for a while: the reclaim waits. */
+/* One and the same chunk of GPU 1 is in the owner's hands for a while: the reclaim waits. */
+static int waits(int fd)
+{
+	uint64_t done = of_gpu(fd, 1, HUVM_CNT_RECLAIMS);
+
+	if (!mem_info(fd, 1).evicting)
+		return 0;
+	usleep(50000);
+	return mem_info(fd, 1).evicting && of_gpu(fd, 1, HUVM_CNT_RECLAIMS) == done;
+}
+
 static void reclaim_waits(int fd)
 {
-	CHECK(WITHIN(HELD_MS, mem_info(fd, 1).evicting));
-	usleep(50000);
-	CHECK(mem_info(fd, 1).evicting);
+	CHECK(WITHIN(HELD_MS, waits(fd)));
 }
 
 static void during_write_back(void)
@@ -164,8 +172,8 @@ static void during_prefetch(void)
 	CHECK_OK(launch(j.fd, 0, 1, &in, 1, 8, &id));
 	CHECK(WITHIN(HELD_MS, of_gpu(fd, 0, HUVM_CNT_PREFETCH_BLOCKS) > ahead && copying(j.p + 2 * BLOCK / 8, 6 * BLOCK)));
 	owner_comes(&o);
-	reclaim_waits(fd);
-	CHECK(copying(j.p, j.len));
+	/* For one of them, since nothing else is under way to or from what is lent. */
+	CHECK(WITHIN(HELD_MS, waits(fd) && copying(j.p, j.len)));
 	test_reg(fd, 0, INJ_LATENCY, 0);
 	CHECK_EQ(wait_launch(j.fd, id).status, HUVM_LAUNCH_DONE);
 	owner_goes(&o);
@@ -174,23 +182,27 @@ static void during_prefetch(void)
 	all_idle(fd);
 }
 
-/* A borrower in a process of its own, which says when its memory is lent. */
+/* A borrower in a process of its own, which says when its memory is lent and its launch is over. */
 static pid_t child(int fd, uint64_t lent_blocks)
 {
-	pid_t pid = fork();
+	int said[2];
+	char word;
+	pid_t pid;
 
+	CHECK_OK(pipe(said));
+	pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
-		int own_fd = huvm_open();
-
-		borrow(own_fd, lent_blocks);
+		borrow(huvm_open(), lent_blocks);
+		CHECK_EQ(write(said[1], "x", 1), 1);
 		for (;;)
 			pause();
 	}
-	CHECK(WITHIN(HELD_MS, lent(fd, 1) == lent_blocks));
-	/* Its last launch ends. */
-	CHECK(WITHIN(HELD_MS, !mem_info(fd, 1).evicting && !mem_info(fd, 0).evicting));
-	usleep(100000);
+	/* Else the end of a child that failed would not be heard of. */
+	close(said[1]);
+	CHECK_EQ(read(said[0], &word, 1), 1);
+	close(said[0]);
+	CHECK_EQ(lent(fd, 1), lent_blocks);
 	return pid;
 }
 
@@ -214,7 +226,7 @@ static void exits(int owner_first)
 	CHECK(WITHIN(HELD_MS, copying(NULL, ~0ull)));
 	CHECK_OK(kill(pid, SIGKILL));
 	usleep(100000);
-	/* Its memory is being copied: it cannot go yet. */
+	/* Its memory is being copied: it cannot go yet. (If it has not even heard of its end, this says nothing.) */
 	CHECK_EQ(waitpid(pid, &status, WNOHANG), 0);
 	if (!owner_first) {
 		owner_comes(&o);
@@ -249,7 +261,7 @@ static void removable_without_copy(void)
 	CHECK(WITHIN(HELD_MS, mem_info(fd, 1).lent_removable == 6));
 	d2h = of_gpu(fd, 1, HUVM_CNT_BYTES_D2H);
 	owner_comes(&o);
-	CHECK_EQ(pthread_join(o.thread, NULL), 0);
+	CHECK_EQ(wait_launch(o.j.fd, o.launch).status, HUVM_LAUNCH_DONE);
 	CHECK_EQ(of_gpu(fd, 1, HUVM_CNT_RECLAIMS) - back, 6);
 	CHECK_EQ(of_gpu(fd, 1, HUVM_CNT_RECLAIMS_COPIED), copied);
 	CHECK_EQ(of_gpu(fd, 1, HUVM_CNT_BYTES_D2H), d2h);

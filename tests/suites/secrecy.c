@@ -23,7 +23,10 @@ static void scan(const uint64_t *p, uint64_t len)
 /* How a page is touched first. */
 enum touch { GPU_READS, GPU_WRITES_A_WORD, GPU_WRITES_SOME_PAGES, CPU_WRITES_A_WORD, MIGRATED, TOUCHES };
 
-/* One client of @gpu: takes @blocks, touches each page so, looks at every byte on the GPU and the CPU. */
+/*
+ * One client of @gpu: takes @blocks, touches them so, and looks at every byte: half of them as the migration call brings them
+ * home, half as CPU faults do. Where it wrote nothing, the GPU looks first.
+ */
 static void look(uint32_t gpu, uint64_t blocks, enum touch how)
 {
 	int fd = huvm_open();
@@ -52,11 +55,9 @@ static void look(uint32_t gpu, uint64_t blocks, enum touch how)
 		break;
 	default:
 		CHECK_OK(migrate(fd, p, len, gpu));
+		gpu_check(fd, gpu, p, len, WIDE, 0, 0);
 		break;
 	}
-	/* The device's own look at its memory: no word above what was written. */
-	if (how == MIGRATED)
-		gpu_check(fd, gpu, p, len, WIDE, 0, 0);
 	CHECK_OK(migrate(fd, p, len / 2, HUVM_PLACE_HOST));
 	scan(p, len);
 	close(fd);
@@ -169,8 +170,7 @@ static void owner_scans_after_a_kill(void)
 		}
 		CHECK(WITHIN(10000, lent(fd, 1)));
 		usleep((useconds_t)chance(50000));
-		CHECK_OK(kill(pid, SIGKILL));
-		CHECK_EQ(waitpid(pid, NULL, 0), pid);
+		end_child(pid);
 		look(1, SMALL, how);
 		look(0, SMALL, how);
 	}
