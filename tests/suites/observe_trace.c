@@ -82,10 +82,23 @@ static void trace_begin(void)
 	put(INSTANCE "/buffer_size_kb", "16384");
 }
 
-/* Lets late batches pass. */
-static void settle(void)
+/* Lets late batches pass: waits until nothing is counted any more. */
+static void settle(int fd)
 {
-	usleep(300000);
+	uint64_t last = 0;
+	int still = 0;
+
+	for (int n = 0; n < 100 && still < 4; n++) {
+		uint64_t sum = 0;
+
+		for (int c = 0; c < HUVM_CNT_COUNT; c++)
+			sum += counter(fd, HUVM_SCOPE_GLOBAL, 0, c);
+		still = sum == last ? still + 1 : 0;
+		last = sum;
+		give_time(75);
+	}
+	if (still < 4)
+		FAIL("the driver goes on counting");
 }
 
 /* What follows ": " in the lines of our events, one string each; ends the trace. */
@@ -211,11 +224,12 @@ static void trace_is_the_stream(void)
 	ARG(huvm_events, on, .flags = HUVM_EVENTS_ALL, .mask = (1 << (HUVM_EVENT_LAUNCH_END + 1)) - 2, .records = 65536);
 
 	trace_begin();
+	settle(fd);
 	put(INSTANCE "/events/huvm/enable", "1");
 	put(INSTANCE "/events/huvm/huvm_count/enable", "0");
 	CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &on));
 	work(fd);
-	settle();
+	settle(fd);
 	n = trace_end(lines);
 	fcntl(fd, F_SETFL, O_NONBLOCK);
 	while (read(fd, &e, sizeof(e)) == sizeof(e)) {
@@ -255,12 +269,14 @@ static void counts_add_up(void)
 		at = strstr(format, key);
 		if (!at || sscanf(at + strlen(key), "%31[^\"]", words[c]) != 1)
 			FAIL("counter %d has no word in drivers/kernel/trace.h", c);
-		before[c] = counter(fd, HUVM_SCOPE_GLOBAL, 0, c);
 	}
 	trace_begin();
+	settle(fd);
+	for (int c = 0; c < HUVM_CNT_COUNT; c++)
+		before[c] = counter(fd, HUVM_SCOPE_GLOBAL, 0, c);
 	put(INSTANCE "/events/huvm/huvm_count/enable", "1");
 	work(fd);
-	settle();
+	settle(fd);
 	n = trace_end(lines);
 	for (size_t i = 0; i < n; i++) {
 		unsigned long long by;
@@ -327,8 +343,7 @@ static void perf_and_filters(void)
 	CHECK(system("rmmod huvm 2>/dev/null") != 0);
 	close(perf);
 	/* The reference goes a moment later. */
-	for (int i = 0; i < 100 && system("rmmod huvm 2>/dev/null"); i++)
-		usleep(50000);
+	CHECK(WITHIN(2000, !system("rmmod huvm 2>/dev/null")));
 	CHECK(system("insmod /lib/huvm.ko test=1") == 0);
 }
 
