@@ -221,9 +221,9 @@ static void unregister_brings_home(void)
 	uint64_t *p = managed(fd, LEN), before = free_chunks(fd, 0);
 
 	gpu_fill(fd, 0, p, LEN, BLOCKS, 9, 9);
-	CHECK_EQ(free_chunks(fd, 0), before - LEN / BLOCK);
+	CHECK(WITHIN(2000, free_chunks(fd, 0) == before - LEN / BLOCK));
 	CHECK_OK(gpu_unregister(fd, 0));
-	CHECK_EQ(free_chunks(fd, 0), before);
+	CHECK(WITHIN(2000, free_chunks(fd, 0) == before));
 	cpu_check(p, LEN, 9, 9);
 	CHECK_ERR(gpu_unregister(fd, 0), ENOENT);
 	CHECK_OK(gpu_register(fd, 0));
@@ -512,26 +512,29 @@ static uint64_t fight(int fd, uint64_t *p, uint32_t n)
 static void thrashing(void)
 {
 	int fd = open_with_gpu();
-	uint64_t *p = managed(fd, BLOCK), cpu, pins, waits;
+	uint64_t *p = managed(fd, BLOCK), cpu = 0, gpu = 0, pins, waits;
 
 	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_window_us", 20000);
 	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_pin_threshold_periods", 3);
 	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_pin_windows", 50);
-	cpu = fight(fd, p, 200);
-	pins = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_PINS);
-	waits = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_THROTTLES);
-	printf("# %llu throttled, %llu pinned\n", (unsigned long long)waits, (unsigned long long)pins);
+	/* Again, where the two were too slow to meet within a window. */
+	do {
+		cpu += fight(fd, p, 200);
+		gpu += 200;
+		pins = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_PINS);
+		waits = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_THROTTLES);
+	} while ((!pins || waits < 3) && gpu < 2000);
+	printf("# %llu throttled, %llu pinned in %llu turns\n", (unsigned long long)waits, (unsigned long long)pins,
+	       (unsigned long long)gpu);
 	CHECK(pins > 0 && waits >= 3);
 	/* Nobody lost an addition. */
-	CHECK_EQ(p[0], 200);
+	CHECK_EQ(p[0], gpu);
 	CHECK_EQ(p[1], cpu);
 	/* A pin ends by itself: what the GPU then touches moves to it again. */
-	for (int n = 0; n < 100 && block_info(fd, p).gpu_mapped[0]; n++)
-		usleep(50000);
-	CHECK_EQ(block_info(fd, p).gpu_mapped[0], 0);
+	CHECK(WITHIN(5000, !block_info(fd, p).gpu_mapped[0]));
 	gpu_scale(fd, 0, p, BLOCK, BLOCKS, 1, 0);
 	CHECK(block_info(fd, p).gpu_pages[0] > 0);
-	CHECK_EQ(p[0], 200);
+	CHECK_EQ(p[0], gpu);
 	close(fd);
 	/* Switched off, nothing of it happens. */
 	fd = open_with_gpu();

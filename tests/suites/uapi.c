@@ -223,7 +223,8 @@ static void knobs_and_policy(void)
 
 static void presets(void)
 {
-	static const char *const wanted[] = { "stock-460", "stock-595", "random", "zero-copy", "huvm" };
+	static const char *const wanted[] = { "stock-460", "stock-595", "random", "zero-copy", "preef-host", "memharvester", "huvm" };
+	const int count = sizeof(wanted) / sizeof(wanted[0]);
 	int fd = huvm_open(), found = 0;
 
 	for (uint32_t n = 0;; n++) {
@@ -233,11 +234,11 @@ static void presets(void)
 			CHECK_EQ(errno, ENOENT);
 			break;
 		}
-		for (int i = 0; i < 5; i++)
+		for (int i = 0; i < count; i++)
 			found |= !strcmp(p.name, wanted[i]) << i;
 	}
-	CHECK_EQ(found, 31);
-	for (int i = 0; i < 5; i++) {
+	CHECK_EQ(found, (1 << count) - 1);
+	for (int i = 0; i < count; i++) {
 		ARG(huvm_preset, p, .scope = HUVM_SCOPE_SPACE);
 
 		CHECK_OK(set_preset(fd, HUVM_SCOPE_SPACE, wanted[i]));
