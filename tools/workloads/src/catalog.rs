@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The workloads by name.
 
+use crate::graph::rmat::Kind;
+use crate::graph::{bfs, louvain, pagerank, sssp, wcc};
 use crate::pattern::{
     backprop, conv, lavamd, lud, matvec, nw, pathfinder, random, stencil, stream,
 };
@@ -85,6 +87,8 @@ impl Entry {
 /// Array sizes and kernels of DebashisGanguly/gpgpu-sim_UVMSmart's benchmarks.
 const UVMSMART: &str =
     "UVMSmart's reference inputs (github.com/DebashisGanguly/gpgpu-sim_UVMSmart)";
+/// Parameters of the graphs.
+const GRAPH500: &str = "Graph500 specification 2.0: A 0.57, B and C 0.19, D 0.05, edge factor 16";
 /// Kernels of PolyBench/GPU.
 const POLYBENCH: &str = "PolyBench/GPU 1.0 (Grauer-Gray et al., InPar 2012)";
 
@@ -207,6 +211,66 @@ pub const CATALOG: &[Entry] = &[
         "pages read at random, chunks of 2 MiB by Zipf's law with exponent 0.9",
         "its definition",
         random::zipf,
+    ),
+    entry(
+        "pagerank",
+        "PageRank by pulling, 20 iterations; R-MAT, numbers permuted",
+        GRAPH500,
+        |ask| pagerank::make("pagerank", Kind::Social, ask),
+    ),
+    entry(
+        "pagerank-web",
+        "PageRank by pulling, 20 iterations; R-MAT in crawl order",
+        GRAPH500,
+        |ask| pagerank::make("pagerank-web", Kind::Web, ask),
+    ),
+    entry(
+        "bfs",
+        "breadth-first search, level by level; R-MAT, numbers permuted",
+        GRAPH500,
+        |ask| bfs::make("bfs", Kind::Social, ask),
+    ),
+    entry(
+        "bfs-web",
+        "breadth-first search, level by level; R-MAT in crawl order",
+        GRAPH500,
+        |ask| bfs::make("bfs-web", Kind::Web, ask),
+    ),
+    entry(
+        "wcc",
+        "connected components by label propagation; R-MAT, numbers permuted",
+        GRAPH500,
+        |ask| wcc::make("wcc", Kind::Social, ask),
+    ),
+    entry(
+        "wcc-web",
+        "connected components by label propagation; R-MAT in crawl order",
+        GRAPH500,
+        |ask| wcc::make("wcc-web", Kind::Web, ask),
+    ),
+    entry(
+        "sssp",
+        "shortest paths by relaxation; R-MAT, numbers permuted",
+        GRAPH500,
+        |ask| sssp::make("sssp", Kind::Social, ask),
+    ),
+    entry(
+        "sssp-web",
+        "shortest paths by relaxation; R-MAT in crawl order",
+        GRAPH500,
+        |ask| sssp::make("sssp-web", Kind::Web, ask),
+    ),
+    entry(
+        "louvain",
+        "communities: sweeps over smaller and smaller graphs; R-MAT, numbers permuted",
+        GRAPH500,
+        |ask| louvain::make("louvain", Kind::Social, ask),
+    ),
+    entry(
+        "louvain-web",
+        "communities: sweeps over smaller and smaller graphs; R-MAT in crawl order",
+        GRAPH500,
+        |ask| louvain::make("louvain-web", Kind::Web, ask),
     ),
 ];
 

@@ -12,6 +12,7 @@
 
 mod alloc;
 pub mod catalog;
+pub mod graph;
 mod grid;
 mod math;
 mod pattern;

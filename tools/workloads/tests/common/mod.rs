@@ -75,9 +75,13 @@ pub(crate) fn digest(w: &Workload) -> u64 {
     for step in w.steps() {
         match &step {
             Step::Trace(t) => {
+                let mut sum = 0u64;
                 for t in &t.touches {
-                    eat(&format!("{}.{:x}.{}", t.alloc, t.page, u8::from(t.write)));
+                    let word = u64::from(t.alloc) << 33 | u64::from(t.page) << 1;
+                    sum = (sum.rotate_left(5) ^ word ^ u64::from(t.write))
+                        .wrapping_mul(0x100_0000_01b3);
                 }
+                eat(&sum.to_string());
                 eat(&t.compute_ns.to_string());
             }
             other => eat(&format!("{other:?}")),
