@@ -111,6 +111,22 @@ impl Counters {
             .copied()
             .unwrap_or(0)
     }
+
+    /// What was added since `before`, an earlier reading of the same scope; `time_ns` is the time between the two. Counters
+    /// may have gone round.
+    #[must_use]
+    pub fn since(&self, before: &Counters) -> Counters {
+        let old = before.values.iter().copied().chain(std::iter::repeat(0));
+        Counters {
+            values: self
+                .values
+                .iter()
+                .zip(old)
+                .map(|(now, old)| now.wrapping_sub(old))
+                .collect(),
+            time_ns: self.time_ns.saturating_sub(before.time_ns),
+        }
+    }
 }
 
 /// An open `/dev/huvm`: one address space.
@@ -589,5 +605,23 @@ impl Device {
     /// `EINVAL` when the stream is off.
     pub fn events(&self, max: usize) -> Result<Vec<uapi::huvm_event>> {
         sys::read_events(&self.space.file, max.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_added_survives_a_counter_that_goes_round() {
+        let of = |time_ns, values: &[u64]| Counters {
+            values: values.to_vec(),
+            time_ns,
+        };
+        let added = of(50, &[7, 1, 9]).since(&of(20, &[5, u64::MAX]));
+        assert_eq!((added.values, added.time_ns), (vec![2, 2, 9], 30));
+        // Of a driver that had more before it was loaded again.
+        let added = of(10, &[3]).since(&of(20, &[3, 4]));
+        assert_eq!((added.values, added.time_ns), (vec![0], 0));
     }
 }

@@ -46,6 +46,11 @@ impl Error {
         }
     }
 
+    /// Whether the GPU that was asked for is lost, or there no more.
+    pub fn gpu_gone(&self) -> bool {
+        matches!(self.errno(), Some(libc::EIO | libc::ENODEV))
+    }
+
     /// What to do next, if that is known.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
@@ -63,5 +68,25 @@ impl Error {
             },
             _ => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_is_gone_when_it_is_lost_or_left() {
+        let os = |errno| Error::Os {
+            what: "asking".into(),
+            errno,
+        };
+        for errno in [libc::EIO, libc::ENODEV] {
+            assert!(os(errno).gpu_gone(), "{errno}");
+        }
+        for errno in [libc::ENOTTY, libc::ENOENT, libc::EPERM] {
+            assert!(!os(errno).gpu_gone(), "{errno}");
+        }
+        assert!(!Error::NotLoaded.gpu_gone());
     }
 }
