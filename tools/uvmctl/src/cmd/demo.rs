@@ -101,7 +101,6 @@ fn spec(d: &Demo, gpu: u32, memory: u64, ratio: f64, policy: &str) -> Spec {
         blocks: d.blocks,
         verify: true,
         preset: None,
-        knobs: Vec::new(),
     }
 }
 

@@ -83,12 +83,7 @@ impl Gpu {
                 c >> 16,
                 c & 0xffff
             ),
-            state: if g.state == uapi::HUVM_GPU_OK {
-                "ok"
-            } else {
-                "lost"
-            }
-            .into(),
+            state: state(g).into(),
             chip_id: format!("{:#x}", g.chip_id),
             vram_bytes: g.vram_bytes,
             chunks: g.chunk_count,
@@ -119,47 +114,91 @@ pub(super) fn list(out: &Out) -> Result<()> {
 }
 
 /// The GPU that an index, a PCI address or a UUID names.
-fn find(gpus: Vec<Gpu>, id: &str) -> Result<Gpu> {
-    let known: Vec<String> = gpus
-        .iter()
-        .map(|g| format!("{} ({})", g.index, g.pci))
-        .collect();
-    gpus.into_iter()
-        .find(|g| {
-            g.index.to_string() == id
-                || g.pci.eq_ignore_ascii_case(id)
-                || g.uuid.eq_ignore_ascii_case(id)
-        })
-        .ok_or_else(|| {
-            let hint = if known.is_empty() {
-                "the driver sees no GPU; see 'uvmctl doctor'".into()
-            } else {
-                format!("there are: {}", known.join(", "))
-            };
-            Failure::NotFound(format!("there is no GPU '{id}'"), hint)
-        })
+fn find<'a>(gpus: &'a [Gpu], id: &str) -> Result<&'a Gpu> {
+    let named = |g: &&Gpu| {
+        g.index.to_string() == id
+            || g.pci.eq_ignore_ascii_case(id)
+            || g.uuid.eq_ignore_ascii_case(id)
+    };
+    gpus.iter().find(named).ok_or_else(|| {
+        let known: Vec<String> = gpus
+            .iter()
+            .map(|g| format!("{} ({})", g.index, g.pci))
+            .collect();
+        let hint = if known.is_empty() {
+            "the driver sees no GPU; see 'uvmctl doctor'".into()
+        } else {
+            format!("there are: {}", known.join(", "))
+        };
+        Failure::NotFound(format!("there is no GPU '{id}'"), hint)
+    })
 }
 
 /// Index of the GPU that an index, a PCI address or a UUID names.
 pub(crate) fn index(device: &Device, id: &str) -> Result<u32> {
-    Ok(find(all(device)?, id)?.index)
+    Ok(find(&all(device)?, id)?.index)
 }
 
-/// The scope that `--gpu` names, and its name in documents.
-pub(crate) fn scope(device: &Device, id: Option<&str>) -> Result<(Scope, String)> {
+/// Indices of the GPUs that a list names, with commas between them, or `all`: each once, in the list's order.
+fn listed(gpus: &[Gpu], ids: &str) -> Result<Vec<u32>> {
+    if ids == "all" {
+        return Ok(gpus.iter().map(|g| g.index).collect());
+    }
+    let mut some = Vec::new();
+    for id in ids.split(',') {
+        let index = find(gpus, id)?.index;
+        if !some.contains(&index) {
+            some.push(index);
+        }
+    }
+    Ok(some)
+}
+
+/// A scope, and its name in documents.
+pub(crate) type Named = (Scope, String);
+
+/// The scope of a GPU.
+fn of_gpu(index: u32) -> Named {
+    (Scope::Gpu(index), format!("gpu{index}"))
+}
+
+/// The scope of a process.
+pub(crate) fn of_process(pid: u32) -> Named {
+    (Scope::Process(pid), format!("pid{pid}"))
+}
+
+/// The scope that `--gpu` names; without it the global one.
+pub(crate) fn scope(device: &Device, id: Option<&str>) -> Result<Named> {
     match id {
         None => Ok((Scope::Global, "global".into())),
-        Some(id) => {
-            let index = index(device, id)?;
-            Ok((Scope::Gpu(index), format!("gpu{index}")))
-        }
+        Some(id) => Ok(of_gpu(index(device, id)?)),
+    }
+}
+
+/// The scopes of a `--gpu` that takes one GPU, several, or `all`; without it the global one.
+pub(crate) fn scopes(device: &Device, ids: Option<&str>) -> Result<Vec<Named>> {
+    match ids {
+        None => Ok(vec![scope(device, None)?]),
+        Some(ids) => Ok(listed(&all(device)?, ids)?
+            .into_iter()
+            .map(of_gpu)
+            .collect()),
+    }
+}
+
+/// A word for how a GPU is.
+pub(crate) fn state(g: &uapi::huvm_gpu_info) -> &'static str {
+    if g.state == uapi::HUVM_GPU_OK {
+        "ok"
+    } else {
+        "lost"
     }
 }
 
 pub(super) fn show(out: &Out, id: &str) -> Result<()> {
-    let g: Gpu = out.read("gpu.show", |device| find(all(device)?, id))?;
+    let g: Gpu = out.read("gpu.show", |device| find(&all(device)?, id).cloned())?;
     // A saved document has one GPU: it must be the one that is asked for.
-    let g = find(vec![g], id)?;
+    find(std::slice::from_ref(&g), id)?;
     out.show("gpu.show", &g, std::slice::from_ref(&g), || {
         let or = |n: Option<u32>, unit: &str| n.map_or("-".into(), |n| format!("{n} {unit}"));
         let mut lines = vec![
@@ -186,4 +225,37 @@ pub(super) fn show(out: &Out, id: &str) -> Result<()> {
         }
         lines.iter().map(|(k, v)| format!("{k:<24}{v}\n")).collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_names_each_gpu_once_and_in_its_order() {
+        let gpu = |index, pci: &str, uuid: &str| Gpu {
+            index,
+            pci: pci.into(),
+            uuid: uuid.into(),
+            ..Gpu::default()
+        };
+        // GPU 1 has left.
+        let gpus = [
+            gpu(0, "0000:00:02.0", "GPU-a"),
+            gpu(2, "0000:00:04.0", "GPU-c"),
+        ];
+        for (ids, some) in [
+            ("all", &[0, 2][..]),
+            ("2", &[2]),
+            ("2,0", &[2, 0]),
+            ("0,0,0000:00:02.0,gpu-A", &[0]),
+            ("GPU-c,0", &[2, 0]),
+        ] {
+            assert_eq!(listed(&gpus, ids).ok().as_deref(), Some(some), "{ids}");
+        }
+        for ids in ["", "1", "0,", "0,1", "0 2", "ALL", "0,all"] {
+            assert_eq!(listed(&gpus, ids).map_err(|e| e.code()), Err(6), "{ids}");
+        }
+        assert_eq!(listed(&[], "all").ok(), Some(vec![]));
+    }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `policy list|show|set`.
 
-use super::gpu;
+use super::gpu::{self, Named};
 use crate::cli::{PolicyScope, PolicyVerb};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
@@ -152,10 +152,10 @@ pub(super) fn run(out: &Out, verb: &PolicyVerb) -> Result<()> {
     }
 }
 
-/// The scope that the options name, and its name in documents.
-fn scope(device: &Device, s: &PolicyScope) -> Result<(Scope, String)> {
+/// The scope that the options name.
+fn scope(device: &Device, s: &PolicyScope) -> Result<Named> {
     match s.pid {
-        Some(pid) => Ok((Scope::Process(pid), format!("pid{pid}"))),
+        Some(pid) => Ok(gpu::of_process(pid)),
         None => gpu::scope(device, s.gpu.as_deref()),
     }
 }
@@ -254,22 +254,26 @@ pub(super) fn find<'a>(knobs: &'a [Knob], name: &str) -> Result<&'a Knob> {
     })
 }
 
+/// The value that `text` stands for, if the knob can have it.
+pub(super) fn within(knob: &Knob, value: Option<u64>, text: &str) -> Result<u64> {
+    let range = knob.min..=knob.max;
+    value.filter(|v| range.contains(v)).ok_or_else(|| {
+        let choices = if knob.choices.is_empty() {
+            format!("{} to {}", knob.min, knob.max)
+        } else {
+            knob.choices.join(", ")
+        };
+        Failure::Usage(format!("'{text}' is no value of {}: {choices}", knob.name))
+    })
+}
+
 /// Reads KNOB=VALUE.
 fn assignment<'a>(knobs: &'a [Knob], text: &str) -> Result<(&'a Knob, u64)> {
     let (name, value) = text
         .split_once('=')
         .ok_or_else(|| Failure::Usage(format!("'{text}' is not KNOB=VALUE")))?;
     let knob = find(knobs, name)?;
-    let choices = if knob.choices.is_empty() {
-        format!("{} to {}", knob.min, knob.max)
-    } else {
-        knob.choices.join(", ")
-    };
-    let value = knob
-        .parse(value)
-        .filter(|v| (knob.min..=knob.max).contains(v))
-        .ok_or_else(|| Failure::Usage(format!("'{value}' is no value of {name}: {choices}")))?;
-    Ok((knob, value))
+    Ok((knob, within(knob, knob.parse(value), value)?))
 }
 
 /// What `set` shall do.
@@ -287,30 +291,35 @@ fn no_preset(name: &str) -> Failure {
     )
 }
 
+/// Puts a preset in force in a scope.
+pub(super) fn choose(device: &Device, scope: Scope, preset: &str) -> Result<()> {
+    device
+        .set_preset(scope, preset)
+        .map_err(|e| match e.errno() {
+            Some(2) => no_preset(preset), // ENOENT
+            _ => e.into(),
+        })
+}
+
 /// Makes the changes, and notes each that was made.
 fn change(
     device: &Device,
-    (scope, name): (Scope, &str),
+    to: &Named,
     wanted: &Wanted<'_>,
-    values: Vec<(&Knob, u64)>,
+    values: &[(&Knob, u64)],
     changes: &mut Vec<Change>,
 ) -> Result<()> {
-    let of = name;
     let done = wanted.done;
     if let Some(name) = wanted.preset {
-        let from = device.preset(scope)?;
+        let (scope, of) = to;
+        let from = device.preset(*scope)?;
         if done {
-            device
-                .set_preset(scope, name)
-                .map_err(|e| match e.errno() {
-                    Some(2) => no_preset(name),
-                    _ => e.into(),
-                })?;
+            choose(device, *scope, name)?;
         } else if !device.presets()?.iter().any(|(n, _)| n == name) {
             return Err(no_preset(name));
         }
         changes.push(Change {
-            scope: of.into(),
+            scope: of.clone(),
             name: "preset".into(),
             from,
             to: name.into(),
@@ -318,7 +327,7 @@ fn change(
         });
     }
     for (knob, value) in values {
-        put(device, (scope, of), knob, value, done, changes)?;
+        put(device, to, knob, *value, done, changes)?;
     }
     Ok(())
 }
@@ -326,18 +335,18 @@ fn change(
 /// Sets one knob (`done`), or only says what would change.
 pub(super) fn put(
     device: &Device,
-    (scope, of): (Scope, &str),
+    (scope, of): &Named,
     knob: &Knob,
     value: u64,
     done: bool,
     changes: &mut Vec<Change>,
 ) -> Result<()> {
-    let (old, _) = device.policy(scope, knob.index)?;
+    let (old, _) = device.policy(*scope, knob.index)?;
     if done {
-        device.set_policy(scope, knob.index, value)?;
+        device.set_policy(*scope, knob.index, value)?;
     }
     changes.push(Change {
-        scope: of.into(),
+        scope: of.clone(),
         name: knob.name.clone(),
         from: knob.show(old),
         to: knob.show(value),
@@ -384,6 +393,9 @@ fn reset(out: &Out, of: &PolicyScope, names: &[String], done: bool) -> Result<()
         .iter()
         .map(|n| find(&knobs, n))
         .collect::<Result<Vec<_>>>()?;
+    for knob in &some {
+        allowed(knob, scope)?;
+    }
     let read = |k: &Knob| Ok::<_, Failure>(device.policy(scope, k.index)?.0);
     let all: Vec<&Knob> = if some.is_empty() {
         knobs.iter().collect()
@@ -425,7 +437,7 @@ fn reset(out: &Out, of: &PolicyScope, names: &[String], done: bool) -> Result<()
 
 fn set(out: &Out, of: &PolicyScope, wanted: &Wanted<'_>) -> Result<()> {
     let device = out.device()?;
-    let (scope, of) = scope(&device, of)?;
+    let to = scope(&device, of)?;
     let knobs = device.knobs()?;
     // All is read before anything is changed.
     let values = wanted
@@ -434,10 +446,10 @@ fn set(out: &Out, of: &PolicyScope, wanted: &Wanted<'_>) -> Result<()> {
         .map(|v| assignment(&knobs, v))
         .collect::<Result<Vec<_>>>()?;
     for (knob, _) in &values {
-        allowed(knob, scope)?;
+        allowed(knob, to.0)?;
     }
     let mut changes = Vec::new();
-    let result = change(&device, (scope, &of), wanted, values, &mut changes);
+    let result = change(&device, &to, wanted, &values, &mut changes);
     tell(out, "policy.set", &changes, wanted.done, result)
 }
 

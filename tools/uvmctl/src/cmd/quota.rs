@@ -7,7 +7,8 @@ use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
 use crate::units::parse_bytes;
-use libhuvm::{Device, Scope};
+use libhuvm::device::Knob;
+use libhuvm::{uapi, Device, Scope};
 use serde::{Deserialize, Serialize};
 
 /// What a GPU lends at most, and now.
@@ -41,23 +42,23 @@ impl Row for Quota {
     }
 }
 
-fn of(device: &Device, gpu: u32, vram_bytes: u64, chunk: u64) -> Result<Quota> {
-    let info = device.lend_info(gpu)?;
-    let knobs = device.knobs()?;
-    let value = |name| -> Result<u64> {
-        let knob = policy::find(&knobs, name)?;
-        Ok(device.policy(Scope::Gpu(gpu), knob.index)?.0)
-    };
+/// The knobs of a limit: of a share, and of MiB.
+const LIMIT: [&str; 2] = ["lend_limit_percent", "lend_limit_mib"];
+
+fn of(device: &Device, g: &uapi::huvm_gpu_info, chunk: u64, limit: [&Knob; 2]) -> Result<Quota> {
+    let info = device.lend_info(g.gpu)?;
+    let value = |knob: &Knob| device.policy(Scope::Gpu(g.gpu), knob.index);
+    let [percent, mib] = limit;
     let bytes = |chunks: u64| chunks.saturating_mul(chunk);
     Ok(Quota {
-        gpu,
-        vram_bytes,
+        gpu: g.gpu,
+        vram_bytes: g.vram_bytes,
         lends: info.lends != 0,
         limit_bytes: bytes(info.limit_chunks),
-        limit_percent: value("lend_limit_percent")?,
-        limit_mib: Some(value("lend_limit_mib")?).filter(|n| *n != 0),
+        limit_percent: value(percent)?.0,
+        limit_mib: Some(value(mib)?.0).filter(|n| *n != 0),
         keep_bytes: bytes(info.keep_chunks),
-        lent_bytes: bytes(info.lent_chunks.iter().sum()),
+        lent_bytes: bytes(info.lent_chunks.into_iter().fold(0, u64::saturating_add)),
     })
 }
 
@@ -65,10 +66,13 @@ fn show(out: &Out, id: Option<&str>) -> Result<()> {
     let quotas: Vec<Quota> = out.read("quota.show", |device| {
         let only = id.map(|id| gpu::index(device, id)).transpose()?;
         let chunk = device.version()?.chunk_bytes;
+        let knobs = device.knobs()?;
+        let [percent, mib] = LIMIT.map(|name| policy::find(&knobs, name));
+        let limit = [percent?, mib?];
         let gpus = device.gpus()?;
         gpus.iter()
             .filter(|g| only.is_none_or(|i| i == g.gpu))
-            .map(|g| of(device, g.gpu, g.vram_bytes, chunk))
+            .map(|g| of(device, g, chunk, limit))
             .collect()
     })?;
     out.list("quota.show", &quotas)
@@ -98,50 +102,41 @@ fn limit(text: &str) -> Result<Values> {
             mib => (100, mib),
         }
     };
-    Ok(vec![
-        ("lend_limit_percent", percent),
-        ("lend_limit_mib", mib),
-    ])
+    Ok(LIMIT.into_iter().zip([percent, mib]).collect())
 }
 
-/// All that is to be set.
-fn wanted(q: &QuotaSet, chunk: u64) -> Result<Values> {
-    let mut values = Vec::new();
-    if let Some(l) = &q.limit {
-        values.extend(limit(l)?);
-    }
+/// All that is to be set; `limit` is what [`limit`] made of the option.
+fn wanted(q: &QuotaSet, limit: Option<Values>, chunk: u64) -> Values {
+    let mut values = limit.unwrap_or_default();
     if let Some(bytes) = q.keep {
         values.push(("lend_reserve_chunks", bytes.div_ceil(chunk.max(1))));
     }
     if let Some(word) = &q.lend {
         values.push(("harvest_lend", u64::from(word == "on")));
     }
-    Ok(values)
+    values
+}
+
+/// The knobs with their values; not one of them if another cannot have its value.
+fn checked(knobs: &[Knob], values: Values) -> Result<Vec<(&Knob, u64)>> {
+    let check = |(name, value): (&str, u64)| {
+        let knob = policy::find(knobs, name)?;
+        Ok((knob, policy::within(knob, Some(value), &value.to_string())?))
+    };
+    values.into_iter().map(check).collect()
 }
 
 fn set(out: &Out, q: &QuotaSet) -> Result<()> {
+    let limit = q.limit.as_deref().map(limit).transpose()?;
     let device = out.device()?;
-    let values = wanted(q, device.version()?.chunk_bytes)?;
-    let gpus = match q.gpu.as_str() {
-        "all" => device.gpus()?.iter().map(|g| g.gpu).collect(),
-        ids => ids
-            .split(',')
-            .map(|id| gpu::index(&device, id))
-            .collect::<Result<Vec<u32>>>()?,
-    };
     let knobs = device.knobs()?;
+    // All is checked before anything is changed.
+    let values = checked(&knobs, wanted(q, limit, device.version()?.chunk_bytes))?;
+    let scopes = gpu::scopes(&device, Some(&q.gpu))?;
     let mut changes = Vec::new();
     let mut act = || {
-        for g in &gpus {
-            for (name, value) in &values {
-                let knob = policy::find(&knobs, name)?;
-                if !(knob.min..=knob.max).contains(value) {
-                    return Err(Failure::Usage(format!(
-                        "{value} is no value of {name}: {} to {}",
-                        knob.min, knob.max
-                    )));
-                }
-                let scope = (Scope::Gpu(*g), &*format!("gpu{g}"));
+        for scope in &scopes {
+            for (knob, value) in &values {
                 policy::put(&device, scope, knob, *value, !q.dry_run, &mut changes)?;
             }
         }
@@ -161,6 +156,54 @@ pub(super) fn run(out: &Out, verb: &QuotaVerb) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn knob(index: u32, name: &str, max: u64) -> Knob {
+        Knob {
+            index,
+            name: name.into(),
+            unit: String::new(),
+            doc: String::new(),
+            choices: Vec::new(),
+            min: 0,
+            max,
+            default: 0,
+            scopes: 0,
+        }
+    }
+
+    #[test]
+    fn one_value_that_cannot_be_leaves_none_to_set() {
+        let knobs = [
+            knob(0, "lend_limit_mib", 1 << 20),
+            knob(1, "lend_limit_percent", 100),
+            knob(2, "lend_reserve_chunks", 1024),
+        ];
+        let set = |keep: Option<u64>, text| {
+            let q = QuotaSet {
+                gpu: "all".into(),
+                limit: None,
+                keep,
+                lend: None,
+                dry_run: false,
+            };
+            let values = wanted(&q, Some(limit(text)?), 2 << 20);
+            let all = checked(&knobs, values)?;
+            Ok(all.iter().map(|(k, v)| (k.index, *v)).collect::<Vec<_>>())
+        };
+        let code = |r: Result<Vec<(u32, u64)>>| r.map_err(|e: Failure| e.code());
+        assert_eq!(code(set(None, "1T")), Ok(vec![(1, 100), (0, 1 << 20)]));
+        // A keep of 2 GiB and a byte is 1025 chunks.
+        assert_eq!(
+            code(set(Some(2 << 30), "5%")),
+            Ok(vec![(1, 5), (0, 0), (2, 1024)])
+        );
+        assert_eq!(code(set(Some((2 << 30) + 1), "5%")), Err(2));
+        assert_eq!(code(set(None, "2T")), Err(2));
+        assert_eq!(
+            checked(&knobs, vec![("x", 1)]).map_err(|e| e.code()).err(),
+            Some(6)
+        );
+    }
 
     #[test]
     fn a_limit_is_a_size_a_share_or_none() {

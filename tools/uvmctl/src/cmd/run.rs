@@ -45,7 +45,6 @@ pub(super) fn run(out: &Out, r: &Run) -> Result<()> {
             blocks: r.blocks,
             verify: r.verify,
             preset: r.preset.clone(),
-            knobs: Vec::new(),
         },
     )?;
     let rows = [row];

@@ -8,7 +8,6 @@ use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
 use libhuvm::device::Counters;
-use libhuvm::{Device, Scope};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -100,22 +99,6 @@ fn sample(scope: &str, now: &Counters, before: Option<&Counters>) -> Sample {
     }
 }
 
-/// The scopes of `--gpu`: one, several, or `all` GPUs.
-fn scopes(device: &Device, ids: Option<&str>) -> Result<Vec<(Scope, String)>> {
-    match ids {
-        Some("all") => Ok(device
-            .gpus()?
-            .iter()
-            .map(|g| (Scope::Gpu(g.gpu), format!("gpu{}", g.gpu)))
-            .collect()),
-        Some(ids) => ids
-            .split(',')
-            .map(|id| gpu::scope(device, Some(id)))
-            .collect(),
-        None => Ok(vec![gpu::scope(device, None)?]),
-    }
-}
-
 /// `several`: of more than one scope, or again and again.
 fn print(out: &Out, s: &Stat, shown: &Sample, several: bool) -> Result<()> {
     let human = || {
@@ -167,8 +150,8 @@ pub(super) fn run(out: &Out, s: &Stat) -> Result<()> {
     }
     let device = out.device()?;
     let scopes = match s.pid {
-        Some(pid) => vec![(Scope::Process(pid), format!("pid{pid}"))],
-        None => scopes(&device, s.gpu.as_deref())?,
+        Some(pid) => vec![gpu::of_process(pid)],
+        None => gpu::scopes(&device, s.gpu.as_deref())?,
     };
     let several = pause.is_some() || scopes.len() > 1;
     let mut before: Vec<Counters> = Vec::new();

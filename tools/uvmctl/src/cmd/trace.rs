@@ -3,7 +3,7 @@
 
 use super::events::{Event, ALL};
 use super::gpu;
-use super::workload;
+use super::policy;
 use crate::cli::TraceVerb;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
@@ -328,7 +328,7 @@ fn replay(out: &Out, events: &[Event], id: &str, preset: Option<&str>) -> Result
     let device = out.device()?;
     let gpu = gpu::index(&device, id)?;
     if let Some(p) = preset {
-        workload::choose(&device, p)?;
+        policy::choose(&device, Scope::Space, p)?;
     }
     device.register(gpu)?;
     let mut range = device.alloc(blocks * BLOCK)?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Workloads: fill by the CPU, passes by the GPU, check by the CPU; and the figures of the passes.
 
+use super::policy;
 use crate::cli::Workload;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
@@ -23,8 +24,6 @@ pub(crate) struct Spec {
     pub(crate) blocks: u32,
     pub(crate) verify: bool,
     pub(crate) preset: Option<String>,
-    /// Knobs of this space, set after the preset.
-    pub(crate) knobs: Vec<(String, u64)>,
 }
 
 /// Figures of the measured passes.
@@ -194,40 +193,12 @@ fn count_wrong(w: Workload, arrays: &[Managed], passes: u64) -> u64 {
     }
 }
 
-/// Sets this space's preset.
-pub(crate) fn choose(device: &Device, preset: &str) -> Result<()> {
-    device
-        .set_preset(Scope::Space, preset)
-        .map_err(|e| match e.errno() {
-            Some(2) => Failure::NotFound(
-                format!("there is no preset '{preset}'"),
-                "'uvmctl policy list' shows them".into(),
-            ),
-            _ => e.into(),
-        })
-}
-
-/// Sets a knob by name.
-pub(crate) fn set(device: &Device, scope: Scope, name: &str, value: u64) -> Result<()> {
-    let knobs = device.knobs()?;
-    let knob = knobs.iter().find(|k| k.name == name).ok_or_else(|| {
-        Failure::NotFound(
-            format!("there is no knob '{name}'"),
-            "'uvmctl policy list' shows them".into(),
-        )
-    })?;
-    Ok(device.set_policy(scope, knob.index, value)?)
-}
-
 /// Runs it.
 pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Figures> {
     let device = out.device()?;
     let info = device.gpu_info(spec.gpu)?;
     if let Some(p) = &spec.preset {
-        choose(&device, p)?;
-    }
-    for (name, value) in &spec.knobs {
-        set(&device, Scope::Space, name, *value)?;
+        policy::choose(&device, Scope::Space, p)?;
     }
     device.register(spec.gpu)?;
     let count = arrays_of(spec.workload);

@@ -96,7 +96,6 @@ impl Setting<'_> {
             blocks: self.args.blocks,
             verify: true,
             preset: None,
-            knobs: Vec::new(),
         }
     }
 

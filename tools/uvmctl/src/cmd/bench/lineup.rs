@@ -4,8 +4,8 @@
 //! A technique takes part once the driver acts on its knob. So a row that says `LP` is never a row in which nothing
 //! listened.
 
-use super::super::workload;
-use crate::exit::{Failure, Result};
+use super::super::policy;
+use crate::exit::Result;
 use huvm_policy::config::knob_by_name;
 use libhuvm::{Device, Scope};
 
@@ -157,12 +157,14 @@ impl Machine {
         } else {
             Lend::Nothing
         };
+        let knobs = device.knobs()?;
         for gpu in self.gpus() {
             let scope = Scope::Gpu(gpu);
-            let set = |name: &str, value: u64| workload::set(device, scope, name, value);
-            device
-                .set_preset(scope, policy.preset)
-                .map_err(Failure::from)?;
+            let set = |name: &str, value: u64| -> Result<()> {
+                let knob = policy::find(&knobs, name)?;
+                Ok(device.set_policy(scope, knob.index, value)?)
+            };
+            policy::choose(device, scope, policy.preset)?;
             for (name, value) in &policy.knobs {
                 set(name, *value)?;
             }
