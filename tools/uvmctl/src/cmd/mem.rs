@@ -40,11 +40,15 @@ impl Row for Mem {
     }
 }
 
-/// Memory of all GPUs.
+/// Memory of all GPUs. One that leaves meanwhile has none.
 pub(crate) fn all(device: &Device) -> Result<Vec<Mem>> {
     let mut all = Vec::new();
     for g in device.gpus()? {
-        let m = device.mem_info(g.gpu)?;
+        let m = match device.mem_info(g.gpu) {
+            Ok(m) => m,
+            Err(e) if e.gpu_gone() => continue,
+            Err(e) => return Err(e.into()),
+        };
         all.push(Mem {
             gpu: g.gpu,
             free_chunks: m.free,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `topo`: GPUs, the links between them, and who lends how much to whom.
 
+use super::gpu;
 use crate::exit::Result;
 use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row, Table};
@@ -92,27 +93,39 @@ struct Topo {
     lending: Option<Vec<Loan>>,
 }
 
-/// Who lends to whom; `None` from a driver older than the call.
-fn loans(device: &Device, gpus: &[uapi::huvm_gpu_info]) -> Result<Option<Lending>> {
-    let chunk = device.version()?.chunk_bytes;
-    let mut all = Lending::default();
-    for g in gpus {
-        let l = match device.lend_info(g.gpu) {
+/// Who lends to whom, of what each GPU answered; `None` from a driver older than the call. A GPU that is lost meanwhile
+/// lends nothing.
+fn lending(
+    chunk: u64,
+    answers: impl Iterator<Item = libhuvm::Result<uapi::huvm_lend_info>>,
+) -> Result<Option<Lending>> {
+    let mut all = Lending {
+        chunk,
+        ..Lending::default()
+    };
+    for answer in answers {
+        let l = match answer {
             Ok(l) => l,
-            Err(e) if e.errno() == Some(25) => return Ok(None),
+            Err(e) if e.gpu_gone() => continue,
+            Err(e) if e.errno() == Some(25) => return Ok(None), // ENOTTY
             Err(e) => return Err(e.into()),
         };
         for (borrower, n) in (0u32..).zip(l.lent_chunks).filter(|(_, n)| *n != 0) {
             all.loans.push(Loan {
-                lender: g.gpu,
+                lender: l.gpu,
                 borrower,
                 bytes: n.saturating_mul(chunk),
             });
         }
         all.infos.push(l);
     }
-    all.chunk = chunk;
     Ok(Some(all))
+}
+
+/// Who lends to whom now.
+fn loans(device: &Device, gpus: &[uapi::huvm_gpu_info]) -> Result<Option<Lending>> {
+    let chunk = device.version()?.chunk_bytes;
+    lending(chunk, gpus.iter().map(|g| device.lend_info(g.gpu)))
 }
 
 /// What the driver says about lending.
@@ -130,11 +143,10 @@ fn sum<'a>(loans: impl IntoIterator<Item = &'a Loan>, of: impl Fn(&Loan) -> bool
 }
 
 fn node(g: &uapi::huvm_gpu_info, lending: Option<&Lending>) -> Node {
-    let lost = g.state != uapi::HUVM_GPU_OK;
     let mut n = Node {
         index: g.gpu,
         pci: Device::pci_name(g),
-        state: if lost { "lost" } else { "ok" }.into(),
+        state: gpu::state(g).into(),
         vram_bytes: g.vram_bytes,
         ..Node::default()
     };
@@ -160,7 +172,7 @@ fn of(
     for g in gpus.iter().filter(|g| g.state == uapi::HUVM_GPU_OK) {
         let some = match device.links(g.gpu) {
             Ok(some) => some,
-            Err(e) if matches!(e.errno(), Some(5 | 19)) => continue,
+            Err(e) if e.gpu_gone() => continue,
             Err(e) => return Err(e.into()),
         };
         links.extend(some.iter().map(|l| {
@@ -242,6 +254,31 @@ pub(super) fn show(out: &Out) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gpu_that_leaves_meanwhile_lends_nothing() {
+        let failed = |errno| {
+            Err(libhuvm::Error::Os {
+                what: "asking".into(),
+                errno,
+            })
+        };
+        let mut one = uapi::huvm_lend_info {
+            gpu: 1,
+            ..Default::default()
+        };
+        one.lent_chunks[0] = 3;
+        // GPU 0 left, GPU 2 is lost.
+        let answers = vec![failed(19), Ok(one), failed(5)];
+        let all = lending(2 << 20, answers.into_iter()).unwrap().unwrap();
+        assert_eq!((all.loans.len(), all.infos.len()), (1, 1));
+        assert_eq!((all.loans[0].lender, all.loans[0].bytes), (1, 6 << 20));
+        // An older driver does not know the call; any other failure is one.
+        assert!(lending(2 << 20, vec![failed(25)].into_iter())
+            .unwrap()
+            .is_none());
+        assert!(lending(2 << 20, vec![Ok(one), failed(1)].into_iter()).is_err());
+    }
 
     #[test]
     fn sums_do_not_mix_lender_and_borrower() {
