@@ -22,7 +22,10 @@ fn wants_json(args: impl Iterator<Item = String>) -> bool {
             || a.strip_prefix('-')
                 .filter(|short| !short.starts_with('-'))
                 // Flags in front of it; any other letter takes the rest of the word as its value.
-                .is_some_and(|s| s.trim_start_matches(['a', 'b', 'q', 'v']).starts_with('j'))
+                .is_some_and(|s| {
+                    s.trim_start_matches(['a', 'b', 'n', 'q', 'v'])
+                        .starts_with('j')
+                })
     })
 }
 
@@ -70,6 +73,7 @@ mod tests {
             "gpu lisst -j",
             "--json nonsense",
             "stat -aj --nope",
+            "policy set -nqj",
             "-j -- x",
         ] {
             assert!(wants(yes), "{yes}");
