@@ -2,6 +2,7 @@
 //! Errors of the tool and their exit codes, which match nvidia-smi's where the meaning is the same.
 
 use libhuvm::Error;
+use std::path::Path;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -71,6 +72,11 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
+    /// A file, and what is wrong with it.
+    pub(crate) fn file(path: &Path, e: impl std::fmt::Display) -> Self {
+        Failure::File(format!("{}: {e}", path.display()))
+    }
+
     /// Exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {

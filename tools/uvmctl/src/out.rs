@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::io::{ErrorKind, IsTerminal, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Number behind the slash of a schema. It rises when a key changes meaning or goes; new keys leave it.
@@ -140,6 +140,19 @@ fn write(text: &str) -> Result<()> {
     }
 }
 
+/// A line on stderr. Nobody may be there to read it: that is no failure.
+fn aside(line: &str) {
+    let _lost = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Writes the rows to the file of `--output`, as a JSON array; why it could not.
+pub(crate) fn save<R: Serialize>(path: Option<&Path>, rows: &[R]) -> Option<Failure> {
+    let path = path?;
+    let text = serde_json::to_string_pretty(rows).map_err(|e| Failure::file(path, e));
+    text.and_then(|t| std::fs::write(path, t + "\n").map_err(|e| Failure::file(path, e)))
+        .err()
+}
+
 /// Columns and lines of the terminal; a serial line does not know them.
 pub(crate) fn terminal_size() -> Option<(u16, u16)> {
     ratatui::crossterm::terminal::size()
@@ -247,7 +260,7 @@ impl Out {
         let Some(path) = &self.from else {
             return Ok(None);
         };
-        let failed = |e: &dyn std::fmt::Display| Failure::File(format!("{}: {e}", path.display()));
+        let failed = |e: &dyn std::fmt::Display| Failure::file(path, e);
         let mut text = String::new();
         if path.as_os_str() == "-" {
             std::io::stdin().read_to_string(&mut text)
@@ -456,8 +469,20 @@ impl Out {
                 .and_then(|text| write(&text));
         }
         match e.hint().filter(|_| !self.quiet) {
-            Some(h) => eprintln!("uvmctl: {e}; hint: {h}"),
-            None => eprintln!("uvmctl: {e}"),
+            Some(h) => self.warn(&format!("{e}; hint: {h}")),
+            None => self.warn(&e.to_string()),
+        }
+    }
+
+    /// Says on stderr what went wrong.
+    pub(crate) fn warn(&self, what: &str) {
+        aside(&format!("uvmctl: {what}"));
+    }
+
+    /// Says on stderr what is going on; not with `--quiet`.
+    pub(crate) fn note(&self, what: &str) {
+        if !self.quiet {
+            aside(what);
         }
     }
 

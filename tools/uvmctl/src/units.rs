@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Numbers for people.
 
+/// Bytes of a chunk of a GPU's memory.
+pub(crate) const CHUNK: u64 = 2 << 20;
+/// Bytes of a block of addresses: what a chunk holds.
+pub(crate) const BLOCK: u64 = CHUNK;
+
 /// Bytes in IEC units with one decimal; exact below 1 KiB.
 pub(crate) fn bytes(n: u64) -> String {
     scaled(n, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])

@@ -96,6 +96,8 @@ fn bad_usage_is_a_document_too() {
         &["gpu", "lisst", "--json"],
         &["stat", "-aj", "--nope"],
         &["policy", "set", "-j"],
+        &["policy", "set", "-nj"],
+        &["quota", "set", "-g", "0", "--limit", "101%", "-j"],
         &["stat", "-qj", "--nope"],
         &["quota", "set", "-g", "0", "-j"],
         &["topo", "-q", "-v", "-j"],

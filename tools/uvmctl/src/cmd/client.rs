@@ -5,11 +5,9 @@ use crate::cli::{ClientVerb, RangeVerb};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
+use crate::units::BLOCK;
 use libhuvm::{uapi, Device};
 use serde::{Deserialize, Serialize};
-
-/// Block, bytes.
-const BLOCK: u64 = 2 << 20;
 
 /// A client: an open file.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -165,6 +163,14 @@ pub(crate) fn cause(c: u32) -> &'static str {
     }
 }
 
+/// Name of a place that pages can be at.
+pub(crate) fn place(p: u32) -> String {
+    match p {
+        uapi::HUVM_PLACE_HOST => "host".into(),
+        g => format!("gpu{g}"),
+    }
+}
+
 fn hex(text: &str) -> Option<u64> {
     let digits = text
         .strip_prefix("0x")
@@ -201,8 +207,7 @@ fn block(b: &uapi::huvm_block_info) -> Block {
         preferred: match b.preferred {
             uapi::HUVM_PLACE_NONE => None,
             uapi::HUVM_PLACE_MIXED => Some("mixed".into()),
-            uapi::HUVM_PLACE_HOST => Some("host".into()),
-            g => Some(format!("gpu{g}")),
+            p => Some(place(p)),
         },
         read_mostly: b.read_mostly != 0,
     }

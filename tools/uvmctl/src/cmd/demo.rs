@@ -7,7 +7,7 @@ use super::run::judge;
 use super::workload::{self, Figures, Spec};
 use crate::cli::{Demo, Workload};
 use crate::exit::{Failure, Result};
-use crate::out::Out;
+use crate::out::{save, Out};
 use crate::row::{field, Cell, Field, Row};
 use libhuvm::Device;
 use serde::{Deserialize, Serialize};
@@ -39,21 +39,24 @@ fn one() -> u32 {
 
 impl Row for Shown {
     fn fields(&self) -> Vec<Field> {
-        let mut all = self.figures.fields();
         let speedup = self.speedup.map_or(Cell::None, Cell::Ratio);
-        let at = |all: &[Field], name: &str| all.iter().position(|f| f.name == name);
-        if let Some(i) = at(&all, "ratio") {
-            all.insert(i, field("lenders", "LENDERS", Cell::count(self.lenders)));
-            all.insert(i, field("gpus", "GPUS", Cell::count(self.gpus)));
-        }
-        if let Some(i) = at(&all, "faults") {
-            all.insert(i, field("speedup", "SPEED-UP", speedup));
-        }
-        // Here bytes between GPUs are worth a column.
-        all.retain(|f| f.name != "p2p_bytes");
-        if let Some(i) = at(&all, "evictions") {
-            let cell = Cell::Bytes(self.figures.p2p_bytes);
-            all.insert(i, field("p2p_bytes", "PEER", cell));
+        let mut all = Vec::new();
+        for f in self.figures.fields() {
+            match f.name {
+                "ratio" => all.extend([
+                    field("gpus", "GPUS", Cell::count(self.gpus)),
+                    field("lenders", "LENDERS", Cell::count(self.lenders)),
+                ]),
+                "faults" => all.push(field("speedup", "SPEED-UP", speedup.clone())),
+                // Here bytes between GPUs are worth a column.
+                "evictions" => {
+                    let cell = Cell::Bytes(self.figures.p2p_bytes);
+                    all.push(field("p2p_bytes", "PEER", cell));
+                }
+                "p2p_bytes" => continue,
+                _ => {}
+            }
+            all.push(f);
         }
         all
     }
@@ -74,23 +77,18 @@ pub(super) fn run(out: &Out, d: &Demo) -> Result<()> {
         alone(out, d, device, gpu)?
     };
     let failure = judge(rows.iter().map(|r| r.figures.mismatches));
-    let shown = out.list_failed("demo", &rows, failure);
-    if let Some(path) = &d.output {
-        let text = serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n";
-        std::fs::write(path, text)
-            .map_err(|e| Failure::File(format!("{}: {e}", path.display())))?;
-    }
-    shown
+    let failure = failure.or(save(d.output.as_deref(), &rows));
+    out.list_failed("demo", &rows, failure)
 }
 
 /// Says what comes, and what it will be.
-fn spec(d: &Demo, gpu: u32, memory: u64, ratio: f64, policy: &str) -> Spec {
+fn spec(out: &Out, d: &Demo, gpu: u32, memory: u64, ratio: f64, policy: &str) -> Spec {
     let bytes = (memory as f64 * ratio) as u64;
-    eprintln!(
+    out.note(&format!(
         "{ratio} x the GPU's memory, {policy}: {} filled by the CPU, {} + 1 passes on GPU {gpu}, verified by the CPU",
         crate::units::bytes(bytes),
         d.iterations,
-    );
+    ));
     Spec {
         workload: Workload::Scan,
         gpu,
@@ -106,13 +104,14 @@ fn spec(d: &Demo, gpu: u32, memory: u64, ratio: f64, policy: &str) -> Spec {
 
 /// A GPU with nothing but the host's memory beside it.
 fn alone(out: &Out, d: &Demo, device: Device, gpu: u32) -> Result<Vec<Shown>> {
-    let gpus = device.version()?.gpu_count;
+    // CAST: at most 16 GPUs; their indices may have holes.
+    let gpus = device.gpus()?.len() as u32;
     let memory = workload::memory_of(&device, gpu)?;
     drop(device);
     let row = |ratio: &f64| {
         let spec = Spec {
             preset: Some(d.preset.clone()),
-            ..spec(d, gpu, memory, *ratio, &d.preset)
+            ..spec(out, d, gpu, memory, *ratio, &d.preset)
         };
         Ok(Shown {
             figures: workload::run(out, &spec)?,
@@ -139,7 +138,7 @@ fn shared(out: &Out, d: &Demo, device: Device, gpu: u32) -> Result<Vec<Shown>> {
         let mut first = None;
         for policy in lineup.preset(BASE).into_iter().chain([lineup.whole()]) {
             machine.choose(&device, &policy, Lend::Free)?;
-            let mut figures = workload::run(out, &spec(d, gpu, memory, ratio, &policy.name))?;
+            let mut figures = workload::run(out, &spec(out, d, gpu, memory, ratio, &policy.name))?;
             figures.preset.clone_from(&policy.name);
             let time = figures.time_ns;
             let over = *first.get_or_insert(time);
@@ -149,7 +148,7 @@ fn shared(out: &Out, d: &Demo, device: Device, gpu: u32) -> Result<Vec<Shown>> {
                 figures,
                 gpus: lenders + 1,
                 lenders: if policy.borrows() { lenders } else { 0 },
-                speedup: (time != 0).then(|| (over as f64 / time as f64 * 1e3).round() / 1e3),
+                speedup: workload::speedup(over, time),
             });
         }
     }

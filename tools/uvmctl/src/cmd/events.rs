@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `events`: the stream of all clients.
 
-use super::client::cause;
+use super::client::{cause, place};
 use crate::cli::Events;
 use crate::exit::Result;
 use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
 use crate::units;
-use libhuvm::uapi;
+use libhuvm::{uapi, Device};
 use serde::{Deserialize, Serialize};
 
 /// An event, as `events` and `trace` write it.
@@ -53,10 +53,7 @@ impl Event {
             r#type: kind(raw.type_).into(),
             cause: cause(raw.cause.into()).into(),
             pid: raw.pid,
-            place: match raw.gpu {
-                uapi::HUVM_PLACE_HOST => "host".into(),
-                g => format!("gpu{g}"),
-            },
+            place: place(raw.gpu),
             va: format!("{:#x}", raw.va),
             length_bytes: raw.length,
             arg0: raw.arg0,
@@ -64,9 +61,7 @@ impl Event {
             dropped: raw.dropped,
         }
     }
-}
 
-impl Event {
     /// What only this type of event has, in words.
     fn more(&self) -> String {
         match self.r#type.as_str() {
@@ -87,8 +82,19 @@ impl Event {
     }
 }
 
-/// Mask of all types of event.
-pub(super) const ALL: u32 = (1 << (uapi::HUVM_EVENT_PREFETCH + 1)) - 2;
+/// Mask of all types of event that a driver of this interface has. It refuses a mask with others.
+fn mask(abi_minor: u32) -> u32 {
+    let last = match abi_minor {
+        0 => uapi::HUVM_EVENT_LAUNCH_END,
+        _ => uapi::HUVM_EVENT_PREFETCH,
+    };
+    (1 << (last + 1)) - 2
+}
+
+/// Listens to all events of all clients.
+pub(super) fn listen(device: &Device) -> Result<()> {
+    Ok(device.listen(mask(device.version()?.abi_minor), true)?)
+}
 
 fn kind(t: u16) -> &'static str {
     match u32::from(t) {
@@ -137,7 +143,7 @@ pub(super) fn run(out: &Out, e: &Events) -> Result<()> {
         return Ok(());
     }
     let device = out.device()?;
-    device.listen(ALL, true)?;
+    listen(&device)?;
     while left != 0 {
         for raw in device.events(256)? {
             print(out, &Event::new(&raw))?;
@@ -148,4 +154,21 @@ pub(super) fn run(out: &Out, e: &Events) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_driver_is_asked_for_what_it_has() {
+        // 1.0 had the types 1 to 8.
+        assert_eq!(mask(0), 0b1_1111_1110);
+        assert_eq!(mask(0) & 1 << uapi::HUVM_EVENT_RECLAIM, 0);
+        // 1.1, and whatever comes after it, has all that this tool knows: each has a word.
+        for minor in [1, uapi::HUVM_ABI_MINOR, 9] {
+            let known = (1..32).filter(|t| kind(*t) != "unknown");
+            assert_eq!(known.fold(0, |all, t| all | 1 << t), mask(minor), "{minor}");
+        }
+    }
 }

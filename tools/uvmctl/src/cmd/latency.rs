@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `stat --latency`: how long copies, reclaims and faults took.
 
+use super::gpu::Named;
+use super::stat::{self, framed};
 use crate::cli::Stat;
 use crate::exit::Result;
 use crate::out::Out;
@@ -102,7 +104,7 @@ fn path(
         }
         sum = sum.wrapping_sub(b.sum_ns);
     }
-    let count: u64 = counts.iter().sum();
+    let count = counts.iter().copied().fold(0, u64::saturating_add);
     // No bucket ends later than the longest of all.
     let percentile = |percent: u64| {
         let rank = count.saturating_mul(percent).div_ceil(100).max(1);
@@ -188,12 +190,6 @@ fn print(out: &Out, s: &Stat, shown: &Sample, several: bool) -> Result<()> {
         .collect();
     let human = || {
         let mut text = String::new();
-        if several {
-            let over = shown
-                .interval_ns
-                .map_or_else(String::new, |ns| format!(", over {}", units::time(ns)));
-            text.push_str(&format!("{}{over}\n", shown.scope));
-        }
         if rows.is_empty() {
             text.push_str("nothing took time yet\n");
         } else {
@@ -202,10 +198,7 @@ fn print(out: &Out, s: &Stat, shown: &Sample, several: bool) -> Result<()> {
                 text.extend(rows.iter().map(bars));
             }
         }
-        if several {
-            text.push('\n');
-        }
-        text
+        framed(&shown.scope, shown.interval_ns, several, text)
     };
     if several {
         out.stream("stat.latency", shown, &rows, human)
@@ -215,16 +208,10 @@ fn print(out: &Out, s: &Stat, shown: &Sample, several: bool) -> Result<()> {
 }
 
 /// Saved samples.
-pub(super) fn replay(out: &Out, s: &Stat, count: usize) -> Result<bool> {
-    let Some(all) = out.saved::<Sample>("stat.latency")? else {
-        return Ok(false);
-    };
-    let several = all.len() > 1;
-    for one in all.into_iter().take(count) {
-        let one = out.adopt(one);
-        print(out, s, &one, several)?;
-    }
-    Ok(true)
+pub(super) fn replay(out: &Out, s: &Stat, most: usize) -> Result<bool> {
+    stat::replay(out, "stat.latency", most, |one, several| {
+        print(out, s, one, several)
+    })
 }
 
 /// Prints what the scopes have, and what was added since the turn before; `before` becomes this turn.
@@ -232,7 +219,7 @@ pub(super) fn turn(
     out: &Out,
     s: &Stat,
     device: &Device,
-    scopes: &[(Scope, String)],
+    scopes: &[Named],
     before: &mut Vec<Vec<uapi::huvm_latency>>,
     several: bool,
 ) -> Result<()> {

@@ -33,7 +33,7 @@ pub(super) fn pages(dir: &Path) -> Result<()> {
     all.build();
     std::fs::create_dir_all(dir)
         .and_then(|()| write(&all, dir))
-        .map_err(|e| Failure::File(format!("{}: {e}", dir.display())))
+        .map_err(|e| Failure::file(dir, e))
 }
 
 #[cfg(test)]

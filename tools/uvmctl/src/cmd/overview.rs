@@ -5,6 +5,7 @@ use super::{client, gpu, mem};
 use crate::exit::Result;
 use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
+use crate::units::CHUNK;
 use libhuvm::{uapi, Device, Scope};
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +32,7 @@ pub(super) struct Line {
 impl Row for Line {
     fn fields(&self) -> Vec<Field> {
         let (g, m) = (&self.gpu, &self.mem);
-        let mib = |chunks: u64| Cell::Bytes(chunks.saturating_mul(2 << 20));
+        let mib = |chunks: u64| Cell::Bytes(chunks.saturating_mul(CHUNK));
         vec![
             field("index", "GPU", Cell::count(g.index)),
             field("pci", "PCI", Cell::text(&g.pci)),

@@ -7,7 +7,9 @@ use crate::cli::Stat;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
+use crate::units;
 use libhuvm::device::Counters;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -82,41 +84,50 @@ fn list<const ADDED: bool>(out: &Out, shown: &Sample, all: bool) -> String {
 }
 
 fn sample(scope: &str, now: &Counters, before: Option<&Counters>) -> Sample {
-    let counters = NAMES
-        .iter()
-        .zip(&now.values)
-        .enumerate()
-        .map(|(i, (name, v))| {
-            let old = before.and_then(|b| b.values.get(i)).copied().unwrap_or(0);
-            ((*name).to_owned(), v.wrapping_sub(old))
-        })
-        .collect();
+    let added = before.map_or_else(|| now.clone(), |b| now.since(b));
+    let names = NAMES.iter().map(|n| (*n).to_owned());
     Sample {
         scope: scope.into(),
         time_ns: now.time_ns,
-        interval_ns: before.map(|b| now.time_ns.saturating_sub(b.time_ns)),
-        counters,
+        interval_ns: before.map(|_| added.time_ns),
+        counters: names.zip(added.values).collect(),
     }
+}
+
+/// A sample's text. Of several, each has a line above that says of what and over how long, and an empty one below.
+pub(super) fn framed(scope: &str, interval_ns: Option<u64>, several: bool, body: String) -> String {
+    if !several {
+        return body;
+    }
+    let over = interval_ns.map_or_else(String::new, |ns| format!(", over {}", units::time(ns)));
+    format!("{scope}{over}\n{body}\n")
+}
+
+/// Prints saved samples, so many at most; `false` if none are to be read. `print` is told whether there are several.
+pub(super) fn replay<S: DeserializeOwned>(
+    out: &Out,
+    schema: &str,
+    most: usize,
+    print: impl Fn(&S, bool) -> Result<()>,
+) -> Result<bool> {
+    let Some(all) = out.saved::<S>(schema)? else {
+        return Ok(false);
+    };
+    let several = all.len() > 1;
+    for one in all.into_iter().take(most) {
+        print(&out.adopt(one), several)?;
+    }
+    Ok(true)
 }
 
 /// `several`: of more than one scope, or again and again.
 fn print(out: &Out, s: &Stat, shown: &Sample, several: bool) -> Result<()> {
     let human = || {
-        let mut text = String::new();
-        if several {
-            let over = shown.interval_ns.map_or_else(String::new, |ns| {
-                format!(", over {}", crate::units::time(ns))
-            });
-            text.push_str(&format!("{}{over}\n", shown.scope));
-        }
-        text.push_str(&match shown.interval_ns {
+        let list = match shown.interval_ns {
             Some(_) => list::<true>(out, shown, s.all),
             None => list::<false>(out, shown, s.all),
-        });
-        if several {
-            text.push('\n');
-        }
-        text
+        };
+        framed(&shown.scope, shown.interval_ns, several, list)
     };
     let rows = std::slice::from_ref(shown);
     if several {
@@ -137,15 +148,14 @@ pub(super) fn run(out: &Out, s: &Stat) -> Result<()> {
     };
     let count = s.count.unwrap_or(u64::MAX);
     let most = usize::try_from(count).unwrap_or(usize::MAX);
-    if s.latency && latency::replay(out, s, most)? {
-        return Ok(());
-    }
-    if let Some(all) = out.saved::<Sample>("stat")? {
-        let several = all.len() > 1;
-        for one in all.into_iter().take(most) {
-            let one = out.adopt(one);
-            print(out, s, &one, several)?;
-        }
+    let replayed = if s.latency {
+        latency::replay(out, s, most)?
+    } else {
+        replay(out, "stat", most, |one, several| {
+            print(out, s, one, several)
+        })?
+    };
+    if replayed {
         return Ok(());
     }
     let device = out.device()?;

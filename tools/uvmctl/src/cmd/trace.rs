@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `trace record|report|replay`: events in a file, one JSON object a line.
 
-use super::events::{Event, ALL};
+use super::events::{self, Event};
 use super::gpu;
 use super::policy;
+use super::workload::Figures;
 use crate::cli::TraceVerb;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{field, Cell, Field, Row};
-use crate::units;
-use libhuvm::{uapi, Program, Scope};
+use crate::units::{self, BLOCK};
+use libhuvm::{Program, Scope};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,8 +19,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Block, bytes.
-const BLOCK: u64 = 2 << 20;
 /// Lines of a report's last table.
 const BUSIEST: usize = 10;
 
@@ -48,10 +47,6 @@ pub(super) fn run(out: &Out, verb: &TraceVerb) -> Result<()> {
     }
 }
 
-fn file_failed(path: &Path, e: impl std::fmt::Display) -> Failure {
-    Failure::File(format!("{}: {e}", path.display()))
-}
-
 /// What was recorded.
 #[derive(Default, Serialize)]
 pub(super) struct Recorded {
@@ -78,8 +73,8 @@ fn record(
     command: &[String],
 ) -> Result<()> {
     let device = out.device()?;
-    let mut file = BufWriter::new(File::create(path).map_err(|e| file_failed(path, e))?);
-    device.listen(ALL, true)?;
+    let mut file = BufWriter::new(File::create(path).map_err(|e| Failure::file(path, e))?);
+    events::listen(&device)?;
     let mut child = match command {
         [] => None,
         [program, args @ ..] => Some(
@@ -99,7 +94,7 @@ fn record(
     while done.events < count && end.is_none_or(|e| Instant::now() < e) {
         // Asked before the look for events, so that those of the command's last moment are still taken.
         let gone = match &mut child {
-            Some(c) => c.try_wait().map_err(|e| file_failed(path, e))?.is_some(),
+            Some(c) => c.try_wait().map_err(|e| Failure::file(path, e))?.is_some(),
             None => false,
         };
         if !device.has_events(100)? {
@@ -112,18 +107,18 @@ fn record(
             done.dropped += next_seq.map_or(0, |n| raw.seq.saturating_sub(n));
             next_seq = raw.seq.checked_add(1);
             let line = serde_json::to_string(&Event::new(&raw)).unwrap_or_default();
-            writeln!(file, "{line}").map_err(|e| file_failed(path, e))?;
+            writeln!(file, "{line}").map_err(|e| Failure::file(path, e))?;
             done.events += 1;
             if done.events == count {
                 break;
             }
         }
     }
-    file.flush().map_err(|e| file_failed(path, e))?;
+    file.flush().map_err(|e| Failure::file(path, e))?;
     if let Some(mut c) = child {
-        let status = c.wait().map_err(|e| file_failed(path, e))?;
+        let status = c.wait().map_err(|e| Failure::file(path, e))?;
         if !status.success() {
-            eprintln!("uvmctl: the recorded command ended with {status}");
+            out.warn(&format!("the recorded command ended with {status}"));
         }
     }
     out.show("trace.record", &done, std::slice::from_ref(&done), || {
@@ -141,10 +136,10 @@ struct Document {
 }
 
 fn load(path: &Path) -> Result<Vec<Event>> {
-    let file = BufReader::new(File::open(path).map_err(|e| file_failed(path, e))?);
+    let file = BufReader::new(File::open(path).map_err(|e| Failure::file(path, e))?);
     let mut events = Vec::new();
     for (n, line) in (1..).zip(file.lines()) {
-        let line = line.map_err(|e| file_failed(path, e))?;
+        let line = line.map_err(|e| Failure::file(path, e))?;
         let failed = |e| Failure::File(format!("{}:{n}: {e}", path.display()));
         let document = line.contains("\"data\"");
         events.push(if document {
@@ -341,16 +336,16 @@ fn replay(out: &Out, events: &[Event], id: &str, preset: Option<&str>) -> Result
     let before = device.counters(Scope::Gpu(gpu))?;
     let report = device.launch(gpu, &program)?.wait_done()?;
     let after = device.counters(Scope::Gpu(gpu))?;
-    let added = |c: u32| after.get(c).wrapping_sub(before.get(c));
+    let moved = Figures::between(&before, &after);
     let r = Replayed {
         accesses: raw.len() as u64,
         bytes: range.bytes(),
         preset: device.preset(Scope::Space)?,
         time_ns: report.time_ns(),
-        faults: added(uapi::HUVM_CNT_FAULTS),
-        h2d_bytes: added(uapi::HUVM_CNT_BYTES_H2D),
-        d2h_bytes: added(uapi::HUVM_CNT_BYTES_D2H),
-        evictions: added(uapi::HUVM_CNT_EVICTIONS),
+        faults: moved.faults,
+        h2d_bytes: moved.h2d_bytes,
+        d2h_bytes: moved.d2h_bytes,
+        evictions: moved.evictions,
     };
     out.show("trace.replay", &r, std::slice::from_ref(&r), || {
         out.render(std::slice::from_ref(&r))

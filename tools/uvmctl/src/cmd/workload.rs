@@ -6,12 +6,11 @@ use crate::cli::Workload;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
+use crate::units::CHUNK;
 use indicatif::{ProgressBar, ProgressDrawTarget};
+use libhuvm::device::Counters;
 use libhuvm::{uapi, work::PIECE, Device, Managed, Program, Scope};
 use serde::{Deserialize, Serialize};
-
-/// Chunk of GPU memory, bytes.
-const CHUNK: u64 = 2 << 20;
 
 /// What to run.
 pub(crate) struct Spec {
@@ -56,6 +55,32 @@ pub(crate) struct Figures {
     /// As `link_efficiency`, for the bytes fetched back from neighbours alone.
     #[serde(default)]
     pub(crate) peer_efficiency: Option<f64>,
+}
+
+impl Figures {
+    /// What a GPU's counters gained between two readings, in the time between them.
+    pub(crate) fn between(before: &Counters, after: &Counters) -> Self {
+        let added = after.since(before);
+        let p2p_bytes = added.get(uapi::HUVM_CNT_BYTES_P2P);
+        Figures {
+            time_ns: added.time_ns,
+            faults: added.get(uapi::HUVM_CNT_FAULTS),
+            h2d_bytes: added.get(uapi::HUVM_CNT_BYTES_H2D),
+            d2h_bytes: added.get(uapi::HUVM_CNT_BYTES_D2H),
+            evictions: added.get(uapi::HUVM_CNT_EVICTIONS),
+            service_ns: added.get(uapi::HUVM_CNT_SERVICE_NS),
+            fault_batches: added.get(uapi::HUVM_CNT_FAULT_BATCHES),
+            p2p_bytes,
+            // A part of them; the counters are not read all at one moment.
+            spare_hit_bytes: added.get(uapi::HUVM_CNT_SPARE_HIT_BYTES).min(p2p_bytes),
+            ..Figures::default()
+        }
+    }
+}
+
+/// Times faster than a first run, to three decimals.
+pub(crate) fn speedup(first_ns: u64, ns: u64) -> Option<f64> {
+    (ns != 0).then(|| (first_ns as f64 / ns as f64 * 1e3).round() / 1e3)
 }
 
 impl Row for Figures {
@@ -117,6 +142,40 @@ fn arrays_of(w: Workload) -> u64 {
 /// Bytes of the GPU's chunks.
 pub(crate) fn memory_of(device: &Device, gpu: u32) -> Result<u64> {
     Ok(u64::from(device.gpu_info(gpu)?.chunk_count) * CHUNK)
+}
+
+/// Chunks that a GPU has lent to another one.
+pub(crate) fn lent_to(lender: &uapi::huvm_lend_info, borrower: u32) -> u64 {
+    let borrower = usize::try_from(borrower).ok();
+    let chunks = borrower.and_then(|b| lender.lent_chunks.get(b));
+    chunks.copied().unwrap_or(0)
+}
+
+/// Bandwidth of the links to the GPUs that lend to this one now, MB/s.
+fn lenders_mbps(device: &Device, gpu: u32) -> Result<u32> {
+    // A link may lead to a GPU that this machine does not have, and a driver older than interface 1.1 does not tell.
+    let lends = |peer| device.lend_info(peer).is_ok_and(|l| lent_to(&l, gpu) != 0);
+    let links = device.links(gpu)?;
+    let used = links.iter().filter(|l| l.up != 0 && lends(l.peer));
+    Ok(used.fold(0, |sum, l| sum.saturating_add(l.mbps)))
+}
+
+/// Words that a stencil reads beyond its result, in bytes: a page.
+const MARGIN: u64 = 4096;
+
+/// Bytes of each of `count` arrays: `bytes` in all, in whole rows of blocks and no less than a chunk.
+fn size_of_each(bytes: u64, count: u64, blocks: u32) -> Result<u64> {
+    let row = PIECE * u64::from(blocks);
+    let unit = row.max(CHUNK).next_multiple_of(row);
+    (bytes / count)
+        .max(1)
+        .checked_next_multiple_of(unit)
+        .filter(|each| {
+            each.checked_add(MARGIN)
+                .and_then(|e| e.checked_mul(count))
+                .is_some()
+        })
+        .ok_or_else(|| Failure::Usage(format!("{bytes} bytes are too many")))
 }
 
 /// First element of array `a`, and what each next one adds.
@@ -195,18 +254,16 @@ fn count_wrong(w: Workload, arrays: &[Managed], passes: u64) -> u64 {
 
 /// Runs it.
 pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Figures> {
+    let count = arrays_of(spec.workload);
+    let each = size_of_each(spec.bytes, count, spec.blocks)?;
     let device = out.device()?;
     let info = device.gpu_info(spec.gpu)?;
     if let Some(p) = &spec.preset {
         policy::choose(&device, Scope::Space, p)?;
     }
     device.register(spec.gpu)?;
-    let count = arrays_of(spec.workload);
-    let row = PIECE * u64::from(spec.blocks);
-    let unit = row.max(CHUNK).next_multiple_of(row);
-    let each = (spec.bytes / count).max(1).next_multiple_of(unit);
-    let bar =
-        ProgressBar::new(u64::from(spec.warmup + spec.iterations) + count + u64::from(spec.verify));
+    let passes = u64::from(spec.warmup) + u64::from(spec.iterations);
+    let bar = ProgressBar::new(passes + count + u64::from(spec.verify));
     if !out.talks() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
@@ -214,7 +271,7 @@ pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Figures> {
     for (k, of) in (0..count).zip(SERIES) {
         // A stencil reads two elements beyond its result.
         let margin = if spec.workload == Workload::Stencil && k == 0 {
-            4096
+            MARGIN
         } else {
             0
         };
@@ -247,53 +304,33 @@ pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Figures> {
     }
     let after = device.counters(Scope::Gpu(spec.gpu))?;
     // Before the CPU takes the data.
-    let mut peers_mbps = 0;
-    for link in device.links(spec.gpu)?.iter().filter(|l| l.up != 0) {
-        // A link may lead to a GPU that this machine does not have.
-        let lent = |m: uapi::huvm_mem_info| m.lent_only + m.lent_removable;
-        if device.mem_info(link.peer).is_ok_and(|m| lent(m) != 0) {
-            peers_mbps += link.mbps;
-        }
-    }
-    let added = |c: u32| after.get(c).wrapping_sub(before.get(c));
-    let passes = spec.warmup + spec.iterations;
+    let peers_mbps = lenders_mbps(&device, spec.gpu)?;
     let phantom = info.device_flags & 2 != 0;
-    let mismatches =
-        (spec.verify && !phantom).then(|| count_wrong(spec.workload, &arrays, passes.into()));
+    let mismatches = (spec.verify && !phantom).then(|| count_wrong(spec.workload, &arrays, passes));
     bar.finish_and_clear();
-    let (h2d, d2h) = (
-        added(uapi::HUVM_CNT_BYTES_H2D),
-        added(uapi::HUVM_CNT_BYTES_D2H),
-    );
-    let p2p = added(uapi::HUVM_CNT_BYTES_P2P);
-    let back = added(uapi::HUVM_CNT_SPARE_HIT_BYTES).min(p2p);
+    let moved = Figures::between(&before, &after);
     let host = efficiency(
-        (h2d, info.host_h2d_mbps),
-        (d2h, info.host_d2h_mbps),
+        (moved.h2d_bytes, info.host_h2d_mbps),
+        (moved.d2h_bytes, info.host_d2h_mbps),
         time_ns,
     );
+    let back = moved.spare_hit_bytes;
+    let away = moved.p2p_bytes.saturating_sub(back);
     let peer_in = efficiency((back, peers_mbps), (0, 0), time_ns);
-    let peer_out = efficiency((0, 0), (p2p - back, peers_mbps), time_ns);
+    let peer_out = efficiency((0, 0), (away, peers_mbps), time_ns);
     let busiest = [host, peer_in, peer_out].into_iter().flatten();
     Ok(Figures {
         workload: name(spec.workload).into(),
         preset: device.preset(Scope::Space)?,
         ratio: spec.ratio,
         time_ns,
-        faults: added(uapi::HUVM_CNT_FAULTS),
-        h2d_bytes: h2d,
-        d2h_bytes: d2h,
-        evictions: added(uapi::HUVM_CNT_EVICTIONS),
         link_efficiency: busiest.max_by(f64::total_cmp),
         mismatches,
         bytes: each * count,
         passes: spec.iterations,
-        service_ns: added(uapi::HUVM_CNT_SERVICE_NS),
-        fault_batches: added(uapi::HUVM_CNT_FAULT_BATCHES),
         data: if phantom { "phantom" } else { "real" }.into(),
-        p2p_bytes: p2p,
-        spare_hit_bytes: back,
         peer_efficiency: peer_in,
+        ..moved
     })
 }
 
@@ -328,6 +365,54 @@ mod tests {
         );
         assert_eq!(efficiency((0, 12300), (0, 12300), 5), None);
         assert_eq!(efficiency((5, 0), (5, 0), 5), None);
+    }
+
+    #[test]
+    fn figures_are_what_was_added() {
+        let reading = |time_ns, set: &[(u32, u64)]| {
+            let mut values = vec![0; uapi::HUVM_CNT_COUNT as usize];
+            for (counter, n) in set {
+                values[*counter as usize] = *n;
+            }
+            Counters { values, time_ns }
+        };
+        let (faults, p2p, back) = (
+            uapi::HUVM_CNT_FAULTS,
+            uapi::HUVM_CNT_BYTES_P2P,
+            uapi::HUVM_CNT_SPARE_HIT_BYTES,
+        );
+        let before = reading(100, &[(faults, 7), (p2p, 4096), (back, 0)]);
+        let after = reading(350, &[(faults, 9), (p2p, 12288), (back, 65536)]);
+        let f = Figures::between(&before, &after);
+        assert_eq!((f.time_ns, f.faults, f.h2d_bytes), (250, 2, 0));
+        // What came back is a part of what went over the links.
+        assert_eq!((f.p2p_bytes, f.spare_hit_bytes), (8192, 8192));
+    }
+
+    #[test]
+    fn a_lender_counts_for_those_it_lends_to() {
+        let mut l = uapi::huvm_lend_info::default();
+        l.lent_chunks[2] = 5;
+        assert_eq!([1, 2, 99].map(|g| lent_to(&l, g)), [0, 5, 0]);
+    }
+
+    #[test]
+    fn sizes_are_whole_rows_or_refused() {
+        let of = |bytes, count, blocks| size_of_each(bytes, count, blocks).map_err(|e| e.code());
+        assert_eq!(of(1, 1, 16), Ok(CHUNK));
+        assert_eq!(of(3 * CHUNK, 3, 32), Ok(CHUNK));
+        // 80 blocks are a row of 5 MiB.
+        assert_eq!(of(6 << 20, 1, 80), Ok(10 << 20));
+        for (bytes, count) in [(u64::MAX, 1), (u64::MAX, 3), (u64::MAX - 4096, 1)] {
+            assert_eq!(of(bytes, count, 80), Err(2), "{bytes} {count}");
+        }
+    }
+
+    #[test]
+    fn a_run_without_time_has_no_speed_up() {
+        assert_eq!(speedup(3000, 2000), Some(1.5));
+        assert_eq!(speedup(1000, 3000), Some(0.333));
+        assert_eq!(speedup(1000, 0), None);
     }
 
     #[test]

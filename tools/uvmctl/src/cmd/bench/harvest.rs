@@ -7,6 +7,7 @@ use super::measured::{compare, Measured};
 use crate::cli::{Bench, Workload};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
+use crate::units::CHUNK;
 use libhuvm::{uapi, Device, Program, Scope};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -29,8 +30,6 @@ const LENT_FEW_MIB: u64 = 16;
 const OFF_PASSES: u32 = 4;
 /// Longest wait for something that goes on in the background.
 const BACKGROUND: Duration = Duration::from_secs(20);
-/// Bytes of a chunk.
-const CHUNK: u64 = 2 << 20;
 
 /// What all cases need.
 struct Setting<'a> {
@@ -105,7 +104,7 @@ impl Setting<'_> {
 
     /// The borrower streams under a policy.
     fn stream(&self, case: &str, policy: &Policy, lend: Lend, passes: u32) -> Result<Measured> {
-        eprintln!("{case}: {}", policy.name);
+        self.out.note(&format!("{case}: {}", policy.name));
         self.choose(policy, lend)?;
         let f = workload::run(self.out, &self.spec(0, RATIO, passes))?;
         let mut m = Measured::of(case, policy, 0, "borrower", &f);
@@ -177,7 +176,7 @@ impl Setting<'_> {
         borrower.launch(0, &program)?.wait_done()?;
         drop(program);
         let lent = self.written_back(owner)?;
-        eprintln!("reclaim: {lent} chunks are lent");
+        self.out.note(&format!("reclaim: {lent} chunks are lent"));
         let listener = Device::open()?;
         listener.listen(1 << uapi::HUVM_EVENT_RECLAIM, true)?;
         let before = self.device.counters(Scope::Gpu(owner))?;
@@ -193,12 +192,12 @@ impl Setting<'_> {
             times.extend(some.iter().filter(|e| e.gpu == owner).map(|e| e.arg1));
         }
         times.sort_unstable();
-        let added = |c| after.get(c).wrapping_sub(before.get(c));
+        let added = after.since(&before);
         let mut m = Measured::of("reclaim", policy, owner, "owner", &f);
         m.spare_ratio = self.spare(lend, bytes);
         m.lent_chunks = Some(lent);
-        m.reclaims = added(uapi::HUVM_CNT_RECLAIMS);
-        m.reclaims_copied = added(uapi::HUVM_CNT_RECLAIMS_COPIED);
+        m.reclaims = added.get(uapi::HUVM_CNT_RECLAIMS);
+        m.reclaims_copied = added.get(uapi::HUVM_CNT_RECLAIMS_COPIED);
         m.reclaim_p50_ns = times.get(times.len() / 2).copied();
         m.reclaim_max_ns = times.last().copied();
         // The borrower's data came through it.
@@ -239,7 +238,7 @@ impl Setting<'_> {
     }
 
     fn alone(&self, policy: &Policy, owner: u32) -> Result<Measured> {
-        eprintln!("lender alone: {}", policy.name);
+        self.out.note(&format!("lender alone: {}", policy.name));
         self.choose(policy, Lend::Free)?;
         let f = self.own_job(owner)?;
         Ok(Measured::of("lender-alone", policy, owner, "owner", &f))
@@ -247,7 +246,8 @@ impl Setting<'_> {
 
     /// The owner's job beside a borrower that streams, and the borrower meanwhile.
     fn shared(&self, policy: &Policy, owner: u32) -> Result<[Measured; 2]> {
-        eprintln!("lender beside a borrower: {}", policy.name);
+        self.out
+            .note(&format!("lender beside a borrower: {}", policy.name));
         self.choose(policy, Lend::Free)?;
         let mut child = self.start_borrower()?;
         let of_borrower = || self.device.counters(Scope::Gpu(self.machine.borrower));
@@ -266,19 +266,11 @@ impl Setting<'_> {
         own.spare_ratio = self.spare(Lend::Free, data);
         // What it moved from before the owner filled its data until that was checked; it runs on after that, so there is
         // nothing of its own to check.
-        let added = |c| after.get(c).wrapping_sub(before.get(c));
         let meanwhile = Figures {
             workload: f.workload,
             ratio: RATIO,
             bytes: data,
-            time_ns: after.time_ns.saturating_sub(before.time_ns),
-            h2d_bytes: added(uapi::HUVM_CNT_BYTES_H2D),
-            d2h_bytes: added(uapi::HUVM_CNT_BYTES_D2H),
-            p2p_bytes: added(uapi::HUVM_CNT_BYTES_P2P),
-            spare_hit_bytes: added(uapi::HUVM_CNT_SPARE_HIT_BYTES),
-            faults: added(uapi::HUVM_CNT_FAULTS),
-            evictions: added(uapi::HUVM_CNT_EVICTIONS),
-            ..Figures::default()
+            ..Figures::between(&before, &after)
         };
         let mut other = Measured::of("lender-shared", policy, 0, "borrower", &meanwhile);
         other.spare_ratio = own.spare_ratio;
@@ -300,8 +292,7 @@ impl Setting<'_> {
         let lent = self.wait("the borrower does not borrow", || {
             let mut lent = 0;
             for gpu in &self.machine.lenders {
-                let m = self.device.mem_info(*gpu)?;
-                lent += m.lent_only + m.lent_removable;
+                lent += workload::lent_to(&self.device.lend_info(*gpu)?, self.machine.borrower);
             }
             Ok((lent != 0).then_some(()))
         });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A row of results.
 
-use super::super::workload::Figures;
+use super::super::workload::{speedup, Figures};
 use super::lineup::Policy;
 use crate::row::{extra, field, Cell, Field, Row};
 use serde::{Deserialize, Serialize};
@@ -128,8 +128,6 @@ pub(super) fn compare(rows: &mut [Measured]) {
         })
         .collect();
     for (row, first) in rows.iter_mut().zip(first) {
-        row.speedup = first
-            .filter(|_| row.time_ns != 0)
-            .map(|t| (t as f64 / row.time_ns as f64 * 1e3).round() / 1e3);
+        row.speedup = first.and_then(|t| speedup(t, row.time_ns));
     }
 }

@@ -25,29 +25,24 @@ mod targets;
 use super::run::judge;
 use crate::cli::{Bench, Experiment};
 use crate::exit::{Failure, Result};
-use crate::out::Out;
+use crate::out::{save, Out};
 pub(super) use measured::Measured;
 
 pub(super) fn run(out: &Out, b: &Bench) -> Result<()> {
     let Experiment::Harvest = b.experiment;
     if let Some(saved) = out.saved::<Vec<Measured>>("bench")? {
         for rows in saved {
-            show(out, &out.adopt(rows))?;
+            show(out, &out.adopt(rows), None)?;
         }
         return Ok(());
     }
     let rows = harvest::run(out, b)?;
-    if let Some(path) = &b.output {
-        let text = serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n";
-        std::fs::write(path, text)
-            .map_err(|e| Failure::File(format!("{}: {e}", path.display())))?;
-    }
-    show(out, &rows)
+    show(out, &rows, save(b.output.as_deref(), &rows))
 }
 
-/// The rows, and below them what was to be reached.
-fn show(out: &Out, rows: &[Measured]) -> Result<()> {
-    let failure = judge(rows.iter().map(|r| r.mismatches));
+/// The rows, and below them what was to be reached. `unsaved`: why they are not in a file.
+fn show(out: &Out, rows: &[Measured], unsaved: Option<Failure>) -> Result<()> {
+    let failure = judge(rows.iter().map(|r| r.mismatches)).or(unsaved);
     out.list_failed_as("bench", rows, failure, || {
         let summary = targets::of(rows);
         format!(

@@ -13,6 +13,7 @@ use crate::cli;
 use crate::exit::{Failure, Result};
 use crate::out::{Loaded, Out};
 use crate::row::{extra, field, Cell, Field, Row};
+use crate::units::CHUNK;
 use libhuvm::device::Counters;
 use libhuvm::{uapi, Device, Scope};
 use serde::{Deserialize, Serialize};
@@ -153,7 +154,7 @@ struct Frame {
 
 fn gpu(m: &Mem, now: &Counters, before: Option<&Counters>) -> Gpu {
     let of = |counter| Figure::new(now, before, counter);
-    let bytes = |chunks: u64| chunks.saturating_mul(2 << 20);
+    let bytes = |chunks: u64| chunks.saturating_mul(CHUNK);
     let all = [
         m.free_chunks,
         m.used_chunks,
@@ -214,7 +215,12 @@ impl Sampler {
         let mut gpus = Vec::new();
         let mut interval_ns = None;
         for m in mem::all(&self.device)? {
-            let c = self.device.counters(Scope::Gpu(m.gpu))?;
+            let c = match self.device.counters(Scope::Gpu(m.gpu)) {
+                Ok(c) => c,
+                // It left meanwhile.
+                Err(e) if e.gpu_gone() => continue,
+                Err(e) => return Err(e.into()),
+            };
             let old = self.counters.iter().find(|(g, _)| *g == m.gpu);
             let old = old.map(|(_, c)| c);
             interval_ns = interval_ns.or(old.map(|o| c.time_ns.saturating_sub(o.time_ns)));
