@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 # Boots the guest. Settings come from the environment:
-#   KCONF=fast|debug  GPUS=1  VRAM=256 (MiB)  MEM=2G  SMP=2  TIMING=on|off  PROFILE=name or file  DATA=real|phantom  REALISM=on|off
+#   KCONF=fast|debug  GPUS=1  VRAM=256 (MiB)  MEM=2G  SMP=2  TIMING=on|off  DATA=real|phantom  REALISM=on|off
+#   PROFILE=v100-p3 (a name in qemu/profiles, or the path of a file, from / on)
 #   ICOUNT=1 (deterministic virtual time)  LIMIT=300 (s)  RUN="command" (else a shell)  NAME=log name  GENV="A=1 B=2"
 #   QEMU_ARGS="more for QEMU"
 # Exit code: that of RUN; 124 when the limit passed; 125 when the guest ended without saying how.
