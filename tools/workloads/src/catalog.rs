@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The workloads by name.
 
+use crate::dnn::{gnmt, mobilenet, resnet, train, vgg};
 use crate::graph::rmat::Kind;
 use crate::graph::{bfs, louvain, pagerank, sssp, wcc};
+use crate::ml::{faiss, kmeans, llm};
 use crate::pattern::{
     backprop, conv, lavamd, lud, matvec, nw, pathfinder, random, stencil, stream,
 };
@@ -89,6 +91,10 @@ const UVMSMART: &str =
     "UVMSmart's reference inputs (github.com/DebashisGanguly/gpgpu-sim_UVMSmart)";
 /// Parameters of the graphs.
 const GRAPH500: &str = "Graph500 specification 2.0: A 0.57, B and C 0.19, D 0.05, edge factor 16";
+/// Layers of the ResNets.
+const RESNET: &str = "He et al., CVPR 2016, table 1";
+/// Layers and schedule of GNMT.
+const GNMT: &str = "Wu et al., arXiv 1609.08144; 1F1B of Narayanan et al., SOSP 2019";
 /// Kernels of PolyBench/GPU.
 const POLYBENCH: &str = "PolyBench/GPU 1.0 (Grauer-Gray et al., InPar 2012)";
 
@@ -271,6 +277,102 @@ pub const CATALOG: &[Entry] = &[
         "communities: sweeps over smaller and smaller graphs; R-MAT in crawl order",
         GRAPH500,
         |ask| louvain::make("louvain-web", Kind::Web, ask),
+    ),
+    entry(
+        "vgg16",
+        "training: forward, backward, Adam",
+        "Simonyan and Zisserman, ICLR 2015, table 1, D",
+        |ask| train::make("vgg16", vgg::vgg16(), ask),
+    ),
+    entry(
+        "resnet50",
+        "training: forward, backward, Adam",
+        RESNET,
+        |ask| train::make("resnet50", resnet::resnet50(), ask),
+    ),
+    entry(
+        "resnet101",
+        "training: forward, backward, Adam",
+        RESNET,
+        |ask| train::make("resnet101", resnet::resnet101(), ask),
+    ),
+    entry(
+        "mobilenet",
+        "training: forward, backward, Adam",
+        "Howard et al., arXiv 1704.04861, table 1",
+        |ask| train::make("mobilenet", mobilenet::mobilenet(), ask),
+    ),
+    entry(
+        "gnmt8-0",
+        "GNMT of 8 layers, stage 0 of 4: keeps 4 batches",
+        GNMT,
+        |ask| gnmt::make("gnmt8-0", 8, 0, ask),
+    ),
+    entry(
+        "gnmt8-1",
+        "GNMT of 8 layers, stage 1 of 4: keeps 3 batches",
+        GNMT,
+        |ask| gnmt::make("gnmt8-1", 8, 1, ask),
+    ),
+    entry(
+        "gnmt8-2",
+        "GNMT of 8 layers, stage 2 of 4: keeps 2 batches",
+        GNMT,
+        |ask| gnmt::make("gnmt8-2", 8, 2, ask),
+    ),
+    entry(
+        "gnmt8-3",
+        "GNMT of 8 layers, stage 3 of 4: keeps 1 batches",
+        GNMT,
+        |ask| gnmt::make("gnmt8-3", 8, 3, ask),
+    ),
+    entry(
+        "gnmt16-0",
+        "GNMT of 16 layers, stage 0 of 4: keeps 4 batches",
+        GNMT,
+        |ask| gnmt::make("gnmt16-0", 16, 0, ask),
+    ),
+    entry(
+        "gnmt16-1",
+        "GNMT of 16 layers, stage 1 of 4: keeps 3 batches",
+        GNMT,
+        |ask| gnmt::make("gnmt16-1", 16, 1, ask),
+    ),
+    entry(
+        "gnmt16-2",
+        "GNMT of 16 layers, stage 2 of 4: keeps 2 batches",
+        GNMT,
+        |ask| gnmt::make("gnmt16-2", 16, 2, ask),
+    ),
+    entry(
+        "gnmt16-3",
+        "GNMT of 16 layers, stage 3 of 4: keeps 1 batches",
+        GNMT,
+        |ask| gnmt::make("gnmt16-3", 16, 3, ask),
+    ),
+    entry(
+        "llm-decode",
+        "tokens: all layers in a cycle, growing keys and values",
+        "Llama 2, arXiv 2307.09288",
+        llm::dense,
+    ),
+    entry(
+        "llm-moe",
+        "tokens: 2 of 8 experts a layer",
+        "Mixtral, arXiv 2401.04088",
+        llm::experts,
+    ),
+    entry(
+        "faiss",
+        "queries of an inverted index: lists of 2 MiB anywhere",
+        "Johnson et al., IEEE Trans. Big Data 2021",
+        faiss::make,
+    ),
+    entry(
+        "kmeans",
+        "points streamed, centroids hot, 10 iterations",
+        "Rodinia 3.1, kmeans (Che et al., IISWC 2009)",
+        kmeans::make,
     ),
 ];
 

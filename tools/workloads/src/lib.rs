@@ -12,9 +12,12 @@
 
 mod alloc;
 pub mod catalog;
+pub mod dnn;
 pub mod graph;
 mod grid;
+mod lockstep;
 mod math;
+mod ml;
 mod pattern;
 mod program;
 pub mod rng;

@@ -77,7 +77,7 @@ pub(crate) fn digest(w: &Workload) -> u64 {
             Step::Trace(t) => {
                 let mut sum = 0u64;
                 for t in &t.touches {
-                    let word = u64::from(t.alloc) << 33 | u64::from(t.page) << 1;
+                    let word = (u64::from(t.alloc) << 33) | (u64::from(t.page) << 1);
                     sum = (sum.rotate_left(5) ^ word ^ u64::from(t.write))
                         .wrapping_mul(0x100_0000_01b3);
                 }
