@@ -256,6 +256,50 @@ static void bad_writes_are_refused(void)
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
+/* uvmctl quota checks all values, and all GPUs of its list, before it sets the first: no part of a bad call stays behind. */
+static void a_bad_quota_changes_nothing(void)
+{
+	/* A limit is a share and MiB, in this order: 100T is a good share and more MiB than can be. */
+	static const struct { const char *of; int code; } bad[] = {
+		{ "-g all --limit 100T", 2 },
+		{ "-g 0,1 --limit 101%", 2 },
+		{ "-g 0,1 --limit 30% --lend on --keep 1000G", 2 },
+		{ "-g 0,7 --limit 30%", 6 },
+	};
+	static const char *const words[] = { "lend_limit_percent", "lend_limit_mib", "lend_reserve_chunks", "harvest_lend" };
+	char cmd[160];
+
+	look();
+	for (int g = 0; g < 2; g++) {
+		put(gpu_dir[g], words[0], "40");
+		put(gpu_dir[g], words[1], "16");
+		put(gpu_dir[g], words[2], "7");
+		put(gpu_dir[g], words[3], "off");
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		snprintf(cmd, sizeof(cmd), "uvmctl -q quota set %s", bad[i].of);
+		int code = WEXITSTATUS(system(cmd));
+
+		if (code != bad[i].code)
+			FAIL("%s ended with %d, not %d", cmd, code, bad[i].code);
+		for (int g = 0; g < 2; g++) {
+			CHECK(!strcmp(get(gpu_dir[g], words[0]), "40"));
+			CHECK(!strcmp(get(gpu_dir[g], words[1]), "16"));
+			CHECK(!strcmp(get(gpu_dir[g], words[2]), "7"));
+			CHECK(!strcmp(get(gpu_dir[g], words[3]), "off"));
+		}
+	}
+	/* A good one reaches both. */
+	CHECK(system("uvmctl -q quota set -g 0,1,0 --limit 30% --keep 4M") == 0);
+	for (int g = 0; g < 2; g++) {
+		CHECK(!strcmp(get(gpu_dir[g], words[0]), "30"));
+		CHECK(!strcmp(get(gpu_dir[g], words[1]), "0"));
+		CHECK(!strcmp(get(gpu_dir[g], words[2]), "2"));
+		snprintf(cmd, sizeof(cmd), "uvmctl -q policy reset --gpu %d", g);
+		CHECK(system(cmd) == 0);
+	}
+}
+
 struct setter {
 	const char *dir;
 	uint32_t knob, failures;
@@ -399,6 +443,7 @@ static const struct ktap_test tests[] = {
 	{ "a_file_for_every_knob", a_file_for_every_knob },
 	{ "files_and_calls_agree", files_and_calls_agree },
 	{ "bad_writes_are_refused", bad_writes_are_refused },
+	{ "a_bad_quota_changes_nothing", a_bad_quota_changes_nothing },
 	{ "concurrent_sets_are_all_kept", concurrent_sets_are_all_kept },
 	{ "files_go_with_the_gpu", files_go_with_the_gpu },
 	{ "files_go_with_the_module", files_go_with_the_module, 120 },
