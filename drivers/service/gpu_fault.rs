@@ -45,6 +45,8 @@ struct Work {
     write: PageMask,
     /// There are fatal faults beside these.
     fatal: bool,
+    /// They continue a stream.
+    stream: bool,
     /// What becomes of them, once it was decided.
     plan: Option<Plan>,
     /// The first pass is over.
@@ -504,6 +506,7 @@ fn begin(
         faulted,
         write,
         fatal: faults.iter().any(|f| f.is_fatal),
+        stream: false,
         plan: None,
         begun: false,
         failed: None,
@@ -600,7 +603,7 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
         }
         let space = w.block.space();
         let mut plan = placement::plan(space, gpu, s, &faulted, &w.write, p);
-        densify(gpu, space, s, &mut plan, p);
+        densify(gpu, space, s, &mut plan, p, w.stream);
         w.plan = Some(plan);
     }
     w.plan.as_ref()
@@ -615,7 +618,7 @@ fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
     let mut room = Room::empty();
     let tries = p.get(KnobId::EvictRetriesMax).saturating_add(4);
     // Before the block is locked: it looks at the space's ranges.
-    prefetch::note_fault(gpu, &w.sg, &block, &p);
+    w.stream = prefetch::note_fault(gpu, &w.sg, &block, &p);
     let mut step = 0;
     for _ in 0..tries {
         {
@@ -640,15 +643,14 @@ fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
     Err(ENOMEM)
 }
 
-/// Adds to a plan what the tree prefetcher finds dense.
-fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy) {
+/// Adds to a plan what the tree prefetcher finds dense; for a `stream`, whose thread would fetch the rest of the block right
+/// behind, all that is elsewhere.
+fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy, stream: bool) {
     let wanted = plan.local.or(&plan.copies);
     let here = Place::Gpu(gpu.index());
     let row = s.note_faults(here, wanted.count().get());
-    if wanted.is_empty()
-        || p.get(KnobId::PrefetchMode) == 0
-        || row < p.get_u32(KnobId::PrefetchMinFaults)
-    {
+    let tree = p.get(KnobId::PrefetchMode) != 0 && row >= p.get_u32(KnobId::PrefetchMinFaults);
+    if wanted.is_empty() || !(tree || stream) {
         return;
     }
     let valid = s.valid_at(here);
@@ -658,13 +660,17 @@ fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy)
         .and_not(&plan.remote)
         .and_not(&placement::stays(s, here))
         .and_not(&thrash::keep_off(s));
-    let more = tree_prefetch(
-        &valid,
-        &wanted,
-        &candidates,
-        PageRegion::BLOCK,
-        p.get_u32(KnobId::PrefetchThreshold),
-    );
+    let more = if stream {
+        candidates.and(&s.valid_beside(here))
+    } else {
+        tree_prefetch(
+            &valid,
+            &wanted,
+            &candidates,
+            PageRegion::BLOCK,
+            p.get_u32(KnobId::PrefetchThreshold),
+        )
+    };
     let extra = more.and_not(&wanted).and_not(&plan.remote);
     let new = extra.and_not(&valid).count().get();
     account::count(Some(gpu), Some(space), Counter::PagesPrefetched, new.into());

@@ -116,17 +116,17 @@ impl Queue {
     }
 }
 
-/// A demand fault of `gpu` reached `block`.
-pub(super) fn note_fault(gpu: &Arc<Gpu>, sg: &Arc<SpaceGpu>, block: &Block, p: &Policy) {
+/// A demand fault of `gpu` reached `block`. Returns whether it continues a stream: then all of the block is wanted.
+pub(super) fn note_fault(gpu: &Arc<Gpu>, sg: &Arc<SpaceGpu>, block: &Block, p: &Policy) -> bool {
     if p.get(KnobId::StreamMode) == 0 {
-        return;
+        return false;
     }
     let space = block.space();
     let Some((start, end)) = space.range_at(block.va()).or_else(|| {
         // The block's first page is in no range: its last one tells as well.
         space.range_at(block.va() + BLOCK_BYTES - 1)
     }) else {
-        return;
+        return false;
     };
     let span = BlockSpan {
         first: BlockNo::of_va(start),
@@ -143,7 +143,7 @@ pub(super) fn note_fault(gpu: &Arc<Gpu>, sg: &Arc<SpaceGpu>, block: &Block, p: &
         gpu.prefetch_abandon.add(1, Relaxed);
     }
     let Some(run) = advice.run else {
-        return;
+        return advice.expected;
     };
     let job = Job {
         space: space.clone(),
@@ -157,6 +157,7 @@ pub(super) fn note_fault(gpu: &Arc<Gpu>, sg: &Arc<SpaceGpu>, block: &Block, p: &
         Ok(()) => gpu.prefetch.ring(),
         Err(job) => abandon(gpu, &job, job.run.count),
     }
+    true
 }
 
 /// What a fault at `block` says about blocks fetched ahead: about this one, and those that the stream went over.
