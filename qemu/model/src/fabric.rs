@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Links, memories and copy engines as resources that queue.
+//! Links and copy engines as resources that queue, memories as resources that are shared ([`Memory`]).
 //!
 //! A resource serves one request after another. A transfer queues at every resource on its route
 //! at once, and ends when the last of them is done with it; nothing is reserved for a later time,
@@ -31,6 +31,53 @@ impl Resource {
     }
 }
 
+/// A GPU's memory: shared by everything that moves data at the same time.
+///
+/// A copy that a link or an engine limits takes the memory's bandwidth only at its own pace, beside others; a queue would make
+/// everybody wait for 2 MiB at once. What the memory itself limits queues for what those copies leave.
+#[derive(Clone, Debug, Default)]
+struct Memory {
+    queue: Resource,
+    /// Copies under way that something else limits: until when, ps, and their share of the bandwidth, parts of [`WHOLE`].
+    beside: Vec<(u64, u64)>,
+}
+
+/// All of a memory's bandwidth.
+const WHOLE: u64 = 1 << 20;
+
+impl Memory {
+    fn new(mbps: u32) -> Self {
+        Memory {
+            queue: Resource::new(mbps),
+            beside: Vec::new(),
+        }
+    }
+
+    /// Moves `bytes` from `now_ps` on, which would take until `other_ps` if the memory had no limit. When it is done, ps.
+    fn reserve(&mut self, bytes: u64, now_ps: u64, other_ps: u64) -> u64 {
+        self.beside.retain(|(until, _)| *until > now_ps);
+        let taken = self
+            .beside
+            .iter()
+            .fold(0u64, |n, (_, s)| n.saturating_add(*s));
+        // However many there are, half is left for who queues.
+        let left = WHOLE.saturating_sub(taken).max(WHOLE / 2);
+        let cost = self.queue.cost_ps(bytes);
+        let share = cost
+            .saturating_mul(WHOLE)
+            .checked_div(other_ps.saturating_sub(now_ps))
+            .unwrap_or(u64::MAX);
+        if share.saturating_add(taken) <= WHOLE / 2 {
+            self.beside.push((other_ps, share));
+            return other_ps;
+        }
+        let cost = cost.saturating_mul(WHOLE) / left;
+        let end = self.queue.free_ps.max(now_ps).saturating_add(cost);
+        self.queue.free_ps = end;
+        end.max(other_ps)
+    }
+}
+
 /// A directed link as its owner sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
@@ -49,7 +96,7 @@ struct Port {
     vram_bytes: u64,
     h2d: Resource,
     d2h: Resource,
-    vram: Resource,
+    vram: Memory,
     links: Vec<Link>,
     stats: Stats,
 }
@@ -124,7 +171,7 @@ impl Fabric {
             vram_bytes,
             h2d: Resource::new(p.host_h2d_mbps),
             d2h: Resource::new(p.host_d2h_mbps),
-            vram: Resource::new(p.vram_mbps),
+            vram: Memory::new(p.vram_mbps),
             links,
             stats: Stats::default(),
         };
@@ -144,7 +191,7 @@ impl Fabric {
     pub(crate) fn reset(&mut self, gpu: usize) {
         self.waiters.retain(|w| w.0 != gpu);
         if let Some(p) = self.ports.get_mut(gpu) {
-            p.vram.free_ps = 0;
+            p.vram = Memory::new(self.profile.vram_mbps);
             for l in &mut p.links {
                 l.forced_down = false;
             }
@@ -231,31 +278,51 @@ impl Fabric {
     ) -> u64 {
         let now_ps = now_ns.saturating_mul(1000);
         let mut end = now_ps;
-        for step in self.route(gpu, src, dst) {
-            let Some(r) = self.resource(step) else {
+        let route = self.route(gpu, src, dst);
+        for step in &route {
+            let Some(r) = self.link_of(*step) else {
                 continue;
             };
             let cost = r.cost_ps(bytes);
             r.free_ps = r.free_ps.max(now_ps).saturating_add(cost);
             end = end.max(r.free_ps);
-            let (owner, counter) = match step {
-                Step::H2d(g) => (g, Counter::BusyHostToDeviceNs),
-                Step::D2h(g) => (g, Counter::BusyDeviceToHostNs),
-                Step::Link(g, _) => (g, Counter::BusyPeerOutNs),
-                Step::Vram(g) => (g, Counter::BusyLocalNs),
-            };
-            if let Some(s) = self.stats_mut(owner) {
-                s.add_busy_ps(counter, cost);
-            }
+            self.add_busy(*step, cost);
         }
         if ce {
             let own = Resource::new(self.profile.ce_mbps).cost_ps(bytes);
             end = end.max(now_ps.saturating_add(own));
+        }
+        // Last: how fast the rest is says how much of a memory it takes.
+        let other = end;
+        for step in &route {
+            let Step::Vram(g) = *step else {
+                continue;
+            };
+            let Some(p) = self.ports.get_mut(g) else {
+                continue;
+            };
+            end = end.max(p.vram.reserve(bytes, now_ps, other));
+            let cost = p.vram.queue.cost_ps(bytes);
+            self.add_busy(*step, cost);
+        }
+        if ce {
             if let Some(s) = self.stats_mut(gpu) {
                 s.add_busy_ps(Counter::BusyCopyEnginesNs, end - now_ps);
             }
         }
         end.div_ceil(1000)
+    }
+
+    fn add_busy(&mut self, step: Step, cost_ps: u64) {
+        let (owner, counter) = match step {
+            Step::H2d(g) => (g, Counter::BusyHostToDeviceNs),
+            Step::D2h(g) => (g, Counter::BusyDeviceToHostNs),
+            Step::Link(g, _) => (g, Counter::BusyPeerOutNs),
+            Step::Vram(g) => (g, Counter::BusyLocalNs),
+        };
+        if let Some(s) = self.stats_mut(owner) {
+            s.add_busy_ps(counter, cost_ps);
+        }
     }
 
     fn route(&self, gpu: usize, src: Option<Side>, dst: Option<Side>) -> Vec<Step> {
@@ -296,11 +363,12 @@ impl Fabric {
         }
     }
 
-    fn resource(&mut self, step: Step) -> Option<&mut Resource> {
+    /// What transfers queue for, one after the other; a memory is shared instead.
+    fn link_of(&mut self, step: Step) -> Option<&mut Resource> {
         match step {
             Step::H2d(g) => self.ports.get_mut(g).map(|p| &mut p.h2d),
             Step::D2h(g) => self.ports.get_mut(g).map(|p| &mut p.d2h),
-            Step::Vram(g) => self.ports.get_mut(g).map(|p| &mut p.vram),
+            Step::Vram(_) => None,
             Step::Link(g, i) => self
                 .ports
                 .get_mut(g)
@@ -340,6 +408,7 @@ mod tests {
     const ME: Option<Side> = Some(Side::Gpu(0));
     const PEER: Option<Side> = Some(Side::Gpu(1));
     const SYS: Option<Side> = Some(Side::Sys);
+    const ME_OF_1: Option<Side> = Some(Side::Gpu(1));
 
     #[test]
     fn one_link_direction_queues_and_the_other_does_not() {
@@ -357,6 +426,37 @@ mod tests {
         assert_eq!(f.transfer(0, true, ME, PEER, 1_000_000, 0), 50_000);
         assert_eq!(f.transfer(0, true, PEER, ME, 1_000_000, 0), 50_000);
         assert_eq!(f.transfer(0, true, ME, PEER, 1_000_000, 0), 100_000);
+    }
+
+    #[test]
+    fn a_copy_over_a_link_leaves_the_memory_to_others() {
+        let mut f = fabric();
+        // 50 us on the link, at a fiftieth of either memory's bandwidth.
+        assert_eq!(f.transfer(0, true, PEER, ME, 1_000_000, 0), 50_000);
+        // 64 KB take 64 ns alone, 65.3 beside it; behind it they would take 1064.
+        assert_eq!(f.transfer(1, false, ME_OF_1, None, 64_000, 0), 66);
+        // When it is over they have all of it.
+        assert_eq!(f.transfer(1, false, ME_OF_1, None, 64_000, 50_000), 50_064);
+    }
+
+    #[test]
+    fn what_the_memory_limits_queues() {
+        let mut f = fabric();
+        assert_eq!(f.transfer(0, false, ME, None, 1_000_000, 0), 1_000);
+        assert_eq!(f.transfer(0, false, ME, None, 1_000_000, 0), 2_000);
+        // An engine as fast as the memory is limited by it too: read and written, behind those.
+        assert_eq!(f.transfer(0, true, ME, ME, 1_000_000, 0), 4_000);
+    }
+
+    #[test]
+    fn many_copies_leave_half_to_who_queues() {
+        let mut f = fabric();
+        for _ in 0..1000 {
+            f.transfer(0, true, SYS, ME, 1_000_000, 0);
+            f.transfer(0, true, PEER, ME, 1_000_000, 0);
+        }
+        let end = f.transfer(0, false, ME, None, 1_000_000, 0);
+        assert!((1_000..=2_000).contains(&end), "{end}");
     }
 
     #[test]
