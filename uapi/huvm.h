@@ -394,6 +394,7 @@ enum huvm_counter {
 	HUVM_CNT_PREFETCH_USEFUL,	/* blocks fetched ahead that were there when the stream went over them */
 	HUVM_CNT_PREFETCH_WASTED,	/* blocks fetched ahead that left the GPU before */
 	HUVM_CNT_SPARE_FILLS,		/* blocks fetched from the host into this GPU's memory for a neighbour */
+	HUVM_CNT_SPARE_REPLACED,	/* chunks this GPU lent that the host had too, and that made way for another block */
 	HUVM_CNT_COUNT
 };
 

@@ -137,6 +137,8 @@ pub(crate) enum Counter {
     PrefetchWasted = uapi::HUVM_CNT_PREFETCH_WASTED,
     /// `HUVM_CNT_SPARE_FILLS`: blocks fetched from the host into this GPU's memory for a neighbour.
     SpareFills = uapi::HUVM_CNT_SPARE_FILLS,
+    /// `HUVM_CNT_SPARE_REPLACED`: chunks this GPU lent that the host had too, and that made way for another block.
+    SpareReplaced = uapi::HUVM_CNT_SPARE_REPLACED,
 }
 
 /// The counters of one scope.

@@ -213,6 +213,17 @@ impl ChunkPool {
         Some(Victim { chunk, owner })
     }
 
+    /// Takes the oldest lent chunk that the host has a copy of.
+    pub(crate) fn take_removable(&self) -> Option<Victim> {
+        let mut inner = self.inner.lock();
+        let Some(Reclaim::Removable(id)) = inner.table().pick_reclaim() else {
+            return None;
+        };
+        let chunk = inner.table().evict_chunk(id).ok()?;
+        let owner = inner.block(id);
+        Some(Victim { chunk, owner })
+    }
+
     /// The lent chunk to write back next and the block that has it; it goes to the end of the line.
     pub(crate) fn next_write_back(&self) -> Option<(ChunkId, Arc<Block>)> {
         let mut inner = self.inner.lock();

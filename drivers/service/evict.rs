@@ -7,7 +7,7 @@
 
 use super::{harvest, map, pool};
 use crate::account::{self, counters::Counter, events, policy};
-use crate::channel::{self, Tracker};
+use crate::channel::{self, Engine, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::time;
@@ -159,6 +159,12 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
     Err(if why == EIO { EIO } else { ENOMEM })
 }
 
+/// Evictions that wait for the GPU's own link before others go into the place of what a lender keeps: one that is copied, one
+/// ready. Fewer would take spare memory from blocks that are fetched by it, more would let the neighbour's link stand still.
+const OWN_LINK: u32 = 2;
+/// Value of the knob `spare_replace`: evictions need not wait for that.
+const ALWAYS: u64 = 2;
+
 /// Empties one chunk.
 pub(super) fn evict(gpu: &Arc<Gpu>, victim: Victim, in_fault: bool) -> Result<Room> {
     let pool = gpu.chunks();
@@ -190,22 +196,34 @@ fn empty(
     in_fault: bool,
 ) -> Result<Tracker> {
     let g = gpu.index();
-    let mut s = block.settled();
-    let valid = match s.part(g) {
-        Some(p) if p.chunk == Some(id) => p.valid,
-        // The block let go of it in the meantime.
-        _ => return Ok(Tracker::EMPTY),
-    };
-    let copy = valid.and_not(&s.valid_beside(Place::Gpu(g)));
     let space = block.space();
     let p = policy::in_force(space, Some(gpu));
-    let mut dst = Place::Host;
-    if p.is_on(KnobId::HarvestBorrow)
-        && !copy.is_empty()
-        && harvest::has_spare(&mut s, block, gpu, &p)
-    {
-        dst = Place::Spare;
-    } else {
+    let mut may_replace = true;
+    let (mut s, valid, copy, dst) = loop {
+        let mut s = block.settled();
+        let valid = match s.part(g) {
+            Some(p) if p.chunk == Some(id) => p.valid,
+            // The block let go of it in the meantime.
+            _ => return Ok(Tracker::EMPTY),
+        };
+        let copy = valid.and_not(&s.valid_beside(Place::Gpu(g)));
+        let borrows = p.is_on(KnobId::HarvestBorrow) && !copy.is_empty();
+        if borrows && harvest::has_spare(&mut s, block, gpu, &p) {
+            break (s, valid, copy, Place::Spare);
+        }
+        // Once: another block makes way, whose lock is not taken under this one's.
+        if borrows
+            && core::mem::take(&mut may_replace)
+            && (p.get(KnobId::SpareReplace) == ALWAYS
+                || gpu.channels().pending(Engine::DeviceToHost) > OWN_LINK)
+        {
+            drop(s);
+            let _else_to_the_host = harvest::replace(gpu, &p);
+            continue;
+        }
+        break (s, valid, copy, Place::Host);
+    };
+    if dst == Place::Host {
         pool::host_memory(gpu, space, &mut s, &copy, &p)?;
     }
     map::unmap_gpus(&mut s, &valid)?;

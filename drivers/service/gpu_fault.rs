@@ -520,10 +520,11 @@ fn fetch_in_parallel(gpu: &Arc<Gpu>, work: &mut [Work]) {
     let Some(first) = work.first().filter(|_| work.len() > 1) else {
         return;
     };
-    if !policy::in_force(first.block.space(), Some(gpu)).is_on(KnobId::ParallelFetch) {
+    let p = policy::in_force(first.block.space(), Some(gpu));
+    if !p.is_on(KnobId::ParallelFetch) {
         return;
     }
-    if let Some(ways) = Ways::to(gpu) {
+    if let Some(ways) = Ways::to(gpu, &p) {
         parallel::serve(&mut Faulted { gpu, work }, &ways);
     }
 }
@@ -553,6 +554,9 @@ impl Blocks for Faulted<'_> {
         // A copy in flight brings what is wanted, or is waited for there.
         if !p.is_on(KnobId::ParallelFetch) || !w.block.is_settled() {
             return Sent::NotThisOne;
+        }
+        if !relay::has_room(self.gpu, lender, &p) {
+            return Sent::NoMore;
         }
         let block = w.block.clone();
         let mut s = block.settled();

@@ -28,9 +28,9 @@ use crate::memory::block::{Block, Inflight, Spare, State};
 use crate::memory::chunk::Victim;
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
 use huvm_policy::chunk::ChunkState;
-use huvm_policy::config::Policy;
+use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::spare::{
-    self, LendConfig, SpareFacts, SpareRequest, SpareSelect, SpareUse, SPARE_GPUS_MAX,
+    self, LendConfig, SpareFacts, SpareFrom, SpareRequest, SpareSelect, SpareUse, SPARE_GPUS_MAX,
 };
 use huvm_policy::types::{ChunkId, GpuId};
 use kernel::prelude::*;
@@ -41,6 +41,29 @@ pub(super) fn has_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &P
     if let Some(spare) = s.spare.as_ref() {
         return !spare.gpu.is_lost() && gpu.peer_id(spare.gpu.index()).is_some();
     }
+    choose(gpu, p, &mut |lender, from| match from {
+        SpareFrom::Free => Some(lend(s, block, gpu.index(), lender, false)),
+        // Another block's, whose lock is not taken under this one.
+        SpareFrom::Removable => None,
+    })
+}
+
+/// Sees to it that a lender has a free chunk for an eviction of `gpu`, when none has: one that the host has a copy of makes
+/// way. The caller holds no block. Whether there is one now.
+pub(super) fn replace(gpu: &Arc<Gpu>, p: &Policy) -> bool {
+    p.is_on(KnobId::SpareReplace)
+        && choose(gpu, p, &mut |lender, from| match from {
+            SpareFrom::Free => Some(true),
+            SpareFrom::Removable => Some(make_way(&lender)),
+        })
+}
+
+/// Asks the lenders to `gpu`, by policy, until `take` succeeds (`true`) or says that there is no use in going on (`None`).
+fn choose(
+    gpu: &Arc<Gpu>,
+    p: &Policy,
+    take: &mut dyn FnMut(Arc<Gpu>, SpareFrom) -> Option<bool>,
+) -> bool {
     let Some(borrower) = GpuId::new(gpu.index()) else {
         return false;
     };
@@ -55,21 +78,70 @@ pub(super) fn has_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &P
         *f = ask(gpu, i).map_or(SpareFacts::default(), |(_, facts)| facts);
     }
     // A row may be stale; then it is struck out, and the next one asked.
-    for _ in 0..SPARE_GPUS_MAX {
+    for _ in 0..2 * SPARE_GPUS_MAX {
         let chosen = gpu.spare_cursor(|c| c.choose(&facts, &request));
-        let Some(spare::Spare { gpu: id, .. }) = chosen else {
+        let Some(spare::Spare { gpu: id, from }) = chosen else {
             return false;
         };
-        if registry::gpu(id.get().into())
-            .is_some_and(|lender| lend(s, block, gpu.index(), lender, false))
-        {
-            return true;
+        match registry::gpu(id.get().into()).map_or(Some(false), |lender| take(lender, from)) {
+            Some(true) => return true,
+            Some(false) => {}
+            None => return false,
         }
         if let Some(f) = facts.get_mut(id.as_usize()) {
-            f.free = 0;
+            match from {
+                SpareFrom::Free => f.free = f.keep,
+                SpareFrom::Removable => f.removable = 0,
+            }
         }
     }
     false
+}
+
+/// Lent chunks looked at for one that can make way. Those with a copy in flight cannot, and are few.
+const LOOKED_AT: usize = 4;
+
+/// Frees a lent chunk of `lender` that the host has a copy of, without a copy and without waiting. Whether there was one.
+pub(super) fn make_way(lender: &Arc<Gpu>) -> bool {
+    let pool = lender.chunks();
+    for _ in 0..LOOKED_AT {
+        let Some(Victim { chunk, owner }) = pool.take_removable() else {
+            return false;
+        };
+        if owner.is_some_and(|block| is_dropped(lender, &block, chunk.id())) {
+            let Some(free) = pool.hand_over(chunk) else {
+                return false;
+            };
+            pool.give_back(free);
+            account::count(Some(lender), None, Counter::SpareReplaced, 1);
+            return true;
+        }
+        // It goes to the end of the line.
+        pool.abort(chunk);
+    }
+    false
+}
+
+/// Drops what a block keeps in chunk `id` of `gpu`, if nothing is there alone and no copy is in flight.
+fn is_dropped(gpu: &Arc<Gpu>, block: &Block, id: ChunkId) -> bool {
+    if !block.is_settled() {
+        return false;
+    }
+    let mut s = block.lock();
+    if s.inflight.is_some() {
+        return false;
+    }
+    let only = match s.spare.as_ref() {
+        Some(spare) if spare.chunk == id && Arc::ptr_eq(&spare.gpu, gpu) => {
+            spare.valid.and_not(&s.valid_beside(Place::Spare))
+        }
+        // The block let go of it in the meantime.
+        _ => return true,
+    };
+    if only.is_empty() {
+        s.spare = None;
+    }
+    only.is_empty()
 }
 
 /// Gives the block, which has none, a chunk in spare memory of `lender`, on behalf of GPU `borrower`. `copied`: the host
@@ -138,8 +210,7 @@ pub(super) fn ask(gpu: &Gpu, i: u32) -> Option<(Arc<Gpu>, SpareFacts)> {
         lends: true,
         free,
         keep: config.keep,
-        // Those of other borrowers are left to them: only free memory is taken.
-        removable: 0,
+        removable,
         lent: only.saturating_add(removable),
         limit: config.limit,
         link,

@@ -16,7 +16,7 @@ use crate::account::{self, counters::Counter, policy};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::thread;
-use crate::memory::block::{Ahead, Block};
+use crate::memory::block::{Ahead, Block, State};
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES};
@@ -260,10 +260,7 @@ impl Prefetch {
 
     fn run(&mut self, gpu: &Arc<Gpu>, job: &Job) {
         let p = policy::in_force(&job.space, Some(gpu));
-        let mut ways = match p.is_on(KnobId::MultiPath) {
-            true => Ways::to(gpu),
-            false => None,
-        };
+        let mut ways = None;
         let mut left = job.run.count;
         for block in job.run.blocks() {
             if is_over(gpu, job) {
@@ -274,7 +271,7 @@ impl Prefetch {
                 // Never touched: there is nothing to fetch.
                 continue;
             };
-            if ways.as_mut().is_some_and(|w| relay(gpu, &block, w, &p)) {
+            if p.is_on(KnobId::MultiPath) && relay(gpu, &block, &mut ways, &p) {
                 let _has_room = self.relayed.push_within_capacity(block);
             } else {
                 let _copied = self.bring(gpu, job, block, &p);
@@ -345,19 +342,34 @@ fn is_over(gpu: &Gpu, job: &Job) -> bool {
     given_up || thread::should_stop() || gpu.is_lost() || job.sg.is_stopped()
 }
 
-/// Starts the copy of a block to a lender, if that is the fastest way for it. `false`: it is not, or cannot be.
-fn relay(gpu: &Gpu, block: &Arc<Block>, ways: &mut Ways, p: &Policy) -> bool {
+/// Starts the copy of a block to a lender, if that is the fastest way for it. `false`: it is not, or cannot be. `ways` are looked
+/// for when the first block could go there.
+fn relay(gpu: &Gpu, block: &Arc<Block>, ways: &mut Option<Option<Ways>>, p: &Policy) -> bool {
+    let g = gpu.index();
+    let pages =
+        |s: &State| wanted(s, g, p).map_or(PageMask::EMPTY, |m| relay::can_go(s, g, &m.pages));
+    {
+        let s = block.settled();
+        // Most often it is at a neighbour already, and nothing else needs to be known.
+        let near = s.spare.as_ref().is_some_and(|x| !x.valid.is_empty());
+        if near || pages(&s).is_empty() {
+            return false;
+        }
+    }
+    let Some(ways) = ways.get_or_insert_with(|| Ways::to(gpu, p)) else {
+        return false;
+    };
     let way = ways.choose();
     let Path::Via(lender) = way else {
         ways.sent(way);
         return false;
     };
-    let g = gpu.index();
+    if !relay::has_room(gpu, lender, p) {
+        ways.close(lender);
+        return false;
+    }
     let mut s = block.settled();
-    let pages = match wanted(&s, g, p) {
-        Some(m) => relay::can_go(&s, g, &m.pages),
-        None => return false,
-    };
+    let pages = pages(&s);
     if pages.is_empty() {
         return false;
     }
@@ -400,7 +412,7 @@ fn fetch(gpu: &Arc<Gpu>, sg: &Arc<SpaceGpu>, block: &Arc<Block>, p: &Policy) -> 
 }
 
 /// What there is to move for a block: pages that are somewhere else, unless advice or thrashing says to leave them there.
-fn wanted(s: &crate::memory::block::State, g: u8, p: &Policy) -> Option<Move> {
+fn wanted(s: &State, g: u8, p: &Policy) -> Option<Move> {
     if s.dead || p.is_on(KnobId::ZeroCopy) {
         return None;
     }

@@ -15,6 +15,7 @@ use crate::channel::Engine;
 use crate::device::{registry, Gpu};
 use crate::memory::block::{Block, State};
 use crate::memory::{PageMask, Place};
+use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::path::{choose_path, LenderPath, Path};
 use huvm_policy::spare::{LinkFacts, SPARE_GPUS_MAX};
 use huvm_policy::types::GpuId;
@@ -31,7 +32,7 @@ pub(super) struct Ways {
 
 impl Ways {
     /// Looks. `None`: there is only the GPU's own link.
-    pub(super) fn to(gpu: &Gpu) -> Option<Ways> {
+    pub(super) fn to(gpu: &Gpu, p: &Policy) -> Option<Ways> {
         if gpu.demand.load(Relaxed) != 0 {
             return None;
         }
@@ -45,11 +46,13 @@ impl Ways {
                 continue;
             };
             let fast = facts.link.mb_per_s > gpu.host_mbps();
-            if facts.lendable() == 0 || !fast || lender.demand.load(Relaxed) != 0 {
+            let has_spare = facts.lendable() != 0
+                || (p.is_on(KnobId::SpareReplace) && facts.replaceable() != 0);
+            if !has_spare || !fast || lender.demand.load(Relaxed) != 0 {
                 continue;
             }
             *row = LenderPath {
-                has_spare: true,
+                has_spare,
                 borrowers: borrowers(&lender, gpu),
                 host: host_link(&lender),
                 peer: LinkFacts {
@@ -91,6 +94,17 @@ impl Ways {
             l.has_spare = false;
         }
     }
+}
+
+/// Sees to it that `lender` has a chunk for a block on its way to `gpu`; one that the host has a copy of makes way. The caller
+/// holds no block. Whether there is one now.
+pub(super) fn has_room(gpu: &Gpu, lender: GpuId, p: &Policy) -> bool {
+    harvest::ask(gpu, lender.get().into()).is_some_and(|(lender, facts)| {
+        facts.lendable() != 0
+            || (p.is_on(KnobId::SpareReplace)
+                && facts.replaceable() != 0
+                && harvest::make_way(&lender))
+    })
 }
 
 /// GPUs that borrow from `lender`, with `gpu`, which is about to.

@@ -8,7 +8,9 @@
 //! A GPU is asked if it lends, is reached over a fast link, and either has a free chunk beyond what it keeps for itself
 //! and has not reached its limit, or, for an eviction only, keeps a lent chunk that the host has a copy of: such a chunk
 //! is dropped and overwritten. Free chunks anywhere go before removable ones. So an eviction finds room that prefetch
-//! filled, and never the other way round; while evictions wait, prefetch gets nothing.
+//! filled, and never the other way round; while evictions wait, prefetch gets nothing. (A block that only passes through on
+//! its way to the borrower is no such prefetch: it may have a removable chunk's place while no eviction waits; see
+//! [`path`](crate::path).)
 //!
 //! **The order** among those GPUs is a [`SpareSelect`]. Round robin is the HUVM paper's. Whatever the order, equals are
 //! taken in turn, so that a machine of equal neighbours is filled evenly.
@@ -91,10 +93,10 @@ impl SpareFacts {
         }
     }
 
-    /// Lent chunks that an eviction may overwrite now. None while more is lent than the limit allows: what is too much
-    /// is to come back.
+    /// Lent chunks that another block may have now. None while more is lent than the limit allows, or less free than the
+    /// GPU keeps for itself: what is too much is to come back.
     pub const fn replaceable(&self) -> u32 {
-        if self.lends && self.lent <= self.limit {
+        if self.lends && self.lent <= self.limit && self.free >= self.keep {
             self.removable
         } else {
             0

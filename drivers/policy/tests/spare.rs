@@ -153,6 +153,13 @@ fn an_eviction_overwrites_removable_chunks_when_nothing_is_free() {
         ..at_limit
     };
     assert_eq!(cursor.choose(&[lender(0), over], &request(0)), None);
+    // What it wants for itself it does not lend again.
+    let short = SpareFacts {
+        free: 2,
+        keep: 3,
+        ..at_limit
+    };
+    assert_eq!(cursor.choose(&[lender(0), short], &request(0)), None);
 }
 
 #[test]
@@ -232,7 +239,10 @@ fn fits(i: usize, f: &SpareFacts, r: &SpareRequest, from: SpareFrom) -> bool {
     let has = match from {
         SpareFrom::Free => f.free > f.keep && f.lent < f.limit,
         SpareFrom::Removable => {
-            r.purpose == SpareUse::Evict && f.removable > 0 && f.lent <= f.limit
+            r.purpose == SpareUse::Evict
+                && f.removable > 0
+                && f.lent <= f.limit
+                && f.free >= f.keep
         }
     };
     i != r.borrower.as_usize() && f.lends && reached && has

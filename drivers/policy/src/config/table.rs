@@ -334,4 +334,11 @@ knobs! {
         "Prefetch over several links: to local memory, and to a lending GPU's spare memory over its host link.",
         "HUVM paper, MPF"
     }
+
+    // Neighbours, continued.
+    SpareReplace {
+        "spare_replace", "", Choice(&["off", "when-busy", "always"]), 0..=2, 1, true,
+        "Whether, with no spare memory free, a chunk there that the host has too makes way for an eviction, or a prefetch.",
+        "HUVM paper: a cache; else the links of a neighbour with little spare memory stand still"
+    }
 }

@@ -66,6 +66,7 @@ pub(crate) const NAMES: &[&str] = &[
     "prefetch_useful",
     "prefetch_wasted",
     "spare_fills",
+    "spare_replaced",
 ];
 
 #[cfg(test)]

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Little spare memory: what a lender keeps that the host has too makes way for the next eviction, or for a block that is
+ * fetched over the lender's link. Nothing is lost, and no more is lent than the limit.
+ */
+#include "lend_lib.h"
+
+#define SMALL 8u
+#define WANTED 14u
+/* Chunks that GPU 1 lends. */
+#define SPARE 2u
+
+/* @replace: of the knob spare_replace; an emulated driver is too slow to keep its link busy, so "when-busy" says nothing here. */
+#define OFF 0u
+#define ALWAYS 2u
+
+static int little_spare(uint64_t replace)
+{
+	int fd = begin(0x2, 0x1, SMALL);
+
+	knob(fd, 0, "spare_replace", replace);
+	knob(fd, 1, "lend_limit_mib", SPARE * 2);
+	return fd;
+}
+
+/* A turn; then everything lent has a copy on the host. */
+static void turn(int fd, struct job *j, uint32_t wide)
+{
+	job_turn(j, wide);
+	CHECK(lent(fd, 1) <= SPARE);
+	CHECK(WITHIN(5000, !mem_info(fd, 1).lent_only));
+}
+
+/* Catches a chunk that is dropped though it has the only copy, one that is counted twice, and a switch that does not act. */
+static void for_evictions(void)
+{
+	for (uint64_t replace = OFF; replace <= ALWAYS; replace += ALWAYS) {
+		int fd = little_spare(replace);
+		uint64_t replaced = of_gpu(fd, 1, HUVM_CNT_SPARE_REPLACED), to_spare = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS);
+		struct job j = job_begin(0, WANTED, 31);
+
+		CHECK(WITHIN(5000, !mem_info(fd, 1).lent_only));
+		for (int n = 0; n < 4; n++)
+			turn(fd, &j, WIDE);
+		job_check_gpu(&j);
+		replaced = of_gpu(fd, 1, HUVM_CNT_SPARE_REPLACED) - replaced;
+		to_spare = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) - to_spare;
+		printf("# %llu evictions to spare memory, %llu in another's place\n", (unsigned long long)to_spare,
+		       (unsigned long long)replaced);
+		CHECK(replace ? replaced > 0 && replaced <= to_spare : !replaced);
+		job_end(&j);
+		all_idle(fd);
+		close(fd);
+	}
+}
+
+/* Without write-back the host has a copy of nothing lent, so nothing can make way. */
+static void never_the_only_copy(void)
+{
+	int fd = little_spare(ALWAYS);
+	uint64_t replaced = of_gpu(fd, 1, HUVM_CNT_SPARE_REPLACED);
+	struct job j;
+
+	knob(fd, 1, "write_back", 0);
+	j = job_begin(0, WANTED, 32);
+	for (int n = 0; n < 3; n++) {
+		job_turn(&j, WIDE);
+		CHECK(lent(fd, 1) <= SPARE);
+	}
+	CHECK_EQ(of_gpu(fd, 1, HUVM_CNT_SPARE_REPLACED), replaced);
+	job_end(&j);
+	all_idle(fd);
+	close(fd);
+}
+
+/* A stream that is fetched ahead over both links goes through spare memory that evictions keep full. */
+static void for_blocks_on_their_way(void)
+{
+	int fd = little_spare(ALWAYS);
+	uint64_t fills = of_gpu(fd, 1, HUVM_CNT_SPARE_FILLS);
+	struct job j;
+
+	knob(fd, 0, "pre_evict", 1);
+	knob(fd, 0, "stream_prefetch", 1);
+	knob(fd, 0, "prefetch_multi_path", 1);
+	j = job_begin(0, 2 * WANTED, 33);
+	for (int n = 0; n < 6; n++) {
+		job_turn(&j, 1);
+		CHECK(lent(fd, 1) <= SPARE);
+	}
+	fills = of_gpu(fd, 1, HUVM_CNT_SPARE_FILLS) - fills;
+	printf("# %llu blocks over the lender's link\n", (unsigned long long)fills);
+	CHECK(fills > 0);
+	job_check_gpu(&j);
+	job_end(&j);
+	all_idle(fd);
+	close(fd);
+}
+
+/* Two borrowers in each other's place. */
+static void for_two_borrowers(void)
+{
+	int fd = begin(0x2, 0x5, SMALL);
+	uint64_t replaced = of_gpu(fd, 1, HUVM_CNT_SPARE_REPLACED);
+	struct job j[2];
+
+	knob(fd, 1, "lend_limit_mib", SPARE * 2);
+	knob(fd, 0, "spare_replace", ALWAYS);
+	knob(fd, 2, "spare_replace", ALWAYS);
+	j[0] = job_begin(0, WANTED, 34);
+	j[1] = job_begin(2, WANTED, 35);
+	for (int n = 0; n < 3; n++)
+		for (int b = 0; b < 2; b++)
+			turn(fd, &j[b], WIDE);
+	CHECK(of_gpu(fd, 1, HUVM_CNT_SPARE_REPLACED) > replaced);
+	for (int b = 0; b < 2; b++)
+		job_end(&j[b]);
+	all_idle(fd);
+	close(fd);
+}
+
+static const struct ktap_test tests[] = {
+	{ "for_evictions", for_evictions },
+	{ "never_the_only_copy", never_the_only_copy },
+	{ "for_blocks_on_their_way", for_blocks_on_their_way },
+	{ "for_two_borrowers", for_two_borrowers },
+};
+KTAP_MAIN(tests)
