@@ -338,11 +338,10 @@ impl Gpu {
     /// Peer id by which it names GPU `gpu`; `None` if it cannot reach that: without a link, or when a copy over one failed for
     /// good.
     pub(crate) fn peer_id(&self, gpu: u8) -> Option<u8> {
-        if !self.channels.works(Engine::Peer) || !self.channels.works(Engine::PeerIn) {
-            return None;
-        }
-        let id = self.peers.get(usize::from(gpu))?.load(Relaxed);
-        u8::try_from(id).ok()
+        // Most of sixteen are not there.
+        let id = u8::try_from(self.peers.get(usize::from(gpu))?.load(Relaxed)).ok()?;
+        let works = self.channels.works(Engine::Peer) && self.channels.works(Engine::PeerIn);
+        works.then_some(id)
     }
 
     /// The link to GPU `gpu`; `None` if it cannot reach that.

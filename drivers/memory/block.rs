@@ -259,13 +259,13 @@ impl State {
 
     /// Publishes the copy in flight if it is over. What it is still waiting for; `None`: nothing is in flight.
     fn publish(&mut self) -> Option<Tracker> {
-        let tracker = self.inflight.as_ref()?.tracker;
-        match channel::poll(&tracker) {
+        let tracker = &self.inflight.as_ref()?.tracker;
+        match channel::poll(tracker) {
             Some(ok) => {
                 self.finish(ok);
                 None
             }
-            None => Some(tracker),
+            None => Some(*tracker),
         }
     }
 

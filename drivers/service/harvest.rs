@@ -74,12 +74,14 @@ fn choose(
         select: SpareSelect::of(p),
     };
     let mut facts = [SpareFacts::default(); SPARE_GPUS_MAX];
+    let there = usize::try_from(registry::count()).unwrap_or(SPARE_GPUS_MAX);
+    let (facts, _) = facts.split_at_mut(there.min(SPARE_GPUS_MAX));
     for (i, f) in (0u32..).zip(facts.iter_mut()) {
         *f = ask(gpu, i).map_or(SpareFacts::default(), |(_, facts)| facts);
     }
     // A row may be stale; then it is struck out, and the next one asked.
     for _ in 0..2 * SPARE_GPUS_MAX {
-        let chosen = gpu.spare_cursor(|c| c.choose(&facts, &request));
+        let chosen = gpu.spare_cursor(|c| c.choose(facts, &request));
         let Some(spare::Spare { gpu: id, from }) = chosen else {
             return false;
         };
