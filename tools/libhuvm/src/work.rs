@@ -52,6 +52,20 @@ impl Program<'_> {
         self
     }
 
+    /// After each step of what it does so far a block computes for `ns` and touches no memory.
+    #[must_use]
+    pub fn computing(mut self, ns: u64) -> Self {
+        if let Some(last) = self.instrs.last().filter(|_| ns != 0) {
+            self.instrs.push(uapi::huvm_instr {
+                op: uapi::HUVM_OP_DELAY,
+                steps: last.steps,
+                imm0: ns,
+                ..Default::default()
+            });
+        }
+        self
+    }
+
     /// So many blocks resident at once; 0, as at first, is as many as the device can have.
     #[must_use]
     pub fn max_resident(mut self, blocks: u32) -> Self {

@@ -99,6 +99,7 @@ fn spec(out: &Out, d: &Demo, gpu: u32, memory: u64, ratio: f64, policy: &str) ->
         blocks: d.blocks,
         verify: true,
         preset: None,
+        compute_ns: 0,
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) fn run(out: &Out, r: &Run) -> Result<()> {
             blocks: r.blocks,
             verify: r.verify,
             preset: r.preset.clone(),
+            compute_ns: 0,
         },
     )?;
     let rows = [row];

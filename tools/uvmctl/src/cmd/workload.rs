@@ -23,6 +23,8 @@ pub(crate) struct Spec {
     pub(crate) blocks: u32,
     pub(crate) verify: bool,
     pub(crate) preset: Option<String>,
+    /// What a block computes for each 64 KiB of its result, ns.
+    pub(crate) compute_ns: u64,
 }
 
 /// Figures of the measured passes.
@@ -291,7 +293,7 @@ pub(crate) fn run(out: &Out, spec: &Spec) -> Result<Figures> {
         arrays.push(m);
         bar.inc(1);
     }
-    let program = program(spec.workload, &mut arrays, spec.blocks)?;
+    let program = program(spec.workload, &mut arrays, spec.blocks)?.computing(spec.compute_ns);
     for _ in 0..spec.warmup {
         device.launch(spec.gpu, &program)?.wait_done()?;
         bar.inc(1);

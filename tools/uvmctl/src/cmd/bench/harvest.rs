@@ -20,6 +20,9 @@ const FIVE_PERCENT: f64 = 0.05;
 const OWN: f64 = 0.5;
 /// Passes of that job for each of the others' passes: one is short, and all of them must meet many of the borrower's.
 const OWN_PASSES: u32 = 40;
+/// What a block of the lender's computing job computes for each 64 KiB that it reads and writes, ns: as long as these take while
+/// 80 blocks share 900 GB/s, so that it leaves about half of its memory's bandwidth to others.
+const OWN_COMPUTE_NS: u64 = 11_650;
 /// What the owner of `reclaim` wants, as a share of its memory: more than is free.
 const ALL: f64 = 1.0;
 /// The borrower's data in `reclaim`, as a share of its memory: most of the neighbour's is lent.
@@ -30,6 +33,27 @@ const LENT_FEW_MIB: u64 = 16;
 const OFF_PASSES: u32 = 4;
 /// Longest wait for something that goes on in the background.
 const BACKGROUND: Duration = Duration::from_secs(20);
+
+/// A lender's own job.
+struct OwnJob {
+    /// Cases: without a borrower, beside one.
+    alone: &'static str,
+    shared: &'static str,
+    compute_ns: u64,
+}
+
+/// It takes all of its memory's bandwidth, so whatever a borrower moves through that memory slows it down.
+const BOUND: OwnJob = OwnJob {
+    alone: "lender-alone",
+    shared: "lender-shared",
+    compute_ns: 0,
+};
+/// It computes half of the time.
+const COMPUTING: OwnJob = OwnJob {
+    alone: "computing-alone",
+    shared: "computing-shared",
+    compute_ns: OWN_COMPUTE_NS,
+};
 
 /// What all cases need.
 struct Setting<'a> {
@@ -70,9 +94,11 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
         ] {
             rows.push(s.reclaim(&whole, owner, lend, ratio)?);
         }
-        rows.push(s.alone(&base, owner)?);
-        rows.push(s.alone(&whole, owner)?);
-        rows.extend(s.shared(&whole, owner)?);
+        for job in [BOUND, COMPUTING] {
+            rows.push(s.alone(&job, &base, owner)?);
+            rows.push(s.alone(&job, &whole, owner)?);
+            rows.extend(s.shared(&job, &whole, owner)?);
+        }
         rows.push(s.off("off-again", &base)?);
     }
     for row in &mut rows {
@@ -95,6 +121,7 @@ impl Setting<'_> {
             blocks: self.args.blocks,
             verify: true,
             preset: None,
+            compute_ns: 0,
         }
     }
 
@@ -232,27 +259,30 @@ impl Setting<'_> {
     }
 
     /// The owner's own job, which fits.
-    fn own_job(&self, owner: u32) -> Result<Figures> {
+    fn own_job(&self, job: &OwnJob, owner: u32) -> Result<Figures> {
         let passes = self.args.iterations.saturating_mul(OWN_PASSES);
-        workload::run(self.out, &self.spec(owner, OWN, passes))
+        let spec = Spec {
+            compute_ns: job.compute_ns,
+            ..self.spec(owner, OWN, passes)
+        };
+        workload::run(self.out, &spec)
     }
 
-    fn alone(&self, policy: &Policy, owner: u32) -> Result<Measured> {
-        self.out.note(&format!("lender alone: {}", policy.name));
+    fn alone(&self, job: &OwnJob, policy: &Policy, owner: u32) -> Result<Measured> {
+        self.out.note(&format!("{}: {}", job.alone, policy.name));
         self.choose(policy, Lend::Free)?;
-        let f = self.own_job(owner)?;
-        Ok(Measured::of("lender-alone", policy, owner, "owner", &f))
+        let f = self.own_job(job, owner)?;
+        Ok(Measured::of(job.alone, policy, owner, "owner", &f))
     }
 
     /// The owner's job beside a borrower that streams, and the borrower meanwhile.
-    fn shared(&self, policy: &Policy, owner: u32) -> Result<[Measured; 2]> {
-        self.out
-            .note(&format!("lender beside a borrower: {}", policy.name));
+    fn shared(&self, job: &OwnJob, policy: &Policy, owner: u32) -> Result<[Measured; 2]> {
+        self.out.note(&format!("{}: {}", job.shared, policy.name));
         self.choose(policy, Lend::Free)?;
         let mut child = self.start_borrower()?;
         let of_borrower = || self.device.counters(Scope::Gpu(self.machine.borrower));
         let before = of_borrower();
-        let job = self.own_job(owner);
+        let figures = self.own_job(job, owner);
         let after = of_borrower();
         let still = child.try_wait().is_ok_and(|s| s.is_none());
         let _gone = child.kill();
@@ -260,9 +290,9 @@ impl Setting<'_> {
         if !still {
             return Err(Failure::Wrong("the borrower ended before the owner".into()));
         }
-        let (f, before, after) = (job?, before?, after?);
+        let (f, before, after) = (figures?, before?, after?);
         let data = (self.memory as f64 * RATIO) as u64;
-        let mut own = Measured::of("lender-shared", policy, owner, "owner", &f);
+        let mut own = Measured::of(job.shared, policy, owner, "owner", &f);
         own.spare_ratio = self.spare(Lend::Free, data);
         // What it moved from before the owner filled its data until that was checked; it runs on after that, so there is
         // nothing of its own to check.
@@ -272,7 +302,7 @@ impl Setting<'_> {
             bytes: data,
             ..Figures::between(&before, &after)
         };
-        let mut other = Measured::of("lender-shared", policy, 0, "borrower", &meanwhile);
+        let mut other = Measured::of(job.shared, policy, 0, "borrower", &meanwhile);
         other.spare_ratio = own.spare_ratio;
         Ok([own, other])
     }
