@@ -239,10 +239,7 @@ fn fits(i: usize, f: &SpareFacts, r: &SpareRequest, from: SpareFrom) -> bool {
     let has = match from {
         SpareFrom::Free => f.free > f.keep && f.lent < f.limit,
         SpareFrom::Removable => {
-            r.purpose == SpareUse::Evict
-                && f.removable > 0
-                && f.lent <= f.limit
-                && f.free >= f.keep
+            r.purpose == SpareUse::Evict && f.removable > 0 && f.lent <= f.limit && f.free >= f.keep
         }
     };
     i != r.borrower.as_usize() && f.lends && reached && has
