@@ -11,7 +11,7 @@ use huvm_policy::chunk::{
     ChunkEntry, ChunkLists, ChunkState, ChunkTable, EvictingChunk, FreeChunk, Reclaim,
 };
 use huvm_policy::evict::VictimOrder;
-use huvm_policy::spare::SPARE_GPUS_MAX;
+use huvm_policy::spare::{LendConfig, SPARE_GPUS_MAX};
 use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
 use kernel::sync::{new_mutex, Arc, Mutex};
@@ -167,10 +167,22 @@ impl ChunkPool {
     }
 
     /// Lends a free chunk to GPU `borrower`, for `block`. Nothing is in it yet; `copied`: whatever will be is on the host too.
-    /// `None`: no chunk is free, or the GPU lends no more.
-    pub(crate) fn lend(&self, block: Arc<Block>, borrower: u8, copied: bool) -> Option<ChunkId> {
+    /// `None`: no chunk is free beyond those that `config` keeps, its limit is reached, or the GPU lends no more.
+    pub(crate) fn lend(
+        &self,
+        block: Arc<Block>,
+        borrower: u8,
+        copied: bool,
+        config: &LendConfig,
+    ) -> Option<ChunkId> {
         let mut inner = self.inner.lock();
-        if inner.closed {
+        let table = inner.table();
+        let (only, removable) = (
+            table.count(ChunkState::LentOnly),
+            table.count(ChunkState::LentRemovable),
+        );
+        let full = only.saturating_add(removable) >= config.limit;
+        if full || table.count(ChunkState::Free) <= config.keep || inner.closed {
             return None;
         }
         let chunk = inner.table().take_free()?;

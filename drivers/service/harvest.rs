@@ -155,7 +155,14 @@ pub(super) fn lend(
     lender: Arc<Gpu>,
     copied: bool,
 ) -> bool {
-    let Some(chunk) = lender.chunks().lend(block.clone(), borrower, copied) else {
+    // Whoever chose it looked without a lock; the pool looks once more.
+    let config = lend_config(&lender);
+    let chunk = config.enabled.then(|| {
+        lender
+            .chunks()
+            .lend(block.clone(), borrower, copied, &config)
+    });
+    let Some(chunk) = chunk.flatten() else {
         return false;
     };
     account::count(Some(&lender), None, Counter::ChunksLent, 1);
@@ -189,12 +196,17 @@ fn tell(lender: &Gpu, block: &Block, kind: u32, arg0: u64, arg1: u64) {
     );
 }
 
+/// What a GPU lends, and keeps.
+fn lend_config(lender: &Gpu) -> LendConfig {
+    LendConfig::of(&policy::of_gpu(lender), lender.chunks().count())
+}
+
 /// GPU `i` as a lender to `gpu`. `None`: it is none.
 pub(super) fn ask(gpu: &Gpu, i: u32) -> Option<(Arc<Gpu>, SpareFacts)> {
     let link = u8::try_from(i).ok().and_then(|i| gpu.link_to(i))?;
     let lender = registry::gpu(i)?;
     let pool = lender.chunks();
-    let config = LendConfig::of(&policy::of_gpu(&lender), pool.count());
+    let config = lend_config(&lender);
     if lender.is_lost() || !config.enabled {
         return None;
     }
@@ -337,7 +349,7 @@ impl Lend {
                 looked = now;
                 peer::refresh(gpu);
             }
-            let config = LendConfig::of(&policy::of_gpu(gpu), gpu.chunks().count());
+            let config = lend_config(gpu);
             if !config.enabled {
                 // A room that is dropped waits for its copy and frees the chunk.
                 while let Some(Ok(room)) = reclaim(gpu, false) {
