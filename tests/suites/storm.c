@@ -5,7 +5,8 @@
  */
 #include "lend_lib.h"
 
-#define SMALL 8u
+/* So that the borrowers want more spare memory than there is: the owner finds it lent. */
+#define SMALL 4u
 #define WANTED 12u
 /* A turn of the lender's job: all its memory filled, checked, freed. It takes about a second on an idle machine. */
 #define TURN_MAX_S 20.0
@@ -85,8 +86,8 @@ static void storm(uint64_t write_back)
 		took = seconds() - from;
 		longest = took > longest ? took : longest;
 		CHECK(took < TURN_MAX_S * time_scale());
-		/* The borrowers come back. */
-		CHECK(WITHIN(10000, lent(fd, 1)));
+		/* The borrowers come back, and want more than there is. */
+		CHECK(WITHIN(10000, lent(fd, 1) >= WANTED / 2));
 	}
 	stop = 1;
 	stream_end(&s[0]);
@@ -98,8 +99,8 @@ static void storm(uint64_t write_back)
 	       n, longest, (unsigned long long)back, (unsigned long long)copied,
 	       (unsigned long long)(ns / 1000 / (back ? back : 1)), (unsigned long long)s[0].turns,
 	       (unsigned long long)s[1].turns);
-	/* Not one a turn: what is lent comes and goes, and a borrower may have fetched its last block when the owner asks. */
-	CHECK(back > 0);
+	/* How many is chance: a borrower that is quicker than the owner has fetched its blocks before. Suite reclaim counts. */
+	CHECK(copied <= back);
 	all_idle(fd);
 }
 

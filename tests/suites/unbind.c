@@ -271,7 +271,7 @@ static void probe_fails_anywhere(void)
 	failslab("min-order", "0");
 	failslab("verbose", "0");
 	CHECK_OK(write_file(DRIVER "unbind", name));
-	for (unsigned int n = 1;; n += 1 + n / 40) {
+	for (unsigned int n = 1;; n += 1 + n / 20) {
 		int bound, left;
 
 		snprintf(text, sizeof(text), "%u", n);
