@@ -58,6 +58,7 @@ impl Program<'_> {
         if let Some(last) = self.instrs.last().filter(|_| ns != 0) {
             self.instrs.push(uapi::huvm_instr {
                 op: uapi::HUVM_OP_DELAY,
+                count: 1,
                 steps: last.steps,
                 imm0: ns,
                 ..Default::default()
@@ -416,6 +417,18 @@ mod tests {
         seen.sort_unstable();
         assert!(seen.iter().copied().eq((0..6).map(|n| n * PIECE)));
         assert_eq!(i.count * 8, PIECE);
+    }
+
+    #[test]
+    fn a_block_computes_after_each_step() {
+        let (mut p, i) = Program::over(uapi::HUVM_OP_SCALE, 6 * PIECE, 3).unwrap();
+        p.instrs.push(i);
+        assert_eq!(p.clone().computing(0).instrs.len(), 1);
+        let p = p.computing(70);
+        let last = p.instrs.last().unwrap();
+        // The device refuses an instruction without elements or steps.
+        assert_eq!((last.op, last.count), (uapi::HUVM_OP_DELAY, 1));
+        assert_eq!((last.steps, last.imm0), (2, 70));
     }
 
     #[test]
