@@ -11,7 +11,7 @@
 //! | `reclaim` | the owner wants its memory back, all that is lent has been written back | time of each reclaim, few lent and many |
 //! | `lender-alone` | the owner's own job, which fits, the others idle | time |
 //! | `lender-shared` | the same beside a borrower | time |
-//! | `computing-alone`, `computing-shared` | the same for a job that computes half of the time; the first takes all of its memory's bandwidth | time |
+//! | `computing-alone`, `computing-shared` | the same for a job that uses half of its memory's bandwidth; the first takes all of it | time |
 //! | `off-again` | as `off`, after all that | time |
 //!
 //! On a machine of one GPU there is `off` alone. The rows of both machines in one document, read with `--from`, give all

@@ -118,9 +118,9 @@ pub(super) fn of(rows: &[Measured]) -> Vec<Target> {
         rows,
         whole,
         "computing",
-        "that computes half of the time",
+        "at half of its memory's bandwidth",
     ));
-    all.push(of_lender(rows, whole, "lender", "bound by memory"));
+    all.push(of_lender(rows, whole, "lender", "at all of it"));
     all.extend(of_off(rows));
     let checked = rows.iter().filter(|r| r.mismatches.is_some()).count();
     let wrong = rows.iter().filter_map(|r| r.mismatches).sum::<u64>();
