@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use huvm_results::units::parse_bytes;
+
+/// What is made of results.
+#[derive(Parser)]
+#[command(name = "huvm-results", version, about)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    Belady(Belady),
+}
+
+/// What replacement policies would move on the trace of a workload, Belady's optimal one first
+///
+/// Memory holds whole chunks; a touch of one that is not there brings it, and when memory is full another one leaves, with its
+/// bytes if it was written. MIN has the fewest misses possible, so IN of min is the least of all policies; the least sum
+/// of IN and OUT lies between min's IN and min's IN + OUT.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  huvm-results belady --workload pagerank --bytes 24G --memory 16G
+  huvm-results belady --workload hotspot --ratio 1.5 --memory 128M --policy all
+  huvm-results belady --workload vgg16 --ratio 1.25 --memory 1G --warmup 1 --json")]
+pub(crate) struct Belady {
+    /// A workload of the catalog; 'cycle' reads and writes all chunks in turn
+    #[arg(long, value_name = "NAME")]
+    pub(crate) workload: String,
+    /// Bytes of all its allocations together (K, M, G: powers of 1024)
+    #[arg(long, value_parser = parse_bytes, required_unless_present = "ratio")]
+    pub(crate) bytes: Option<u64>,
+    /// The same as a multiple of the memory
+    #[arg(long, conflicts_with = "bytes")]
+    pub(crate) ratio: Option<f64>,
+    /// Bytes of the GPU's memory
+    #[arg(long, value_parser = parse_bytes)]
+    pub(crate) memory: u64,
+    /// Decides what is random in the workload and in a policy
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Passes; as many as the workload's reference has, if it is left out
+    #[arg(long)]
+    pub(crate) passes: Option<u32>,
+    /// Of these, passes at the beginning that do not count
+    #[arg(long, default_value_t = 0)]
+    pub(crate) warmup: u32,
+    /// What comes and goes at once; a multiple of 4 KiB
+    #[arg(long, value_parser = parse_bytes, default_value = "2M")]
+    pub(crate) chunk: u64,
+    /// min, lru, lrm, random, bip, or all; may be given several times
+    #[arg(long = "policy", value_name = "POLICY", default_value = "min")]
+    pub(crate) policies: Vec<String>,
+    /// Rows as JSON
+    #[arg(long, short)]
+    pub(crate) json: bool,
+}

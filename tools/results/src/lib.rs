@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What is made of results: what optimal replacement would have moved on the same trace ([`replay`]).
+//!
+//! A tool of the host: it never asks the driver. Same input, same bytes out, on any machine: no clock, no thread, no
+//! order of a hash table.
+#![forbid(unsafe_code)]
+
+pub mod failure;
+pub mod replay;
+pub mod table;
+pub mod units;

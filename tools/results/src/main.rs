@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0
+//! huvm-results: what is made of results.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod cmd;
+
+use clap::Parser;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    match cmd::run(&cli) {
+        Ok(text) => {
+            // A reader that went away is no failure of ours.
+            let _closed = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            eprintln!("huvm-results: {e}");
+            ExitCode::from(e.code())
+        }
+    }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Numbers for people.
+
+/// Bytes of a chunk of a GPU's memory.
+pub const CHUNK: u64 = 2 << 20;
+
+/// Bytes in IEC units with one decimal; exact below 1 KiB.
+pub fn bytes(n: u64) -> String {
+    scaled(n, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])
+}
+
+/// Nanoseconds in the largest unit that keeps three digits.
+pub fn time(ns: u64) -> String {
+    scaled(ns, 1000.0, &["ns", "us", "ms", "s"])
+}
+
+fn scaled(n: u64, step: f64, units: &[&str]) -> String {
+    let mut value = n as f64;
+    let mut chosen = units.first().copied().unwrap_or("");
+    for unit in units.iter().skip(1) {
+        if value < step {
+            break;
+        }
+        value /= step;
+        chosen = unit;
+    }
+    if Some(&chosen) == units.first() {
+        format!("{n} {chosen}")
+    } else {
+        format!("{value:.1} {chosen}")
+    }
+}
+
+/// A size as people write it: 4096, 64K, 16M, 2GiB (powers of 1024).
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let cut = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (digits, unit) = text.split_at(cut);
+    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        "T" | "t" => 40,
+        other => return Err(format!("'{other}' is no unit; use K, M, G or T")),
+    };
+    let n: u64 = digits.parse().map_err(|_| format!("'{text}' is no size"))?;
+    n.checked_mul(1 << shift)
+        .ok_or_else(|| format!("'{text}' is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_written() {
+        assert_eq!(parse_bytes("64K"), Ok(65536));
+        assert_eq!(parse_bytes("2GiB"), Ok(2 << 30));
+        assert_eq!(parse_bytes("17"), Ok(17));
+        for bad in ["", "M", "1X", "99999999T", "-1"] {
+            assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(3 << 19), "1.5 MiB");
+        assert_eq!(time(1_234_567), "1.2 ms");
+    }
+}
