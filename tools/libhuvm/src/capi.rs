@@ -6,6 +6,8 @@
 
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::ops::{At, Instr, Op};
+use crate::space::Use;
 use crate::work::Program;
 use crate::{sys, uapi};
 use std::ffi::{c_char, c_int, c_void};
@@ -223,15 +225,19 @@ pub unsafe extern "C" fn libhuvm_vector_add(
     let Some(d) = (unsafe { device(h) }) else {
         return -libc::EINVAL;
     };
-    let (shape, mut instr) = match Program::over(uapi::HUVM_OP_ADD, bytes, blocks) {
-        Ok(p) => p,
+    let [dst, a, b] = [0, 1, 2].map(At::start);
+    let mut arrays = [z as u64, x as u64, y as u64].map(|start| Use {
+        start,
+        end: start.saturating_add(bytes),
+        writes: false,
+    });
+    let instr = Instr::pieces(Op::Add { dst, a, b }, bytes, blocks)
+        .and_then(|i| i.resolve(blocks, &mut arrays));
+    let program = match instr {
+        // SAFETY: by this function's contract nothing else uses the arrays, and the launch is over when we return.
+        Ok(i) => unsafe { Program::raw(blocks, 8, vec![i]) },
         Err(e) => return code(&e),
     };
-    instr.dst = z as u64;
-    instr.a = x as u64;
-    instr.b = y as u64;
-    // SAFETY: by this function's contract nothing else uses the arrays, and the launch is over when we return.
-    let program = unsafe { Program::raw(shape.blocks, shape.elem_bytes, vec![instr]) };
     status(run(d, gpu, &program, None))
 }
 

@@ -6,6 +6,8 @@
 //! | [`device`] | [`Device`]: an open file, every call that looks or sets |
 //! | [`managed`] | [`Managed`]: memory that GPUs and CPU share |
 //! | [`work`] | [`Program`]: what a GPU shall do; launch, wait, abort |
+//! | [`ops`] | [`Instr`]: what a program of one's own consists of, over several ranges |
+//! | [`list`] | [`List`]: pages that a GPU shall touch, in their order |
 //! | [`error`] | [`Error`]: what failed, why, what to do |
 //! | `capi` | the C interface (`include/libhuvm.h`), with the feature `capi` |
 //! | [`uapi`] | the generated structs and constants of `uapi/huvm.h` |
@@ -30,7 +32,9 @@
 pub mod capi;
 pub mod device;
 pub mod error;
+pub mod list;
 pub mod managed;
+pub mod ops;
 mod space;
 mod sys;
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::indexing_slicing, clippy::undocumented_unsafe_blocks)]
@@ -40,5 +44,7 @@ pub mod work;
 
 pub use device::{Device, Place, Scope};
 pub use error::{Error, Result};
+pub use list::{List, Places, Touch};
 pub use managed::{Handle, Managed};
+pub use ops::{At, Instr, Op};
 pub use work::{Launch, Program, Report};

@@ -247,13 +247,13 @@ impl Drop for Managed {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::work::{Launch, Program};
     use std::fs::File;
 
     /// Memory without a driver: a shared mapping of /dev/zero is as good for what is tested here.
-    fn device() -> Device {
+    pub(crate) fn device() -> Device {
         let zero = File::options().read(true).write(true).open("/dev/zero");
         Device {
             space: Arc::new(Space::new(zero.unwrap())),

@@ -3,7 +3,9 @@
 
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::list::List;
 use crate::managed::Managed;
+use crate::ops::{self, At, Instr, Op};
 use crate::space::{Space, Use, ABORT, ABORT_NS, WAIT};
 use crate::{sys, uapi};
 use std::marker::PhantomData;
@@ -35,13 +37,8 @@ impl Program<'_> {
     /// writes must not be looked at by Rust code, memory that it uses must not be changed or unmapped.
     pub unsafe fn raw(blocks: u32, elem_bytes: u32, instrs: Vec<uapi::huvm_instr>) -> Self {
         Program {
-            blocks,
-            iterations: 1,
             elem_bytes,
-            max_resident: 0,
-            instrs,
-            uses: Vec::new(),
-            memory: PhantomData,
+            ..Program::of(blocks, instrs, Vec::new())
         }
     }
 
@@ -56,13 +53,7 @@ impl Program<'_> {
     #[must_use]
     pub fn computing(mut self, ns: u64) -> Self {
         if let Some(last) = self.instrs.last().filter(|_| ns != 0) {
-            self.instrs.push(uapi::huvm_instr {
-                op: uapi::HUVM_OP_DELAY,
-                count: 1,
-                steps: last.steps,
-                imm0: ns,
-                ..Default::default()
-            });
+            self.instrs.push(delay(last.steps, ns));
         }
         self
     }
@@ -73,54 +64,71 @@ impl Program<'_> {
         self.max_resident = blocks;
         self
     }
+}
 
-    /// One instruction over `bytes` of 64-bit words in grid-stride order: block k handles pieces k, k + blocks, …
+impl<'m> Program<'m> {
+    /// Instructions over ranges that it borrows as a whole: 1 to 16, which each of the blocks runs in their order.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless `bytes` is a multiple of `blocks` pieces.
-    pub(crate) fn over(op: u32, bytes: u64, blocks: u32) -> Result<(Self, uapi::huvm_instr)> {
-        let row = PIECE * u64::from(blocks);
-        if blocks == 0 || bytes == 0 || bytes % row != 0 {
-            return Err(Error::Argument(format!(
-                "{bytes} bytes are not a multiple of {blocks} pieces of 64 KiB"
-            )));
+    /// [`Error::Argument`] if an operand reaches outside its range, is not aligned, or a rule of [`Instr`] is broken.
+    pub fn over(ranges: &'m mut [Managed], blocks: u32, instrs: &[Instr]) -> Result<Program<'m>> {
+        let uses = ranges.iter().map(|m| m.uses(false)).collect();
+        Self::checked(uses, blocks, instrs)
+    }
+
+    /// Makes the touches of a list, which was written for these ranges. Meanwhile each block computes for `compute_ns`, spread
+    /// over its touches in up to 8 parts.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the list was not written, or for other ranges.
+    pub fn replay(
+        ranges: &'m mut [Managed],
+        list: &'m List,
+        compute_ns: u64,
+    ) -> Result<Program<'m>> {
+        let rows = list.rows_for(ranges)?;
+        let parts = u64::from(uapi::HUVM_MAX_INSTR / 2).min(rows);
+        let mut instrs = Vec::new();
+        for (first, end) in (0..parts).map(|k| (k * rows / parts, (k + 1) * rows / parts)) {
+            instrs.push(list.instr(first, end - first));
+            // CAST: a part of `compute_ns`.
+            let ns = (u128::from(compute_ns) * u128::from(end - first) / u128::from(rows)) as u64;
+            if ns != 0 {
+                instrs.push(delay(1, ns));
+            }
         }
-        let instr = uapi::huvm_instr {
-            op,
-            count: PIECE / 8,
-            steps: bytes / row,
-            block_stride: PIECE,
-            step_stride: row,
-            ..Default::default()
-        };
-        let program = Program {
+        let ranges = ranges.iter().map(|m| m.uses(true));
+        let uses = ranges.chain([list.uses()]).collect();
+        Ok(Self::of(list.blocks(), instrs, uses))
+    }
+
+    /// The lifetimes of the callers' borrows end up in `'m`.
+    fn of(blocks: u32, instrs: Vec<uapi::huvm_instr>, uses: Vec<Use>) -> Program<'m> {
+        Program {
             blocks,
             iterations: 1,
             elem_bytes: 8,
             max_resident: 0,
-            instrs: Vec::new(),
-            uses: Vec::new(),
+            instrs,
+            uses,
             memory: PhantomData,
-        };
-        Ok((program, instr))
+        }
     }
-}
 
-impl<'m> Program<'m> {
-    /// One instruction over all of `z`, with what it reads. The lifetimes of the callers' borrows end up in `'m`.
-    fn one(
-        op: u32,
-        z: &Managed,
-        reads: &[&Managed],
-        blocks: u32,
-        set: impl FnOnce(&mut uapi::huvm_instr),
-    ) -> Result<Program<'m>> {
-        let (mut program, mut instr) = Self::over(op, z.bytes(), blocks)?;
-        set(&mut instr);
-        program.instrs.push(instr);
-        program.uses.push(z.uses(true));
-        program.uses.extend(reads.iter().map(|m| m.uses(false)));
-        Ok(program)
+    fn checked(mut uses: Vec<Use>, blocks: u32, instrs: &[Instr]) -> Result<Program<'m>> {
+        ops::fits(blocks, instrs.len())?;
+        let resolved = instrs.iter().map(|i| i.resolve(blocks, &mut uses));
+        let resolved = resolved.collect::<Result<_>>()?;
+        Ok(Self::of(blocks, resolved, uses))
+    }
+
+    /// Operations over all of range 0, piece by piece.
+    fn sweep(ranges: &[&Managed], blocks: u32, all: &[Op]) -> Result<Program<'m>> {
+        let bytes = ranges.first().map_or(0, |z| z.bytes());
+        let instrs = all.iter().map(|op| Instr::pieces(*op, bytes, blocks));
+        let instrs = instrs.collect::<Result<Vec<_>>>()?;
+        let uses = ranges.iter().map(|m| m.uses(false)).collect();
+        Self::checked(uses, blocks, &instrs)
     }
 
     /// `x = mul · x + add`, in place: a streaming pass that reads and writes everything once.
@@ -128,33 +136,25 @@ impl<'m> Program<'m> {
     /// # Errors
     /// [`Error::Argument`] unless `x` is a multiple of `blocks` pieces ([`PIECE`]).
     pub fn scale(x: &'m mut Managed, mul: u64, add: u64, blocks: u32) -> Result<Program<'m>> {
-        Self::one(uapi::HUVM_OP_SCALE, x, &[], blocks, |i| {
-            i.dst = x.va();
-            i.a = x.va();
-            i.imm0 = mul;
-            i.imm1 = add;
-        })
+        let [dst, a] = [At::start(0); 2];
+        Self::sweep(&[x], blocks, &[Op::Scale { dst, a, mul, add }])
     }
 
     /// `z = x + y`.
     ///
     /// # Errors
-    /// As [`Self::scale`], of `z`; the three must have one size.
+    /// As [`Self::scale`], of `z`; [`Error::Argument`] if one of the others is smaller.
     pub fn add(
         z: &'m mut Managed,
         x: &'m Managed,
         y: &'m Managed,
         blocks: u32,
     ) -> Result<Program<'m>> {
-        same_size(&[z, x, y])?;
-        Self::one(uapi::HUVM_OP_ADD, z, &[x, y], blocks, |i| {
-            i.dst = z.va();
-            i.a = x.va();
-            i.b = y.va();
-        })
+        let [dst, a, b] = [0, 1, 2].map(At::start);
+        Self::sweep(&[z, x, y], blocks, &[Op::Add { dst, a, b }])
     }
 
-    /// `z = x + scalar · y`.
+    /// `z = x + mul · y`.
     ///
     /// # Errors
     /// As [`Self::add`].
@@ -162,16 +162,11 @@ impl<'m> Program<'m> {
         z: &'m mut Managed,
         x: &'m Managed,
         y: &'m Managed,
-        scalar: u64,
+        mul: u64,
         blocks: u32,
     ) -> Result<Program<'m>> {
-        same_size(&[z, x, y])?;
-        Self::one(uapi::HUVM_OP_TRIAD, z, &[x, y], blocks, |i| {
-            i.dst = z.va();
-            i.a = x.va();
-            i.b = y.va();
-            i.imm0 = scalar;
-        })
+        let [dst, a, b] = [0, 1, 2].map(At::start);
+        Self::sweep(&[z, x, y], blocks, &[Op::Triad { dst, a, b, mul }])
     }
 
     /// `z[i] = x[i] + 2·x[i+1] + x[i+2]`: a one-dimensional stencil of three points.
@@ -179,94 +174,50 @@ impl<'m> Program<'m> {
     /// # Errors
     /// As [`Self::scale`], of `z`; [`Error::Argument`] unless `x` has two elements more than `z`, or further.
     pub fn stencil(z: &'m mut Managed, x: &'m Managed, blocks: u32) -> Result<Program<'m>> {
-        if x.bytes() < z.bytes().saturating_add(16) {
-            return Err(Error::Argument(
-                "a stencil reads two elements beyond the end of its result".into(),
-            ));
-        }
-        let mut program = Self::one(uapi::HUVM_OP_ADD, z, &[x], blocks, |i| {
-            i.dst = z.va();
-            i.a = x.va();
-            i.b = x.va() + 16;
-        })?;
-        let (_, mut middle) = Self::over(uapi::HUVM_OP_TRIAD, z.bytes(), blocks)?;
-        middle.dst = z.va();
-        middle.a = z.va();
-        middle.b = x.va() + 8;
-        middle.imm0 = 2;
-        program.instrs.push(middle);
-        Ok(program)
-    }
-
-    /// Touches the pages that `records` names, in its order, by one block: a record is the address of a page in `on`, and
-    /// bit 0 set for a write (which adds 1 to the page's first word).
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if there are no records, more than `list` holds, or one of them is outside `on`.
-    pub fn trace(
-        on: &'m mut Managed,
-        list: &'m mut Managed,
-        records: &[u64],
-    ) -> Result<Program<'m>> {
-        let end = on.va() + on.bytes();
-        if records.is_empty()
-            || records
-                .iter()
-                .any(|r| !(on.va()..end).contains(&(r & !0xfff)))
-        {
-            return Err(Error::Argument(
-                "the records of a trace must lie in its range".into(),
-            ));
-        }
-        let words = list.as_mut_slice();
-        if words.len() < records.len() {
-            return Err(Error::Argument("the list is too small".into()));
-        }
-        for (word, record) in words.iter_mut().zip(records) {
-            *word = *record;
-        }
-        Ok(Program {
-            blocks: 1,
-            iterations: 1,
-            elem_bytes: 8,
-            max_resident: 0,
-            instrs: vec![uapi::huvm_instr {
-                op: uapi::HUVM_OP_TRACE,
-                count: records.len() as u64,
-                steps: 1,
-                a: list.va(),
-                ..Default::default()
-            }],
-            uses: vec![on.uses(true), list.uses(false)],
-            memory: PhantomData,
-        })
+        let [dst, a] = [0, 1].map(At::start);
+        let outer = Op::Add {
+            dst,
+            a,
+            b: a.plus(16),
+        };
+        let middle = Op::Triad {
+            dst,
+            a: dst,
+            b: a.plus(8),
+            mul: 2,
+        };
+        Self::sweep(&[z, x], blocks, &[outer, middle])
     }
 
     /// `z[i] = x[idx[i]]`.
     ///
     /// # Errors
-    /// As [`Self::add`]. An index beyond `x` may fault at run time.
+    /// As [`Self::scale`], of `z`; [`Error::Argument`] if `idx` is smaller. An index beyond `x` may fault at run time.
     pub fn gather(
         z: &'m mut Managed,
         x: &'m Managed,
         idx: &'m Managed,
         blocks: u32,
     ) -> Result<Program<'m>> {
-        same_size(&[z, idx])?;
-        Self::one(uapi::HUVM_OP_GATHER, z, &[x, idx], blocks, |i| {
-            i.dst = z.va();
-            i.a = x.va();
-            i.idx = idx.va();
-        })
+        let [dst, idx_at] = [0, 2].map(At::start);
+        let op = Op::Gather {
+            dst,
+            table: 1,
+            idx: idx_at,
+        };
+        Self::sweep(&[z, x, idx], blocks, &[op])
     }
 }
 
-fn same_size(all: &[&Managed]) -> Result<()> {
-    let first = all.first().map(|m| m.bytes());
-    if all.iter().all(|m| Some(m.bytes()) == first) {
-        Ok(())
-    } else {
-        Err(Error::Argument("the arrays differ in size".into()))
+/// Computing for `ns` a step.
+fn delay(steps: u64, ns: u64) -> uapi::huvm_instr {
+    uapi::huvm_instr {
+        op: uapi::HUVM_OP_DELAY,
+        // The device refuses an instruction without elements.
+        count: 1,
+        steps,
+        imm0: ns,
+        ..Default::default()
     }
 }
 
@@ -406,23 +357,19 @@ impl Drop for Launch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::list::{Places, Touch};
+    use crate::managed::tests::device;
 
-    #[test]
-    fn pieces_cover_the_range_once() {
-        let (p, i) = Program::over(uapi::HUVM_OP_SCALE, 6 * PIECE, 3).unwrap();
-        assert_eq!((p.blocks, p.elem_bytes), (3, 8));
-        let mut seen: Vec<u64> = (0..3)
-            .flat_map(|k| (0..i.steps).map(move |s| k * i.block_stride + s * i.step_stride))
-            .collect();
-        seen.sort_unstable();
-        assert!(seen.iter().copied().eq((0..6).map(|n| n * PIECE)));
-        assert_eq!(i.count * 8, PIECE);
+    /// A sweep over 6 pieces by 3 blocks.
+    fn six_pieces(device: &Device) -> Program<'static> {
+        let x = device.alloc(6 * PIECE).unwrap();
+        let [dst, a] = [At::start(0); 2];
+        Program::sweep(&[&x], 3, &[Op::Copy { dst, a }]).unwrap()
     }
 
     #[test]
     fn a_block_computes_after_each_step() {
-        let (mut p, i) = Program::over(uapi::HUVM_OP_SCALE, 6 * PIECE, 3).unwrap();
-        p.instrs.push(i);
+        let p = six_pieces(&device());
         assert_eq!(p.clone().computing(0).instrs.len(), 1);
         let p = p.computing(70);
         let last = p.instrs.last().unwrap();
@@ -432,12 +379,73 @@ mod tests {
     }
 
     #[test]
-    fn uneven_sizes_are_refused() {
-        for (bytes, blocks) in [(0, 1), (PIECE, 0), (PIECE + 8, 1), (3 * PIECE, 2)] {
-            assert!(matches!(
-                Program::over(uapi::HUVM_OP_ADD, bytes, blocks),
-                Err(Error::Argument(_))
-            ));
+    fn a_program_over_ranges_uses_them_all() {
+        let device = device();
+        let mut ranges = [PIECE, PIECE].map(|b| device.alloc(b).unwrap());
+        let op = Op::Copy {
+            dst: At::start(1),
+            a: At::start(0),
+        };
+        let one = Instr::pieces(op, PIECE, 1).unwrap();
+        let [x, z] = [0, 1].map(|k: usize| ranges[k].uses(k == 1));
+        let p = Program::over(&mut ranges, 1, &[one, one]).unwrap();
+        assert_eq!((p.uses, p.instrs.len(), p.elem_bytes), (vec![x, z], 2, 8));
+        let refused = |blocks, instrs: &[Instr]| {
+            let mut ranges = [device.alloc(PIECE).unwrap()];
+            Program::over(&mut ranges, blocks, instrs).is_err()
+        };
+        // There is no range 1; no instructions; no blocks.
+        assert!(refused(1, &[one]) && refused(1, &[]) && refused(0, &[one]));
+    }
+
+    #[test]
+    fn arrays_that_are_too_small_are_refused() {
+        let device = device();
+        let of = |pieces| device.alloc(pieces * PIECE).unwrap();
+        let (mut z, x, small) = (of(2), of(2), of(1));
+        assert!(Program::add(&mut z, &x, &x, 2).is_ok());
+        assert!(Program::add(&mut z, &small, &x, 2).is_err());
+        assert!(Program::triad(&mut z, &x, &small, 3, 2).is_err());
+        assert!(Program::gather(&mut z, &small, &x, 2).is_ok());
+        assert!(Program::gather(&mut z, &x, &small, 2).is_err());
+        // A stencil reads two elements beyond the end of its result.
+        assert!(Program::stencil(&mut z, &x, 2).is_err());
+        assert!(Program::stencil(&mut z, &of(3), 2).is_ok());
+    }
+
+    #[test]
+    fn a_replay_makes_all_touches_and_computes_the_time() {
+        let device = device();
+        let mut ranges = [device.alloc(1 << 20).unwrap()];
+        let touches: Vec<Touch> = (0..200)
+            .map(|page| Touch {
+                range: 0,
+                page,
+                write: true,
+            })
+            .collect();
+        let mut list = List::room(&device, 200, 10).unwrap();
+        assert!(Program::replay(&mut ranges, &list, 0).is_err());
+        // 1, 3, and 20 rows.
+        for (n, parts) in [(10, 1), (30, 3), (200, 8)] {
+            let places = Places::of(&ranges);
+            list.fill(&places, &touches[..n]).unwrap();
+            let p = Program::replay(&mut ranges, &list, 1000).unwrap();
+            assert_eq!((p.blocks, p.instrs.len()), (10, 2 * parts));
+            let sum = |op, of: fn(&uapi::huvm_instr) -> u64| -> u64 {
+                p.instrs.iter().filter(|i| i.op == op).map(of).sum()
+            };
+            assert_eq!(sum(uapi::HUVM_OP_TRACE, |i| i.steps), n as u64 / 10);
+            let time = sum(uapi::HUVM_OP_DELAY, |i| i.steps * i.imm0);
+            assert!((990..=1000).contains(&time), "{time}");
+            // Each row once.
+            let mut next = p.instrs[0].a;
+            for i in p.instrs.iter().filter(|i| i.op == uapi::HUVM_OP_TRACE) {
+                assert_eq!(i.a, next);
+                next += i.steps * i.step_stride;
+            }
+            let p = Program::replay(&mut ranges, &list, 0).unwrap();
+            assert_eq!(p.instrs.len(), parts);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{field, Cell, Field, Row};
 use crate::units::{self, BLOCK};
-use libhuvm::{Program, Scope};
+use libhuvm::{List, Places, Program, Scope, Touch};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,6 +19,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// Accesses of a replay that are under way at a time, as those of a warp are.
+const WARP: u32 = 32;
 /// Lines of a report's last table.
 const BUSIEST: usize = 10;
 
@@ -326,20 +328,23 @@ fn replay(out: &Out, events: &[Event], id: &str, preset: Option<&str>) -> Result
         policy::choose(&device, Scope::Space, p)?;
     }
     device.register(gpu)?;
-    let mut range = device.alloc(blocks * BLOCK)?;
-    let mut records = device.alloc((list.len() as u64 * 8).next_multiple_of(4096))?;
-    let raw: Vec<u64> = list
-        .iter()
-        .map(|(offset, write)| (range.va() + offset) | u64::from(*write))
-        .collect();
-    let program = Program::trace(&mut range, &mut records, &raw)?;
+    let mut ranges = [device.alloc(blocks * BLOCK)?];
+    let mut records = List::new(&device, list.len(), WARP)?;
+    let touch = |(offset, write): &(u64, bool)| Touch {
+        range: 0,
+        page: offset / 4096,
+        write: *write,
+    };
+    let touches: Vec<Touch> = list.iter().map(touch).collect();
+    records.fill(&Places::of(&ranges), &touches)?;
+    let program = Program::replay(&mut ranges, &records, 0)?;
     let before = device.counters(Scope::Gpu(gpu))?;
     let report = device.launch(gpu, &program)?.wait_done()?;
     let after = device.counters(Scope::Gpu(gpu))?;
     let moved = Figures::between(&before, &after);
     let r = Replayed {
-        accesses: raw.len() as u64,
-        bytes: range.bytes(),
+        accesses: touches.len() as u64,
+        bytes: blocks * BLOCK,
         preset: device.preset(Scope::Space)?,
         time_ns: report.time_ns(),
         faults: moved.faults,

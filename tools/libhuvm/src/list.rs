@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Lists of page accesses, for a GPU to make them.
+
+use crate::device::{Device, Place};
+use crate::error::{Error, Result};
+use crate::managed::Managed;
+use crate::ops::WORD;
+use crate::space::Use;
+use crate::uapi;
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
+/// An access to a page of 4 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// Number of the range.
+    pub range: usize,
+    /// Number of the page in it.
+    pub page: u64,
+    /// A write: adds 1 to the page's first word.
+    pub write: bool,
+}
+
+/// Where ranges are. A copy, to write a list for them while a launch has them borrowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places(Vec<(u64, u64)>);
+
+impl Places {
+    /// Of these ranges.
+    pub fn of(ranges: &[Managed]) -> Places {
+        Places(ranges.iter().map(|m| (m.va(), m.bytes())).collect())
+    }
+
+    /// What the device reads for a touch.
+    fn record(&self, t: Touch) -> Result<u64> {
+        let outside = || Error::Argument(format!("{t:?} is not inside"));
+        let (va, bytes) = self.0.get(t.range).ok_or_else(outside)?;
+        if t.page >= bytes / PAGE {
+            return Err(outside());
+        }
+        // The page is below the range's end.
+        Ok((va + t.page * PAGE) | u64::from(t.write))
+    }
+}
+
+/// A list of touches that blocks make in turn, in managed memory that stays on the host: it takes no room from what it touches.
+#[derive(Debug)]
+pub struct List {
+    memory: Managed,
+    blocks: u32,
+    places: Option<Places>,
+    rows: u64,
+}
+
+impl List {
+    /// Room for so many touches by `blocks` blocks.
+    ///
+    /// # Errors
+    /// [`Error::Argument`], [`Error::Os`].
+    pub fn new(device: &Device, touches: usize, blocks: u32) -> Result<List> {
+        let mut list = List::room(device, touches, blocks)?;
+        list.memory
+            .advise(uapi::HUVM_ADVISE_PREFERRED, Place::Host.raw())?;
+        Ok(list)
+    }
+
+    /// The same, wherever the pages will be.
+    pub(crate) fn room(device: &Device, touches: usize, blocks: u32) -> Result<List> {
+        let row = u64::from(blocks) * WORD;
+        let bytes = (touches as u64)
+            .div_ceil(u64::from(blocks.max(1)))
+            .checked_mul(row)
+            .and_then(|b| b.checked_next_multiple_of(PAGE))
+            .ok_or_else(|| Error::Argument(format!("{touches} touches are too many")))?;
+        Ok(List {
+            memory: device.alloc(bytes)?,
+            blocks,
+            places: None,
+            rows: 0,
+        })
+    }
+
+    /// Writes the list anew, for ranges that are at `places`. The last row, in which not every block has a touch, is filled up
+    /// with reads of the last page.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there are no touches, more than there is room for, or one of them is outside; then there is no list.
+    pub fn fill(&mut self, places: &Places, touches: &[Touch]) -> Result<()> {
+        self.places = None;
+        let rows = touches.len().div_ceil(self.blocks as usize);
+        let whole = rows.saturating_mul(self.blocks as usize);
+        let words = self.memory.as_mut_slice();
+        let (Some(last), true) = (touches.last(), whole <= words.len()) else {
+            return Err(Error::Argument(format!(
+                "{} touches: there must be 1 to {}",
+                touches.len(),
+                words.len()
+            )));
+        };
+        let again = Touch {
+            write: false,
+            ..*last
+        };
+        let all = touches.iter().chain(std::iter::repeat(&again));
+        for (word, touch) in words.iter_mut().zip(all.take(whole)) {
+            *word = places.record(*touch)?;
+        }
+        self.rows = rows as u64;
+        self.places = Some(places.clone());
+        Ok(())
+    }
+
+    /// The blocks that make the touches.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Touches of each block, if the list was written for these ranges.
+    pub(crate) fn rows_for(&self, ranges: &[Managed]) -> Result<u64> {
+        match &self.places {
+            Some(p) if *p == Places::of(ranges) => Ok(self.rows),
+            _ => Err(Error::Argument(
+                "the list was not written for these ranges".into(),
+            )),
+        }
+    }
+
+    /// The instruction that makes `rows` touches a block, from row `first` on. One at a time: a block that waits for a page
+    /// needs no other.
+    pub(crate) fn instr(&self, first: u64, rows: u64) -> uapi::huvm_instr {
+        let row = u64::from(self.blocks) * WORD;
+        uapi::huvm_instr {
+            op: uapi::HUVM_OP_TRACE,
+            count: 1,
+            steps: rows,
+            a: self.memory.va() + first * row,
+            block_stride: WORD,
+            step_stride: row,
+            ..Default::default()
+        }
+    }
+
+    /// The list itself, which is read.
+    pub(crate) fn uses(&self) -> Use {
+        self.memory.uses(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::managed::tests::device;
+
+    fn touch(range: usize, page: u64, write: bool) -> Touch {
+        Touch { range, page, write }
+    }
+
+    #[test]
+    fn records_are_addresses_in_the_order_of_the_touches() {
+        let device = device();
+        let ranges = [8192, 4096].map(|b| device.alloc(b).unwrap());
+        let mut list = List::room(&device, 5, 2).unwrap();
+        let touches = [touch(0, 1, false), touch(1, 0, true), touch(0, 0, true)];
+        list.fill(&Places::of(&ranges), &touches).unwrap();
+        let (x, y) = (ranges[0].va(), ranges[1].va());
+        // The second block reads the last page again, and writes nothing.
+        assert_eq!(list.memory.as_slice()[..4], [x + 4096, y | 1, x | 1, x]);
+        assert_eq!(list.rows_for(&ranges).unwrap(), 2);
+        let i = list.instr(1, 1);
+        assert_eq!((i.a, i.count, i.steps), (list.memory.va() + 16, 1, 1));
+        assert_eq!((i.block_stride, i.step_stride), (8, 16));
+    }
+
+    #[test]
+    fn touches_outside_are_refused_and_leave_no_list() {
+        let device = device();
+        let ranges = [device.alloc(8192).unwrap()];
+        let places = Places::of(&ranges);
+        let mut list = List::room(&device, 512, 1).unwrap();
+        let good = [touch(0, 1, true)];
+        for bad in [
+            &[][..],
+            &[touch(0, 2, false)],
+            &[touch(1, 0, false)],
+            &[touch(0, u64::MAX, false)],
+            &[good[0]; 513],
+            // The first record was written already.
+            &[good[0], touch(0, 2, false)],
+        ] {
+            list.fill(&places, &good).unwrap();
+            assert!(list.rows_for(&ranges).is_ok());
+            assert!(matches!(list.fill(&places, bad), Err(Error::Argument(_))));
+            assert!(list.rows_for(&ranges).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_for_the_ranges_it_was_written_for() {
+        let device = device();
+        let mut ranges = vec![device.alloc(8192).unwrap(), device.alloc(4096).unwrap()];
+        let mut list = List::room(&device, 1, 1).unwrap();
+        list.fill(&Places::of(&ranges), &[touch(0, 1, true)])
+            .unwrap();
+        ranges.swap(0, 1);
+        assert!(list.rows_for(&ranges).is_err());
+        assert!(list.rows_for(&ranges[..1]).is_err());
+        ranges.swap(0, 1);
+        assert!(list.rows_for(&ranges).is_ok());
+    }
+
+    #[test]
+    fn a_list_needs_blocks_and_room() {
+        let device = device();
+        assert!(List::room(&device, 5, 0).is_err());
+        assert!(List::room(&device, 0, 4).is_err());
+        assert!(List::room(&device, usize::MAX, u32::MAX).is_err());
+    }
+}
