@@ -18,6 +18,7 @@ use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
 use huvm_policy::chunk::{ChunkState, FreeChunk};
 use huvm_policy::config::KnobId;
 use huvm_policy::evict::VictimOrder;
+use huvm_policy::spare::SpareReplace;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
@@ -159,12 +160,6 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
     Err(if why == EIO { EIO } else { ENOMEM })
 }
 
-/// Evictions that wait for the GPU's own link before others go into the place of what a lender keeps: one that is copied, one
-/// ready. Fewer would take spare memory from blocks that are fetched by it, more would let the neighbour's link stand still.
-const OWN_LINK: u32 = 2;
-/// Value of the knob `spare_replace`: evictions need not wait for that.
-const ALWAYS: u64 = 2;
-
 /// Empties one chunk.
 pub(super) fn evict(gpu: &Arc<Gpu>, victim: Victim, in_fault: bool) -> Result<Room> {
     let pool = gpu.chunks();
@@ -198,6 +193,7 @@ fn empty(
     let g = gpu.index();
     let space = block.space();
     let p = policy::in_force(space, Some(gpu));
+    let replace = SpareReplace::of(&p);
     let mut may_replace = true;
     let (mut s, valid, copy, dst) = loop {
         let mut s = block.settled();
@@ -214,8 +210,7 @@ fn empty(
         // Once: another block makes way, whose lock is not taken under this one's.
         if borrows
             && core::mem::take(&mut may_replace)
-            && (p.get(KnobId::SpareReplace) == ALWAYS
-                || gpu.channels().pending(Engine::DeviceToHost) > OWN_LINK)
+            && replace.allows(gpu.channels().pending(Engine::DeviceToHost))
         {
             drop(s);
             let _else_to_the_host = harvest::replace(gpu, &p);

@@ -28,9 +28,10 @@ use crate::memory::block::{Block, Inflight, Spare, State};
 use crate::memory::chunk::Victim;
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
 use huvm_policy::chunk::ChunkState;
-use huvm_policy::config::{KnobId, Policy};
+use huvm_policy::config::Policy;
 use huvm_policy::spare::{
-    self, LendConfig, SpareFacts, SpareFrom, SpareRequest, SpareSelect, SpareUse, SPARE_GPUS_MAX,
+    self, LendConfig, SpareFacts, SpareFrom, SpareReplace, SpareRequest, SpareSelect, SpareUse,
+    SPARE_GPUS_MAX,
 };
 use huvm_policy::types::{ChunkId, GpuId};
 use kernel::prelude::*;
@@ -51,7 +52,7 @@ pub(super) fn has_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &P
 /// Sees to it that a lender has a free chunk for an eviction of `gpu`, when none has: one that the host has a copy of makes
 /// way. The caller holds no block. Whether there is one now.
 pub(super) fn replace(gpu: &Arc<Gpu>, p: &Policy) -> bool {
-    p.is_on(KnobId::SpareReplace)
+    SpareReplace::of(p).is_on()
         && choose(gpu, p, &mut |lender, from| match from {
             SpareFrom::Free => Some(true),
             SpareFrom::Removable => Some(make_way(&lender)),

@@ -15,9 +15,9 @@ use crate::channel::Engine;
 use crate::device::{registry, Gpu};
 use crate::memory::block::{Block, State};
 use crate::memory::{PageMask, Place};
-use huvm_policy::config::{KnobId, Policy};
+use huvm_policy::config::Policy;
 use huvm_policy::path::{choose_path, LenderPath, Path};
-use huvm_policy::spare::{LinkFacts, SPARE_GPUS_MAX};
+use huvm_policy::spare::{LinkFacts, SpareReplace, SPARE_GPUS_MAX};
 use huvm_policy::types::GpuId;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
@@ -46,8 +46,8 @@ impl Ways {
                 continue;
             };
             let fast = facts.link.mb_per_s > gpu.host_mbps();
-            let has_spare = facts.lendable() != 0
-                || (p.is_on(KnobId::SpareReplace) && facts.replaceable() != 0);
+            let has_spare =
+                facts.lendable() != 0 || (SpareReplace::of(p).is_on() && facts.replaceable() != 0);
             if !has_spare || !fast || lender.demand.load(Relaxed) != 0 {
                 continue;
             }
@@ -101,7 +101,7 @@ impl Ways {
 pub(super) fn has_room(gpu: &Gpu, lender: GpuId, p: &Policy) -> bool {
     harvest::ask(gpu, lender.get().into()).is_some_and(|(lender, facts)| {
         facts.lendable() != 0
-            || (p.is_on(KnobId::SpareReplace)
+            || (SpareReplace::of(p).is_on()
                 && facts.replaceable() != 0
                 && harvest::make_way(&lender))
     })

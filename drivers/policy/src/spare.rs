@@ -144,6 +144,55 @@ impl SpareSelect {
     }
 }
 
+/// Whether an eviction that finds no spare memory free has the place of a chunk there that the host has too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SpareReplace {
+    /// Never, and a block on its way to the borrower has none either.
+    Off = 0,
+    /// While more than [`OWN_LINK`] evictions wait for the borrower's own link.
+    #[default]
+    WhenBusy = 1,
+    /// Always.
+    Always = 2,
+}
+
+/// Evictions that wait for a GPU's own link before others go into the place of what a lender keeps: one that is copied, one
+/// ready. Fewer would take spare memory from blocks that are fetched by it, more would let the neighbour's link stand still.
+pub const OWN_LINK: u32 = 2;
+
+impl SpareReplace {
+    /// The rule with this number (the value of the `spare_replace` knob).
+    pub const fn from_u64(value: u64) -> Option<Self> {
+        match value {
+            0 => Some(Self::Off),
+            1 => Some(Self::WhenBusy),
+            2 => Some(Self::Always),
+            _ => None,
+        }
+    }
+
+    /// As a policy has it.
+    pub fn of(policy: &Policy) -> Self {
+        Self::from_u64(policy.get(KnobId::SpareReplace)).unwrap_or_default()
+    }
+
+    /// Whether anything is ever replaced.
+    pub const fn is_on(self) -> bool {
+        !matches!(self, Self::Off)
+    }
+
+    /// Whether an eviction may replace a chunk now. `own_link_queue`: copies to the host that run on the borrower's own
+    /// link or wait for it.
+    pub const fn allows(self, own_link_queue: u32) -> bool {
+        match self {
+            Self::Off => false,
+            Self::WhenBusy => own_link_queue > OWN_LINK,
+            Self::Always => true,
+        }
+    }
+}
+
 /// What spare memory is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpareUse {
@@ -340,6 +389,38 @@ mod tests {
             assert_eq!(SpareSelect::of(&p), s);
         }
         assert_eq!(SpareSelect::from_u64(3), None);
+    }
+
+    #[test]
+    fn rules_of_replacement_have_the_numbers_of_the_knob() {
+        let all = [
+            SpareReplace::Off,
+            SpareReplace::WhenBusy,
+            SpareReplace::Always,
+        ];
+        let knob = KnobId::SpareReplace.knob();
+        assert_eq!(knob.max - knob.min + 1, all.len() as u64);
+        for r in all {
+            assert_eq!(SpareReplace::from_u64(r as u64), Some(r));
+            let mut p = Policy::new();
+            p.set(KnobId::SpareReplace, r as u64).unwrap();
+            assert_eq!(SpareReplace::of(&p), r);
+            assert_eq!(r.is_on(), p.is_on(KnobId::SpareReplace));
+        }
+        assert_eq!(SpareReplace::from_u64(3), None);
+        assert_eq!(SpareReplace::of(&Policy::new()), SpareReplace::default());
+    }
+
+    #[test]
+    fn an_eviction_replaces_when_its_own_link_is_busy() {
+        // One is copied and one is ready; the third would wait.
+        let may = |r: SpareReplace| [0, 1, 2, 3, u32::MAX].map(|queue| r.allows(queue));
+        assert_eq!(may(SpareReplace::Off), [false; 5]);
+        assert_eq!(
+            may(SpareReplace::WhenBusy),
+            [false, false, false, true, true]
+        );
+        assert_eq!(may(SpareReplace::Always), [true; 5]);
     }
 
     #[test]
