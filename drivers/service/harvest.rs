@@ -52,11 +52,10 @@ pub(super) fn has_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &P
 /// Sees to it that a lender has a free chunk for an eviction of `gpu`, when none has: one that the host has a copy of makes
 /// way. The caller holds no block. Whether there is one now.
 pub(super) fn replace(gpu: &Arc<Gpu>, p: &Policy) -> bool {
-    SpareReplace::of(p).is_on()
-        && choose(gpu, p, &mut |lender, from| match from {
-            SpareFrom::Free => Some(true),
-            SpareFrom::Removable => Some(make_way(&lender)),
-        })
+    choose(gpu, p, &mut |lender, from| match from {
+        SpareFrom::Free => Some(true),
+        SpareFrom::Removable => Some(make_way(&lender)),
+    })
 }
 
 /// Asks the lenders to `gpu`, by policy, until `take` succeeds (`true`) or says that there is no use in going on (`None`).
@@ -78,7 +77,7 @@ fn choose(
     let there = usize::try_from(registry::count()).unwrap_or(SPARE_GPUS_MAX);
     let (facts, _) = facts.split_at_mut(there.min(SPARE_GPUS_MAX));
     for (i, f) in (0u32..).zip(facts.iter_mut()) {
-        *f = ask(gpu, i).map_or(SpareFacts::default(), |(_, facts)| facts);
+        *f = ask(gpu, i, p).map_or(SpareFacts::default(), |(_, facts)| facts);
     }
     // A row may be stale; then it is struck out, and the next one asked.
     for _ in 0..2 * SPARE_GPUS_MAX {
@@ -202,8 +201,8 @@ fn lend_config(lender: &Gpu) -> LendConfig {
     LendConfig::of(&policy::of_gpu(lender), lender.chunks().count())
 }
 
-/// GPU `i` as a lender to `gpu`. `None`: it is none.
-pub(super) fn ask(gpu: &Gpu, i: u32) -> Option<(Arc<Gpu>, SpareFacts)> {
+/// GPU `i` as a lender to `gpu`, where `p` is in force. `None`: it is none.
+pub(super) fn ask(gpu: &Gpu, i: u32, p: &Policy) -> Option<(Arc<Gpu>, SpareFacts)> {
     let link = u8::try_from(i).ok().and_then(|i| gpu.link_to(i))?;
     let lender = registry::gpu(i)?;
     let pool = lender.chunks();
@@ -225,7 +224,11 @@ pub(super) fn ask(gpu: &Gpu, i: u32) -> Option<(Arc<Gpu>, SpareFacts)> {
         lends: true,
         free,
         keep: config.keep,
-        removable,
+        removable: if SpareReplace::of(p).is_on() {
+            removable
+        } else {
+            0
+        },
         lent: only.saturating_add(removable),
         limit: config.limit,
         link,

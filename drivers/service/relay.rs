@@ -17,7 +17,7 @@ use crate::memory::block::{Block, State};
 use crate::memory::{PageMask, Place};
 use huvm_policy::config::Policy;
 use huvm_policy::path::{choose_path, LenderPath, Path};
-use huvm_policy::spare::{LinkFacts, SpareReplace, SPARE_GPUS_MAX};
+use huvm_policy::spare::{LinkFacts, SPARE_GPUS_MAX};
 use huvm_policy::types::GpuId;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
@@ -42,17 +42,15 @@ impl Ways {
             lenders: [LenderPath::default(); SPARE_GPUS_MAX],
         };
         for (i, row) in (0u32..).zip(ways.lenders.iter_mut()) {
-            let Some((lender, facts)) = harvest::ask(gpu, i) else {
+            let Some((lender, facts)) = harvest::ask(gpu, i, p) else {
                 continue;
             };
             let fast = facts.link.mb_per_s > gpu.host_mbps();
-            let has_spare =
-                facts.lendable() != 0 || (SpareReplace::of(p).is_on() && facts.replaceable() != 0);
-            if !has_spare || !fast || lender.demand.load(Relaxed) != 0 {
+            if !facts.has_room() || !fast || lender.demand.load(Relaxed) != 0 {
                 continue;
             }
             *row = LenderPath {
-                has_spare,
+                has_spare: true,
                 borrowers: borrowers(&lender, gpu),
                 host: host_link(&lender),
                 peer: LinkFacts {
@@ -99,11 +97,8 @@ impl Ways {
 /// Sees to it that `lender` has a chunk for a block on its way to `gpu`; one that the host has a copy of makes way. The caller
 /// holds no block. Whether there is one now.
 pub(super) fn has_room(gpu: &Gpu, lender: GpuId, p: &Policy) -> bool {
-    harvest::ask(gpu, lender.get().into()).is_some_and(|(lender, facts)| {
-        facts.lendable() != 0
-            || (SpareReplace::of(p).is_on()
-                && facts.replaceable() != 0
-                && harvest::make_way(&lender))
+    harvest::ask(gpu, lender.get().into(), p).is_some_and(|(lender, facts)| {
+        facts.lendable() != 0 || (facts.replaceable() != 0 && harvest::make_way(&lender))
     })
 }
 

@@ -69,7 +69,8 @@ pub struct SpareFacts {
     pub free: u32,
     /// Of those, how many it keeps for itself (knob `lend_reserve_chunks`, made smaller for small memories).
     pub keep: u32,
-    /// Chunks lent whose contents the host has too: [`ChunkState::LentRemovable`](crate::chunk::ChunkState).
+    /// Chunks lent whose contents the host has too: [`ChunkState::LentRemovable`](crate::chunk::ChunkState). 0 for a borrower
+    /// that replaces none (knob `spare_replace`).
     pub removable: u32,
     /// Chunks lent in all, to any borrower.
     pub lent: u32,
@@ -101,6 +102,11 @@ impl SpareFacts {
         } else {
             0
         }
+    }
+
+    /// Whether a chunk could be had there, free or in another block's place.
+    pub const fn has_room(&self) -> bool {
+        self.lendable() != 0 || self.replaceable() != 0
     }
 }
 
