@@ -74,6 +74,11 @@ impl Spare {
             removable,
         }
     }
+
+    /// Whether it is chunk `id` of `gpu`.
+    pub(crate) fn is(&self, gpu: &Arc<Gpu>, id: ChunkId) -> bool {
+        self.chunk == id && Arc::ptr_eq(&self.gpu, gpu)
+    }
 }
 
 /// The block was fetched ahead of a stream to a GPU, and it is not known yet what that was good for.
@@ -412,7 +417,13 @@ impl Block {
 
     /// Whether no copy is in flight. Publishes one that is over.
     pub(crate) fn is_settled(&self) -> bool {
-        self.state.lock().publish().is_none()
+        self.try_settled().is_some()
+    }
+
+    /// Locks the block if no copy is in flight, and publishes one that is over. Waits for no copy.
+    pub(crate) fn try_settled(&self) -> Option<Guard<'_>> {
+        let mut s = self.state.lock();
+        s.publish().is_none().then_some(s)
     }
 
     /// Locks the block with no copy in flight. Waits for one without the lock; the wait is bounded, and a copy that

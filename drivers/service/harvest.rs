@@ -126,17 +126,11 @@ pub(super) fn make_way(lender: &Arc<Gpu>) -> bool {
 
 /// Drops what a block keeps in chunk `id` of `gpu`, if nothing is there alone and no copy is in flight.
 fn is_dropped(gpu: &Arc<Gpu>, block: &Block, id: ChunkId) -> bool {
-    if !block.is_settled() {
+    let Some(mut s) = block.try_settled() else {
         return false;
-    }
-    let mut s = block.lock();
-    if s.inflight.is_some() {
-        return false;
-    }
+    };
     let only = match s.spare.as_ref() {
-        Some(spare) if spare.chunk == id && Arc::ptr_eq(&spare.gpu, gpu) => {
-            spare.valid.and_not(&s.valid_beside(Place::Spare))
-        }
+        Some(spare) if spare.is(gpu, id) => spare.valid.and_not(&s.valid_beside(Place::Spare)),
         // The block let go of it in the meantime.
         _ => return true,
     };
@@ -285,9 +279,7 @@ pub(super) fn reclaim(gpu: &Arc<Gpu>, in_fault: bool) -> Option<Result<Room>> {
 fn take_back(gpu: &Arc<Gpu>, block: &Arc<Block>, id: ChunkId) -> Result<(Tracker, bool)> {
     let mut s = block.settled();
     let copy = match s.spare.as_ref() {
-        Some(spare) if spare.chunk == id && Arc::ptr_eq(&spare.gpu, gpu) => {
-            spare.valid.and_not(&s.valid_beside(Place::Spare))
-        }
+        Some(spare) if spare.is(gpu, id) => spare.valid.and_not(&s.valid_beside(Place::Spare)),
         // The block let go of it in the meantime.
         _ => return Ok((Tracker::EMPTY, false)),
     };
@@ -382,9 +374,7 @@ fn write_back(gpu: &Arc<Gpu>, max: usize, started: &mut KVec<(u64, u32, Arc<Bloc
         };
         let mut s = block.settled();
         let copy = match s.spare.as_ref() {
-            Some(spare) if spare.chunk == id && Arc::ptr_eq(&spare.gpu, gpu) => {
-                spare.valid.and_not(&s.host_valid)
-            }
+            Some(spare) if spare.is(gpu, id) => spare.valid.and_not(&s.host_valid),
             _ => continue,
         };
         let mut tracker = Tracker::EMPTY;
@@ -443,10 +433,7 @@ pub(crate) fn recall(gpu: &Arc<Gpu>) {
 /// Drops what a block keeps in a GPU that is gone. Pages that were there alone are lost.
 fn give_up(gpu: &Arc<Gpu>, block: &Arc<Block>, id: ChunkId) {
     let mut s = block.settled();
-    let Some(spare) = s
-        .spare
-        .take_if(|s| s.chunk == id && Arc::ptr_eq(&s.gpu, gpu))
-    else {
+    let Some(spare) = s.spare.take_if(|s| s.is(gpu, id)) else {
         return;
     };
     let only_there = spare.valid.and_not(&s.resident());
