@@ -61,6 +61,13 @@ impl Inner {
         let owner = self.owners.get(id.as_usize())?.as_ref()?;
         Some(owner.block.clone())
     }
+
+    /// Takes a chunk that somebody has.
+    fn claim(&mut self, id: ChunkId) -> Option<Victim> {
+        let chunk = self.table().evict_chunk(id).ok()?;
+        let owner = self.block(id);
+        Some(Victim { chunk, owner })
+    }
 }
 
 /// The chunks of one GPU.
@@ -167,7 +174,7 @@ impl ChunkPool {
     }
 
     /// Lends a free chunk to GPU `borrower`, for `block`. Nothing is in it yet; `copied`: whatever will be is on the host too.
-    /// `None`: no chunk is free beyond those that `config` keeps, its limit is reached, or the GPU lends no more.
+    /// `None`: `config` lends none of what is free now, or the GPU lends no more.
     pub(crate) fn lend(
         &self,
         block: Arc<Block>,
@@ -177,12 +184,10 @@ impl ChunkPool {
     ) -> Option<ChunkId> {
         let mut inner = self.inner.lock();
         let table = inner.table();
-        let (only, removable) = (
-            table.count(ChunkState::LentOnly),
-            table.count(ChunkState::LentRemovable),
-        );
-        let full = only.saturating_add(removable) >= config.limit;
-        if full || table.count(ChunkState::Free) <= config.keep || inner.closed {
+        let lent = table
+            .count(ChunkState::LentOnly)
+            .saturating_add(table.count(ChunkState::LentRemovable));
+        if config.lendable(table.count(ChunkState::Free), lent) == 0 || inner.closed {
             return None;
         }
         let chunk = inner.table().take_free()?;
@@ -220,9 +225,7 @@ impl ChunkPool {
             // Copies are marked in the block, not in the table, so there is no such chunk.
             Reclaim::Draining(_) | Reclaim::WritingBack(_) => return None,
         };
-        let chunk = inner.table().evict_chunk(id).ok()?;
-        let owner = inner.block(id);
-        Some(Victim { chunk, owner })
+        inner.claim(id)
     }
 
     /// Takes the oldest lent chunk that the host has a copy of.
@@ -231,9 +234,7 @@ impl ChunkPool {
         let Some(Reclaim::Removable(id)) = inner.table().pick_reclaim() else {
             return None;
         };
-        let chunk = inner.table().evict_chunk(id).ok()?;
-        let owner = inner.block(id);
-        Some(Victim { chunk, owner })
+        inner.claim(id)
     }
 
     /// The lent chunk to write back next and the block that has it; it goes to the end of the line.

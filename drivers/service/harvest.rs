@@ -151,12 +151,10 @@ pub(super) fn lend(
 ) -> bool {
     // Whoever chose it looked without a lock; the pool looks once more.
     let config = lend_config(&lender);
-    let chunk = config.enabled.then(|| {
-        lender
-            .chunks()
-            .lend(block.clone(), borrower, copied, &config)
-    });
-    let Some(chunk) = chunk.flatten() else {
+    let lent = lender
+        .chunks()
+        .lend(block.clone(), borrower, copied, &config);
+    let Some(chunk) = lent else {
         return false;
     };
     account::count(Some(&lender), None, Counter::ChunksLent, 1);

@@ -83,14 +83,10 @@ pub struct SpareFacts {
 impl SpareFacts {
     /// Free chunks that it would lend now.
     pub const fn lendable(&self) -> u32 {
-        let beyond = self.free.saturating_sub(self.keep);
-        let room = self.limit.saturating_sub(self.lent);
-        if !self.lends {
-            0
-        } else if beyond < room {
-            beyond
+        if self.lends {
+            lendable(self.free, self.keep, self.lent, self.limit)
         } else {
-            room
+            0
         }
     }
 
@@ -328,6 +324,26 @@ impl LendConfig {
             write_back_max: policy.get_u32(KnobId::WriteBackInFlight),
         }
     }
+
+    /// Chunks that it would lend now, with `free` free and `lent` lent.
+    pub const fn lendable(&self, free: u32, lent: u32) -> u32 {
+        if self.enabled {
+            lendable(free, self.keep, lent, self.limit)
+        } else {
+            0
+        }
+    }
+}
+
+/// Free chunks beyond those that are kept, as far as the limit allows.
+const fn lendable(free: u32, keep: u32, lent: u32, limit: u32) -> u32 {
+    let beyond = free.saturating_sub(keep);
+    let room = limit.saturating_sub(lent);
+    if beyond < room {
+        beyond
+    } else {
+        room
+    }
 }
 
 /// Chunks that a GPU of `chunks` chunks lends at most, by its knobs: `percent` of them, and no more than `mib` MiB
@@ -377,6 +393,38 @@ mod tests {
         assert_eq!(LendConfig::of(&p, 64).limit, 5);
         p.set(KnobId::LendReserve, 0).unwrap();
         assert_eq!(LendConfig::of(&p, 64).keep, 0);
+    }
+
+    #[test]
+    fn what_is_kept_or_over_the_limit_is_not_lent() {
+        let c = LendConfig {
+            enabled: true,
+            keep: 3,
+            limit: 5,
+            write_back: true,
+            write_back_max: 2,
+        };
+        assert_eq!((c.lendable(3, 0), c.lendable(4, 0)), (0, 1));
+        assert_eq!((c.lendable(99, 4), c.lendable(99, 5)), (1, 0));
+        assert_eq!((c.lendable(0, 0), c.lendable(99, 6)), (0, 0));
+        assert_eq!(c.lendable(u32::MAX, 0), 5);
+        let off = LendConfig {
+            enabled: false,
+            ..c
+        };
+        assert_eq!(off.lendable(99, 0), 0);
+        // The row that a borrower looks at says the same.
+        for (free, lent) in [(3, 0), (4, 0), (99, 4), (99, 5), (0, 9)] {
+            let f = SpareFacts {
+                lends: true,
+                free,
+                keep: c.keep,
+                lent,
+                limit: c.limit,
+                ..SpareFacts::default()
+            };
+            assert_eq!(f.lendable(), c.lendable(free, lent));
+        }
     }
 
     #[test]
