@@ -3,6 +3,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use huvm_results::units::parse_bytes;
+use std::path::PathBuf;
 
 /// What is made of results.
 #[derive(Parser)]
@@ -15,6 +16,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     Belady(Belady),
+    Compare(Compare),
 }
 
 /// What replacement policies would move on the trace of a workload, Belady's optimal one first
@@ -56,6 +58,27 @@ pub(crate) struct Belady {
     #[arg(long = "policy", value_name = "POLICY", default_value = "min")]
     pub(crate) policies: Vec<String>,
     /// Rows as JSON
+    #[arg(long, short)]
+    pub(crate) json: bool,
+}
+
+/// Two sets of results, row by row, with geometric means
+///
+/// A row is known by its experiment, case, workload, preset, GPU, role and ratio. Exit code 1 if nothing can be compared, or
+/// with --threshold if a row of B is slower than that.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  huvm-results compare /tmp/before/results build/results
+  huvm-results compare before.json after.json --threshold 2")]
+pub(crate) struct Compare {
+    /// A folder of results, or one file
+    pub(crate) a: PathBuf,
+    /// The same, to compare with it
+    pub(crate) b: PathBuf,
+    /// Fail if a row of B took so many percent longer
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) threshold: Option<f64>,
+    /// As JSON
     #[arg(long, short)]
     pub(crate) json: bool,
 }

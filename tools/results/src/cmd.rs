@@ -2,15 +2,32 @@
 //! The commands.
 
 mod belady;
+mod compare;
 
 use crate::cli::{Cli, Verb};
 use huvm_results::failure::{Failure, Result};
 use serde::Serialize;
 
-/// Runs a command; what it prints.
-pub(crate) fn run(cli: &Cli) -> Result<String> {
+/// What a command prints, and the failure after that, if there is one.
+pub(crate) struct Done {
+    pub(crate) text: String,
+    pub(crate) failure: Option<Failure>,
+}
+
+impl From<String> for Done {
+    fn from(text: String) -> Done {
+        Done {
+            text,
+            failure: None,
+        }
+    }
+}
+
+/// Runs a command.
+pub(crate) fn run(cli: &Cli) -> Result<Done> {
     match &cli.verb {
-        Verb::Belady(args) => belady::run(args),
+        Verb::Belady(args) => belady::run(args).map(Done::from),
+        Verb::Compare(args) => compare::run(args),
     }
 }
 

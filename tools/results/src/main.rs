@@ -11,13 +11,17 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
-    match cmd::run(&cli) {
-        Ok(text) => {
+    let failure = match cmd::run(&cli) {
+        Ok(done) => {
             // A reader that went away is no failure of ours.
-            let _closed = std::io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
+            let _closed = std::io::stdout().write_all(done.text.as_bytes());
+            done.failure
         }
-        Err(e) => {
+        Err(e) => Some(e),
+    };
+    match failure {
+        None => ExitCode::SUCCESS,
+        Some(e) => {
             eprintln!("huvm-results: {e}");
             ExitCode::from(e.code())
         }
