@@ -22,7 +22,7 @@ results=$BUILD/results
 json=$results/$exp.json
 mkdir -p "$results" "$BUILD/logs"
 # What an earlier run found is no result of this one.
-rm -f "$json"
+rm -f "$json" "$results/$exp.meta.json" "$results/$exp.targets.txt"
 
 # guest GPUS COMMAND: runs it; its document is left in build/results/EXPERIMENT-GPUS.part.
 guest() {
@@ -55,8 +55,19 @@ rm -f "${parts[@]}"
 [ -s "$doc" ] || { rm -f "$doc"; die "'$exp' gave no results" "read $logs"; }
 # The guest's tool is static: it runs here too.
 echo
-"$BUILD/image-fast/bin/uvmctl" $reader --from "$doc" || rc=$?
-[ "$rc" = 0 ] || { rm -f "$doc"; die "'$exp' has wrong results: none kept" "read $logs"; }
+"$BUILD/image-fast/bin/uvmctl" $reader --from "$doc" | tee "$doc.txt" || rc=$?
+[ "$rc" = 0 ] || { rm -f "$doc" "$doc.txt"; die "'$exp' has wrong results: none kept" "read $logs"; }
+# Beside the rows: what they are of (tools/results/src/rows.rs), and the targets as they were judged.
+commit=$(git -C "$ROOT" rev-parse HEAD 2>/dev/null || true)
+[ -z "$(git -C "$ROOT" status --porcelain --untracked-files=no 2>/dev/null)" ] && dirty=false || dirty=true
+jq --arg exp "$exp" --arg commit "$commit" --argjson dirty "$dirty" --arg rustc "$(rustc -V)" --arg qemu "$QEMU_SERIES" \
+	--arg kernel "$KERNEL_SERIES" --arg gpus "1, $gpus" --arg vram "$vram" --arg mem "${MEM:-3G}" '{schema: "huvm.results/1",
+	experiment: $exp, commit: ($commit | if . == "" then null else . end), dirty: $dirty,
+	versions: {driver: .driver_version, tool: .tool_version, rustc: $rustc, qemu: $qemu, kernel: $kernel},
+	configuration: {gpus: $gpus, vram_mib: ($vram | tonumber), memory: $mem, cpus: 2, profile: "v100-p3", kernel: "fast",
+	icount: true}, seed: null, warnings: (.warnings // [])}' "$doc" >"$results/$exp.meta.json"
+sed -n '/^WHAT /,$p' "$doc.txt" >"$results/$exp.targets.txt"
+[ -s "$results/$exp.targets.txt" ] || rm -f "$results/$exp.targets.txt"
 jq .data "$doc" >"$json.part" && mv "$json.part" "$json"
-rm -f "$doc"
+rm -f "$doc" "$doc.txt"
 say "results: ${json#"$ROOT"/}"
