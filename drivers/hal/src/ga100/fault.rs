@@ -335,7 +335,7 @@ impl<D: DmaMem> FaultRing<D> {
     }
 
     /// Reads up to `out.len()` packets, clears their VALID and gives the slots back (GET), which also re-arms the
-    /// interrupt. Returns how many; 0 means the ring was empty. Waits for each packet's VALID.
+    /// interrupt. Returns how many; 0 means the ring was empty, and nothing was written. Waits for each packet's VALID.
     ///
     /// # Errors
     /// [`Error::Stuck`] when the first packet does not become valid (a later one ends the batch early),
@@ -389,6 +389,9 @@ impl<D: DmaMem> FaultRing<D> {
         mut each: impl FnMut(&D, usize),
     ) -> Result<u32> {
         let want = self.pending(m)?.min(max);
+        if want == 0 {
+            return Ok(0);
+        }
         let mut done = 0;
         while done < want {
             let off = self.offset(self.get);
@@ -405,7 +408,7 @@ impl<D: DmaMem> FaultRing<D> {
             }
             done += 1;
         }
-        if done == 0 && want > 0 {
+        if done == 0 {
             // Gone, or a packet that never came?
             self.put(m)?;
             return Err(Error::Stuck(self.get));

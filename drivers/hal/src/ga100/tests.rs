@@ -249,7 +249,11 @@ fn a_ring_wraps() {
             }
         }
     }
+    // An empty ring is looked at, and left alone.
+    writes(&r);
     assert_eq!(ring.flush(&r, &mut no_wait()), Ok(0));
+    assert_eq!(ring.drain(&r, &mut out, &mut no_wait()), Ok(0));
+    assert_eq!(writes(&r), []);
 }
 
 /// Registers that take what is written leave TRIGGER set, so each of these ends with a time-out, after the writes.
