@@ -474,7 +474,7 @@ enum huvm_event_type {
 	HUVM_EVENT_GPU_LOST	= 7,
 	HUVM_EVENT_LAUNCH_END	= 8,	/* arg0 = launch id, arg1 = status */
 	HUVM_EVENT_RECLAIM	= 9,	/* of the lending GPU: arg0 = 1 if a copy had to be made, arg1 = time in the driver, ns */
-	HUVM_EVENT_LEND		= 10,	/* of the lending GPU: arg0 = borrower, arg1 = chunk */
+	HUVM_EVENT_LEND		= 10,	/* of the lending GPU: arg0 = borrower, arg1 = chunk; cause: what moves the block there */
 	HUVM_EVENT_WRITE_BACK	= 11,	/* of the lending GPU: the host has the block too; arg0 = bytes copied, arg1 = ns it took */
 	HUVM_EVENT_PREFETCH	= 12,	/* arg0 = enum huvm_prefetch_step */
 };

@@ -43,7 +43,10 @@ pub(super) fn has_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &P
         return !spare.gpu.is_lost() && gpu.peer_id(spare.gpu.index()).is_some();
     }
     choose(gpu, p, &mut |lender, from| match from {
-        SpareFrom::Free => Some(lend(s, block, gpu.index(), lender, false)),
+        SpareFrom::Free => {
+            let cause = uapi::HUVM_CAUSE_EVICTION;
+            Some(lend(s, block, gpu.index(), lender, false, cause))
+        }
         // Another block's, whose lock is not taken under this one.
         SpareFrom::Removable => None,
     })
@@ -141,13 +144,14 @@ fn is_dropped(gpu: &Arc<Gpu>, block: &Block, id: ChunkId) -> bool {
 }
 
 /// Gives the block, which has none, a chunk in spare memory of `lender`, on behalf of GPU `borrower`. `copied`: the host
-/// keeps what will be in it.
+/// keeps what will be in it. `cause`: why the pages move there (`HUVM_CAUSE_*`).
 pub(super) fn lend(
     s: &mut State,
     block: &Arc<Block>,
     borrower: u8,
     lender: Arc<Gpu>,
     copied: bool,
+    cause: u32,
 ) -> bool {
     // Whoever chose it looked without a lock; the pool looks once more.
     let config = lend_config(&lender);
@@ -162,6 +166,7 @@ pub(super) fn lend(
         &lender,
         block,
         uapi::HUVM_EVENT_LEND,
+        cause,
         borrower.into(),
         chunk.0.into(),
     );
@@ -172,13 +177,13 @@ pub(super) fn lend(
     true
 }
 
-/// An event of a lender, about a block that it keeps.
-fn tell(lender: &Gpu, block: &Block, kind: u32, arg0: u64, arg1: u64) {
+/// An event of a lender, about a block that it keeps: what, and why.
+fn tell(lender: &Gpu, block: &Block, kind: u32, cause: u32, arg0: u64, arg1: u64) {
     events::emit(
         Some(block.space()),
         &events::Event {
             kind,
-            cause: uapi::HUVM_CAUSE_EVICTION,
+            cause,
             gpu: u32::from(lender.index()),
             va: block.va(),
             length: BLOCK_BYTES,
@@ -400,7 +405,8 @@ fn write_back(gpu: &Arc<Gpu>, max: usize, started: &mut KVec<(u64, u32, Arc<Bloc
         let took = time::now_ns().saturating_sub(*began);
         gpu.latencies().add(Latency::WriteBack, took);
         let bytes = u64::from(*pages) * PAGE_BYTES;
-        tell(gpu, block, uapi::HUVM_EVENT_WRITE_BACK, bytes, took);
+        let (kind, cause) = (uapi::HUVM_EVENT_WRITE_BACK, uapi::HUVM_CAUSE_EVICTION);
+        tell(gpu, block, kind, cause, bytes, took);
     }
     let n = started.len();
     started.clear();

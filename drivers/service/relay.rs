@@ -151,7 +151,7 @@ pub(super) fn start(
         Some(_) => return Err(EBUSY),
         None => {
             let lender = registry::gpu(via.get().into()).ok_or(ENOSPC)?;
-            if !harvest::lend(s, block, g, lender, true) {
+            if !harvest::lend(s, block, g, lender, true, cause) {
                 return Err(ENOSPC);
             }
         }

@@ -250,13 +250,30 @@ static void add_one(int fd, uint64_t *p, uint64_t len, uint32_t blocks)
 	run_ok(fd, 0, blocks, &i, 1, 8);
 }
 
-/* Pages come from the host over the neighbour's link too, and leave nothing in its memory. */
+/* Reads the stream to its end; every event has this @cause. How many there were. */
+static uint64_t events_because(int fd, uint32_t cause)
+{
+	struct huvm_event e;
+	uint64_t n = 0;
+
+	for (; read(fd, &e, sizeof(e)) == sizeof(e); n++) {
+		CHECK_EQ(e.dropped, 0);
+		CHECK_EQ(e.cause, cause);
+	}
+	CHECK_EQ(errno, EAGAIN);
+	return n;
+}
+
+/* Pages come from the host over the neighbour's link too, and leave nothing in its memory. It is told what they come for. */
 static void over_the_neighbour(void)
 {
 	for (int ahead = 0; ahead < 2; ahead++) {
 		int fd = huvm_open();
-		uint64_t len, *p, turn = 0, before, fills = 0, h2d;
+		uint64_t len, *p, turn = 0, before, fills = 0, h2d, told = 0;
+		ARG(huvm_events, on, .records = 4096, .mask = 1u << HUVM_EVENT_LEND);
 
+		CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &on));
+		fcntl(fd, F_SETFL, O_NONBLOCK);
 		CHECK_OK(gpu_register(fd, 0));
 		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "parallel_fetch", !ahead));
 		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "stream_prefetch", ahead));
@@ -268,7 +285,9 @@ static void over_the_neighbour(void)
 		for (; turn < 3 || (turn < 20 && fills <= len / BLOCK / 8); turn++) {
 			add_one(fd, p, len, ahead ? 1 : BLOCKS);
 			fills = of_gpu(fd, 1, HUVM_CNT_SPARE_FILLS) - before;
+			told += events_because(fd, ahead ? HUVM_CAUSE_PREFETCH : HUVM_CAUSE_GPU_FAULT);
 		}
+		CHECK(told > 0);
 		printf("# %s: %llu blocks over the neighbour\n", ahead ? "prefetch" : "faults", (unsigned long long)fills);
 		CHECK(fills > len / BLOCK / 8);
 		CHECK(of_gpu(fd, 0, HUVM_CNT_BYTES_H2D) > h2d);

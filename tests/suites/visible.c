@@ -472,7 +472,8 @@ static void read_events(int fd, struct seen *s)
 			CHECK_EQ(e.gpu, 1);
 		}
 		if (e.type == HUVM_EVENT_LEND)
-			CHECK(e.arg0 == 0 && e.arg1 < chunk_count(fd, 1) && e.va % BLOCK == 0 && e.pid == (uint32_t)getpid());
+			CHECK(e.arg0 == 0 && e.arg1 < chunk_count(fd, 1) && e.va % BLOCK == 0 &&
+			      e.pid == (uint32_t)getpid() && e.cause == HUVM_CAUSE_EVICTION);
 		if (e.type == HUVM_EVENT_WRITE_BACK)
 			CHECK(e.arg0 > 0 && e.arg0 <= BLOCK && e.arg1 > 0);
 	}
