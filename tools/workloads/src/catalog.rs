@@ -62,6 +62,8 @@ impl std::error::Error for Refused {}
 pub struct Entry {
     /// Its name, in small letters.
     pub name: &'static str,
+    /// Which kind of workload it is: `kernel`, `random`, `graph`, `training` or `serving`.
+    pub family: &'static str,
     /// What it does, in a line.
     pub doc: &'static str,
     /// Where its pattern is known from.
