@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The grammar: help, completion and man pages come from it.
 
+use crate::catalog::{JobName, JobNames};
 use crate::exit::CODES;
 use crate::units::parse_bytes;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -12,6 +13,7 @@ fn more_help() -> String {
         "Examples:
   uvmctl                                 GPUs, memory, clients
   uvmctl run scan --ratio 1.5 --verify   a pass over 1.5 times the GPU's memory
+  uvmctl run pagerank:0 vgg16:1 -r 1.25  two jobs at once; 'uvmctl run --list' has the names
   uvmctl stat --gpu 0 -l 1               counters, each second
   uvmctl topo                            GPUs, links, who lends to whom
   uvmctl policy set --pid 71 harvest_borrow=on
@@ -108,7 +110,7 @@ pub(crate) enum Command {
     /// Record events, summarise them, run their page accesses again
     #[command(subcommand)]
     Trace(TraceVerb),
-    /// Run a workload on a GPU
+    /// Run workloads on GPUs
     Run(Run),
     /// Working sets of 0.8, 1.5 and 3 times the GPU's memory, every byte verified
     Demo(Demo),
@@ -384,7 +386,7 @@ pub(crate) enum TraceVerb {
     },
 }
 
-/// What `run` can run.
+/// Sweeps: workloads of one program, beside those of the catalog.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
     /// x = x + 1: a streaming pass that reads and writes everything
@@ -403,31 +405,43 @@ pub(crate) enum Workload {
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// The workload
-    #[arg(value_enum)]
-    pub(crate) workload: Workload,
-    /// GPU: index, PCI address or UUID
-    #[arg(short, long, value_name = "ID", default_value = "0")]
-    pub(crate) gpu: String,
-    /// Working set as a share of the GPU's memory
+    /// A name of 'uvmctl run --list'; with ':GPU' behind it on that GPU. Several run at the same time
+    #[arg(value_name = "WORKLOAD[:GPU]", required_unless_present = "list", value_parser = JobNames, hide_possible_values = true)]
+    pub(crate) workloads: Vec<JobName>,
+    /// GPU: index, PCI address or UUID; several, with commas: one job on each
+    #[arg(
+        short,
+        long,
+        value_name = "IDS",
+        value_delimiter = ',',
+        default_value = "0"
+    )]
+    pub(crate) gpu: Vec<String>,
+    /// Tell which workloads there are
+    #[arg(long, conflicts_with_all = ["workloads", "gpu", "ratio", "size", "iterations", "warmup", "seed", "verify", "preset", "blocks"])]
+    pub(crate) list: bool,
+    /// Working set of each job as a share of its GPU's memory
     #[arg(short, long, default_value_t = 0.5, conflicts_with = "size")]
     pub(crate) ratio: f64,
-    /// Working set (K, M, G)
+    /// Working set of each job (K, M, G)
     #[arg(short, long, value_parser = parse_bytes)]
     pub(crate) size: Option<u64>,
-    /// Passes that are measured
-    #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) iterations: u32,
-    /// Passes before that
-    #[arg(short, long, default_value_t = 1)]
-    pub(crate) warmup: u32,
+    /// Passes that are measured; without it 3 of a sweep, else as many as its reference has
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) iterations: Option<u32>,
+    /// Passes before that; without it 1 of a sweep, else none
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub(crate) warmup: Option<u32>,
+    /// Decides all that is random in a workload
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
     /// The CPU checks every element afterwards
     #[arg(long)]
     pub(crate) verify: bool,
     /// Policy preset of this run
     #[arg(short, long)]
     pub(crate) preset: Option<String>,
-    /// Blocks of the launch
+    /// Blocks of a sweep's launch; other workloads have blocks of their own
     #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) blocks: u32,
 }

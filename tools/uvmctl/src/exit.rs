@@ -51,7 +51,11 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
         "partly-done",
         "partly done: what was done is in the output",
     ),
-    (6, "not-found", "no such GPU, client, range, knob or preset"),
+    (
+        6,
+        "not-found",
+        "no such GPU, client, range, knob, preset or workload",
+    ),
     (7, "timed-out", "timed out"),
     (9, "not-loaded", "driver not loaded"),
     (

@@ -2,6 +2,7 @@
 //! uvmctl: shows and drives huvm.
 #![forbid(unsafe_code)]
 
+mod catalog;
 mod cli;
 mod cmd;
 mod exit;

@@ -48,6 +48,7 @@ fn without_a_driver_every_command_says_so() {
         &["events"],
         &["top", "-l", "0.1", "-c", "1"],
         &["run", "scan"],
+        &["run", "pagerank:0", "stream-triad:1"],
         &["demo"],
         &["demo", "--neighbours"],
         &["bench", "harvest"],
@@ -107,6 +108,8 @@ fn bad_usage_is_a_document_too() {
         &["inject", "gpu-gone", "7", "-g", "0", "-j"],
         &["inject", "fault-reorder-permille", "1001", "-g", "0", "-j"],
         &["run", "scan", "--size", "many", "-j"],
+        &["run", "-j"],
+        &["run", "scan", "--list", "-j"],
         &["top", "-l", "0", "-j"],
         &["gpu", "list", "-j", "--csv"],
         &["gpu", "list", "-j", "--fields", "pci"],
@@ -234,6 +237,31 @@ fn bad_usage_is_two() {
         &["trace", "record", "-o", "x", "-s", "0"],
     ] {
         assert_eq!(uvmctl(args).status.code(), Some(2), "{args:?}");
+    }
+}
+
+/// An unknown name is found before the driver is asked, and the nearest one told.
+#[test]
+fn a_name_that_is_wrong_is_put_right() {
+    let (doc, code) = failed_json(&["run", "stream-triad", "pagernk:1", "-j"]);
+    assert_eq!((code, &doc["error"]["name"]), (6, &"not-found".into()));
+    assert_eq!(doc["error"]["message"], "there is no workload 'pagernk'");
+    let hint = doc["error"]["hint"].as_str().unwrap();
+    assert!(hint.contains("'pagerank'"), "{hint}");
+}
+
+/// The list needs no driver; completion knows the names too, where a shell's completes arguments.
+#[test]
+fn workloads_are_listed_without_a_driver() {
+    let o = uvmctl(&["run", "--list", "--csv", "--no-header", "--fields", "name"]);
+    assert_eq!(o.status.code(), Some(0));
+    let names = text(&o.stdout);
+    assert!(names.lines().count() > 40);
+    for shell in ["bash", "zsh"] {
+        let script = text(&uvmctl(&["completion", shell]).stdout);
+        for name in names.lines() {
+            assert!(script.contains(name), "{shell}: {name}");
+        }
     }
 }
 

@@ -74,6 +74,7 @@ const READERS: &[(&str, &str)] = &[
     ("top", "top -b"),
     ("empty-top", "top"),
     ("run", "run random"),
+    ("run-list", "run --list"),
     ("demo", "demo"),
     ("empty-demo", "demo"),
     ("bench", "bench harvest"),

@@ -2,9 +2,10 @@
 //! `demo`: what the project is for, in a few rows: a GPU alone, and with `--neighbours` what their idle memory is good for.
 
 use super::bench::lineup::{Lend, Lineup, Machine, BASE};
+use super::figures::{memory_of, speedup, Figures};
 use super::gpu;
 use super::run::judge;
-use super::workload::{self, Figures, Spec};
+use super::sweep::{self, Spec};
 use crate::cli::{Demo, Workload};
 use crate::exit::{Failure, Result};
 use crate::out::{save, Out};
@@ -54,6 +55,11 @@ impl Row for Shown {
                     all.push(field("p2p_bytes", "PEER", cell));
                 }
                 "p2p_bytes" => continue,
+                // GPUS is the column.
+                "gpu" => {
+                    all.push(Field { head: "", ..f });
+                    continue;
+                }
                 _ => {}
             }
             all.push(f);
@@ -107,7 +113,7 @@ fn spec(out: &Out, d: &Demo, gpu: u32, memory: u64, ratio: f64, policy: &str) ->
 fn alone(out: &Out, d: &Demo, device: Device, gpu: u32) -> Result<Vec<Shown>> {
     // CAST: at most 16 GPUs; their indices may have holes.
     let gpus = device.gpus()?.len() as u32;
-    let memory = workload::memory_of(&device, gpu)?;
+    let memory = memory_of(&device, gpu)?;
     drop(device);
     let row = |ratio: &f64| {
         let spec = Spec {
@@ -115,7 +121,7 @@ fn alone(out: &Out, d: &Demo, device: Device, gpu: u32) -> Result<Vec<Shown>> {
             ..spec(out, d, gpu, memory, *ratio, &d.preset)
         };
         Ok(Shown {
-            figures: workload::run(out, &spec)?,
+            figures: sweep::run(out, &spec)?,
             gpus,
             ..Shown::default()
         })
@@ -133,13 +139,13 @@ fn shared(out: &Out, d: &Demo, device: Device, gpu: u32) -> Result<Vec<Shown>> {
         ));
     }
     let lineup = Lineup::of(&device)?;
-    let memory = workload::memory_of(&device, gpu)?;
+    let memory = memory_of(&device, gpu)?;
     let mut rows = Vec::new();
     for ratio in SHARED_RATIOS {
         let mut first = None;
         for policy in lineup.preset(BASE).into_iter().chain([lineup.whole()]) {
             machine.choose(&device, &policy, Lend::Free)?;
-            let mut figures = workload::run(out, &spec(out, d, gpu, memory, ratio, &policy.name))?;
+            let mut figures = sweep::run(out, &spec(out, d, gpu, memory, ratio, &policy.name))?;
             figures.preset.clone_from(&policy.name);
             let time = figures.time_ns;
             let over = *first.get_or_insert(time);
@@ -149,7 +155,7 @@ fn shared(out: &Out, d: &Demo, device: Device, gpu: u32) -> Result<Vec<Shown>> {
                 figures,
                 gpus: lenders + 1,
                 lenders: if policy.borrows() { lenders } else { 0 },
-                speedup: workload::speedup(over, time),
+                speedup: speedup(over, time),
             });
         }
     }

@@ -7,8 +7,10 @@ mod counters;
 mod demo;
 mod doctor;
 mod events;
+mod figures;
 mod gpu;
 mod inject;
+mod job;
 mod latency;
 mod man;
 mod mem;
@@ -17,11 +19,13 @@ mod policy;
 mod quota;
 mod run;
 mod stat;
+mod steps;
+mod sweep;
 mod top;
 mod topo;
 mod trace;
-mod workload;
 
+use crate::catalog;
 use crate::cli::Cli;
 use crate::cli::{ClientVerb, Command, GpuVerb, PolicyVerb, QuotaVerb, TraceVerb};
 use crate::exit::{Failure, Result};
@@ -72,7 +76,8 @@ fn abilities(command: Option<&Command>) -> Abilities {
         Command::Trace(TraceVerb::Record { .. }) => acts(names::<trace::Recorded>()),
         Command::Trace(TraceVerb::Report { .. }) => reads(names::<trace::Line>()),
         Command::Trace(TraceVerb::Replay { .. }) => acts(names::<trace::Replayed>()),
-        Command::Run(_) => reads(names::<workload::Figures>()),
+        Command::Run(r) if r.list => reads(names::<catalog::Listed>()),
+        Command::Run(_) => reads(names::<figures::Figures>()),
         Command::Demo(_) => reads(names::<demo::Shown>()),
         Command::Bench(_) => reads(names::<bench::Measured>()),
         Command::Doctor => reads(names::<doctor::Check>()),

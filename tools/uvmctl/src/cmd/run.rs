@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `run`.
+//! `run`: one workload or several at once, and the list of them.
 
+use super::figures::{memory_of, Figures};
 use super::gpu;
-use super::workload::{self, Figures, Spec};
+use super::job::{run_all, Bars, Job, Plan};
+use super::steps::Steps;
+use super::sweep::Sweep;
+use crate::catalog::{find, listed, Found, Listed};
 use crate::cli::Run;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
+use huvm_workloads::Ask;
+
+/// Passes of a sweep that are measured, and those before, where the command line does not say.
+const SWEEP_PASSES: (u32, u32) = (3, 1);
 
 /// The failure, when data was wrong: of the numbers of wrong elements; those that are not known say nothing.
 pub(super) fn judge(mismatches: impl Iterator<Item = Option<u64>>) -> Option<Failure> {
@@ -16,6 +24,9 @@ pub(super) fn judge(mismatches: impl Iterator<Item = Option<u64>>) -> Option<Fai
 }
 
 pub(super) fn run(out: &Out, r: &Run) -> Result<()> {
+    if r.list {
+        return list(out);
+    }
     if let Some(saved) = out.saved::<Vec<Figures>>("run")? {
         for rows in saved {
             out.list("run", &out.adopt(rows))?;
@@ -28,27 +39,80 @@ pub(super) fn run(out: &Out, r: &Run) -> Result<()> {
             r.ratio
         )));
     }
+    // Names are looked at before anything is done.
+    let mut wanted = Vec::new();
+    for job in &r.workloads {
+        let found = find(&job.workload)?;
+        let gpus = job
+            .gpu
+            .as_ref()
+            .map_or(r.gpu.as_slice(), std::slice::from_ref);
+        wanted.push((job.workload.as_str(), found, gpus));
+    }
+    let bars = Bars::new(out);
+    let mut jobs = Vec::new();
+    for (name, found, gpus) in &wanted {
+        for id in *gpus {
+            jobs.push(job(out, &bars, r, name, found, id)?);
+        }
+    }
+    let (rows, failure) = run_all(out, jobs);
+    let failure = failure.or_else(|| judge(rows.iter().map(|r| r.mismatches)));
+    match failure {
+        // There is nothing to show.
+        Some(e) if rows.is_empty() => Err(e),
+        failure => out.list_failed("run", &rows, failure),
+    }
+}
+
+/// A job, with its data.
+fn job(out: &Out, bars: &Bars, r: &Run, name: &str, found: &Found, id: &str) -> Result<Job> {
     let device = out.device()?;
-    let gpu = gpu::index(&device, &r.gpu)?;
-    let memory = workload::memory_of(&device, gpu)?;
-    let bytes = r.size.unwrap_or((memory as f64 * r.ratio) as u64);
+    let gpu = gpu::index(&device, id)?;
+    let memory = memory_of(&device, gpu)?;
     drop(device);
-    let row = workload::run(
-        out,
-        &Spec {
-            workload: r.workload,
-            gpu,
-            bytes,
-            ratio: bytes as f64 / memory as f64,
-            iterations: r.iterations,
-            warmup: r.warmup,
-            blocks: r.blocks,
-            verify: r.verify,
-            preset: r.preset.clone(),
-            compute_ns: 0,
-        },
-    )?;
-    let rows = [row];
-    let failure = judge(rows.iter().map(|r| r.mismatches));
-    out.list_failed("run", &rows, failure)
+    let bytes = r.size.unwrap_or((memory as f64 * r.ratio) as u64);
+    let plan = |(iterations, warmup): (u32, u32)| Plan {
+        workload: name.into(),
+        gpu,
+        ratio: bytes as f64 / memory.max(1) as f64,
+        iterations: r.iterations.unwrap_or(iterations),
+        warmup: r.warmup.unwrap_or(warmup),
+        verify: r.verify,
+        preset: r.preset.clone(),
+    };
+    match found {
+        Found::Sweep(w) => Job::new(out, bars, plan(SWEEP_PASSES), |at, _| {
+            let sweep = Sweep::new(&at.device, *w, bytes, r.blocks, 0)?;
+            Ok(Box::new(sweep))
+        }),
+        Found::Entry(entry) => {
+            let make = |passes| {
+                let ask = Ask {
+                    bytes,
+                    seed: r.seed,
+                    passes,
+                };
+                entry.make(&ask).map_err(|e| Failure::Usage(e.to_string()))
+            };
+            // As many passes as the reference has, if nobody says how many.
+            let mut workload = make(r.iterations)?;
+            let plan = plan((workload.passes, 0));
+            if plan.passes() != workload.passes {
+                workload = make(Some(plan.passes()))?;
+            }
+            Job::new(out, bars, plan, |at, _| {
+                Ok(Box::new(Steps::new(&at.device, workload)?))
+            })
+        }
+    }
+}
+
+/// What there is to run. Needs no driver.
+fn list(out: &Out) -> Result<()> {
+    let mut rows = listed();
+    for saved in out.saved::<Vec<Listed>>("run.list")?.into_iter().flatten() {
+        rows = out.adopt(saved);
+    }
+    out.list("run.list", &rows)
 }

@@ -2,9 +2,9 @@
 //! `trace record|report|replay`: events in a file, one JSON object a line.
 
 use super::events::{self, Event};
+use super::figures::Figures;
 use super::gpu;
 use super::policy;
-use super::workload::Figures;
 use crate::cli::TraceVerb;
 use crate::exit::{Failure, Result};
 use crate::out::Out;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The cases of `bench harvest`: what is run, and what is read off.
 
-use super::super::workload::{self, Figures, Spec};
+use super::super::figures::{lent_to, memory_of, Figures};
+use super::super::sweep::{self, Spec};
 use super::lineup::{Lend, Lineup, Machine, Policy, BASE};
 use super::measured::{compare, Measured};
 use crate::cli::{Bench, Workload};
@@ -71,7 +72,7 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
     let s = Setting {
         out,
         args,
-        memory: workload::memory_of(&device, 0)?,
+        memory: memory_of(&device, 0)?,
         machine: Machine::around(&device, 0)?,
         device,
     };
@@ -133,7 +134,7 @@ impl Setting<'_> {
     fn stream(&self, case: &str, policy: &Policy, lend: Lend, passes: u32) -> Result<Measured> {
         self.out.note(&format!("{case}: {}", policy.name));
         self.choose(policy, lend)?;
-        let f = workload::run(self.out, &self.spec(0, RATIO, passes))?;
+        let f = sweep::run(self.out, &self.spec(0, RATIO, passes))?;
         let mut m = Measured::of(case, policy, 0, "borrower", &f);
         m.spare_ratio = self.spare(lend, f.bytes);
         Ok(m)
@@ -211,7 +212,7 @@ impl Setting<'_> {
             warmup: 0,
             ..self.spec(owner, ALL, 1)
         };
-        let f = workload::run(self.out, &spec)?;
+        let f = sweep::run(self.out, &spec)?;
         let after = self.device.counters(Scope::Gpu(owner))?;
         let mut times = Vec::new();
         while listener.has_events(0)? {
@@ -265,7 +266,7 @@ impl Setting<'_> {
             compute_ns: job.compute_ns,
             ..self.spec(owner, OWN, passes)
         };
-        workload::run(self.out, &spec)
+        sweep::run(self.out, &spec)
     }
 
     fn alone(&self, job: &OwnJob, policy: &Policy, owner: u32) -> Result<Measured> {
@@ -322,7 +323,7 @@ impl Setting<'_> {
         let lent = self.wait("the borrower does not borrow", || {
             let mut lent = 0;
             for gpu in &self.machine.lenders {
-                lent += workload::lent_to(&self.device.lend_info(*gpu)?, self.machine.borrower);
+                lent += lent_to(&self.device.lend_info(*gpu)?, self.machine.borrower);
             }
             Ok((lent != 0).then_some(()))
         });

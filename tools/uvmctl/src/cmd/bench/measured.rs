@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A row of results.
 
-use super::super::workload::{speedup, Figures};
+use super::super::figures::{speedup, Figures};
 use super::lineup::Policy;
 use crate::row::{extra, field, Cell, Field, Row};
 use serde::{Deserialize, Serialize};

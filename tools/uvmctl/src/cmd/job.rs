@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Jobs: each has data of its own and makes passes over it on a GPU. Several run at once.
+
+use super::figures::Figures;
+use super::policy;
+use crate::exit::{Failure, Result};
+use crate::out::Out;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use libhuvm::{Device, Scope};
+
+/// Bit of `device_flags`: copies move no bytes.
+const PHANTOM: u32 = 1 << 1;
+
+/// What a job does. Its data is there when it is made.
+pub(crate) trait Load: Send {
+    /// Bytes of its data.
+    fn bytes(&self) -> u64;
+
+    /// Makes pass `nr`; the time that it took, ns.
+    ///
+    /// # Errors
+    /// A launch failed.
+    fn pass(&mut self, at: &Seat, nr: u32) -> Result<u64>;
+
+    /// Why this machine cannot check its data.
+    fn uncheckable(&self) -> Option<String> {
+        None
+    }
+
+    /// Words that the CPU finds wrong after so many passes.
+    ///
+    /// # Errors
+    /// What they should be cannot be computed.
+    fn wrong(&self, passes: u32) -> Result<u64>;
+}
+
+/// Where a job runs, and how it tells how far it is.
+pub(crate) struct Seat {
+    pub(crate) device: Device,
+    pub(crate) gpu: u32,
+    pub(crate) bar: ProgressBar,
+}
+
+/// What is asked of a job.
+pub(crate) struct Plan {
+    pub(crate) workload: String,
+    pub(crate) gpu: u32,
+    /// Bytes asked for, as a share of the GPU's memory.
+    pub(crate) ratio: f64,
+    /// Passes that are measured.
+    pub(crate) iterations: u32,
+    /// Passes before these.
+    pub(crate) warmup: u32,
+    pub(crate) verify: bool,
+    pub(crate) preset: Option<String>,
+}
+
+impl Plan {
+    /// Passes in all.
+    pub(crate) fn passes(&self) -> u32 {
+        self.warmup.saturating_add(self.iterations)
+    }
+}
+
+/// A job, ready to run.
+pub(crate) struct Job {
+    plan: Plan,
+    seat: Seat,
+    load: Box<dyn Load>,
+}
+
+/// Bars of progress, one a job; only where people read along.
+pub(crate) struct Bars(MultiProgress);
+
+impl Bars {
+    pub(crate) fn new(out: &Out) -> Bars {
+        Bars(match out.talks() {
+            true => MultiProgress::new(),
+            false => MultiProgress::with_draw_target(ProgressDrawTarget::hidden()),
+        })
+    }
+
+    fn add(&self, plan: &Plan) -> ProgressBar {
+        let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len}  {msg}");
+        let length = u64::from(plan.passes()) + u64::from(plan.verify);
+        let bar = ProgressBar::new(length)
+            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+            .with_prefix(format!("{} on GPU {}", plan.workload, plan.gpu));
+        self.0.add(bar)
+    }
+}
+
+impl Job {
+    /// Opens the driver for it and makes its data with `load`.
+    ///
+    /// # Errors
+    /// No such preset or GPU, no memory.
+    pub(crate) fn new(
+        out: &Out,
+        bars: &Bars,
+        plan: Plan,
+        load: impl FnOnce(&Seat, &Plan) -> Result<Box<dyn Load>>,
+    ) -> Result<Job> {
+        let seat = Seat {
+            device: out.device()?,
+            gpu: plan.gpu,
+            bar: bars.add(&plan),
+        };
+        if let Some(p) = &plan.preset {
+            policy::choose(&seat.device, Scope::Space, p)?;
+        }
+        seat.device.register(plan.gpu)?;
+        seat.bar.set_message("filling");
+        let load = load(&seat, &plan)?;
+        Ok(Job { plan, seat, load })
+    }
+
+    /// Makes all passes.
+    fn measure(&mut self) -> Result<Figures> {
+        let Seat { device, gpu, bar } = &self.seat;
+        let (device, gpu) = (device, *gpu);
+        let info = device.gpu_info(gpu)?;
+        let (mut time_ns, mut before) = (0u64, None);
+        bar.set_message("");
+        for nr in 0..self.plan.passes() {
+            if nr == self.plan.warmup {
+                before = Some(device.counters(Scope::Gpu(gpu))?);
+            }
+            let took = self.load.pass(&self.seat, nr)?;
+            if before.is_some() {
+                time_ns = time_ns.saturating_add(took);
+            }
+            bar.inc(1);
+        }
+        let after = device.counters(Scope::Gpu(gpu))?;
+        let phantom = info.device_flags & PHANTOM != 0;
+        // Before the CPU takes the data: what lends now lent before.
+        let figures = Figures::between(before.as_ref().unwrap_or(&after), &after)
+            .on_links(device, &info, time_ns)?;
+        Ok(Figures {
+            workload: self.plan.workload.clone(),
+            gpu,
+            preset: device.preset(Scope::Space)?,
+            ratio: self.plan.ratio,
+            bytes: self.load.bytes(),
+            passes: self.plan.iterations,
+            data: if phantom { "phantom" } else { "real" }.into(),
+            ..figures
+        })
+    }
+
+    /// Words that the CPU finds wrong; `None` if it does not look, or cannot, which is said then.
+    fn check(&self, out: &Out, figures: &Figures) -> Result<Option<u64>> {
+        if !self.plan.verify {
+            return Ok(None);
+        }
+        self.seat.bar.set_message("checking");
+        let phantom = (figures.data == "phantom").then(|| "the GPU's data is phantom".to_owned());
+        if let Some(why) = phantom.or_else(|| self.load.uncheckable()) {
+            out.note(&format!("{} is not verified: {why}", figures.workload));
+            return Ok(None);
+        }
+        let wrong = self.load.wrong(self.plan.passes())?;
+        self.seat.bar.inc(1);
+        Ok(Some(wrong))
+    }
+}
+
+/// Runs a job.
+///
+/// # Errors
+/// It failed.
+pub(crate) fn run_one(out: &Out, mut job: Job) -> Result<Figures> {
+    let mut figures = job.measure()?;
+    figures.mismatches = job.check(out, &figures)?;
+    job.seat.bar.finish_and_clear();
+    Ok(figures)
+}
+
+/// Runs jobs at the same time. The CPU checks their data when all of them are over, so that it disturbs none. Figures of those
+/// that ended well, and the first failure.
+pub(crate) fn run_all(out: &Out, mut jobs: Vec<Job>) -> (Vec<Figures>, Option<Failure>) {
+    let ended: Vec<Result<Figures>> = std::thread::scope(|s| {
+        let threads: Vec<_> = jobs.iter_mut().map(|j| s.spawn(|| j.measure())).collect();
+        let join = |t: std::thread::ScopedJoinHandle<'_, _>| {
+            t.join().unwrap_or_else(|p| std::panic::resume_unwind(p))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let (mut rows, mut failure) = (Vec::new(), None);
+    for (job, ended) in jobs.iter().zip(ended) {
+        let checked = ended.and_then(|f| {
+            let mismatches = job.check(out, &f)?;
+            Ok(Figures { mismatches, ..f })
+        });
+        job.seat.bar.finish_and_clear();
+        match checked {
+            Ok(figures) => rows.push(figures),
+            Err(e) => failure = failure.or(Some(e)),
+        }
+    }
+    (rows, failure)
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A workload of the catalog as launches.
+
+use super::job::{Load, Seat};
+use crate::exit::{Failure, Result};
+use huvm_workloads::shadow::Shadow;
+use huvm_workloads::touches::RESIDENT;
+use huvm_workloads::{First, Op as Does, Step, Workload, PAGE, WORD};
+use libhuvm::{uapi, At, Device, Instr, Launch, List, Managed, Op, Places, Program, Touch};
+use std::time::Instant;
+
+/// Touches of a launch: as many as the catalog's chunks have. A longer step is cut.
+const TOUCHES: usize = 32_768;
+/// Blocks that make them: as many as run at once.
+const BLOCKS: u32 = RESIDENT as u32;
+/// Words of a page.
+const PAGE_WORDS: usize = (PAGE / WORD) as usize;
+
+/// A workload with its memory.
+pub(crate) struct Steps {
+    workload: Workload,
+    ranges: Vec<Managed>,
+    places: Places,
+    /// One is replayed, the other is written meanwhile.
+    lists: [List; 2],
+}
+
+/// What comes next, ready to be started.
+enum Ready {
+    /// A program, with addresses still to come.
+    Launch(u32, Vec<Instr>),
+    /// A list that was written, and what it computes, ns.
+    Trace(u64),
+    /// The CPU's part: the step itself.
+    Cpu(Step),
+}
+
+impl Steps {
+    /// Allocates, and fills what the CPU fills.
+    pub(crate) fn new(device: &Device, workload: Workload) -> Result<Steps> {
+        let mut ranges = Vec::new();
+        for a in &workload.allocs {
+            let mut range = device.alloc(a.bytes)?;
+            if let First::Cpu(init) = &a.first {
+                init.fill(0, range.as_mut_slice());
+            }
+            ranges.push(range);
+        }
+        let list = || List::new(device, TOUCHES, BLOCKS);
+        Ok(Steps {
+            workload,
+            places: Places::of(&ranges),
+            ranges,
+            lists: [list()?, list()?],
+        })
+    }
+}
+
+fn at(at: huvm_workloads::At) -> At {
+    At {
+        range: at.alloc as usize,
+        offset: at.offset,
+    }
+}
+
+fn instr(i: &huvm_workloads::Instr) -> Instr {
+    let op = match i.op {
+        Does::Copy { dst, a } => Op::Copy {
+            dst: at(dst),
+            a: at(a),
+        },
+        Does::Add { dst, a, b } => Op::Add {
+            dst: at(dst),
+            a: at(a),
+            b: at(b),
+        },
+        Does::Triad { dst, a, b, mul } => Op::Triad {
+            dst: at(dst),
+            a: at(a),
+            b: at(b),
+            mul,
+        },
+        Does::Scale { dst, a, mul, add } => Op::Scale {
+            dst: at(dst),
+            a: at(a),
+            mul,
+            add,
+        },
+        Does::Reduce { dst, a } => Op::Reduce {
+            dst: at(dst),
+            a: at(a),
+        },
+        Does::Delay { ns } => Op::Delay { ns },
+    };
+    Instr {
+        op,
+        count: i.count,
+        steps: i.steps,
+        block_stride: i.block_stride,
+        step_stride: i.step_stride,
+    }
+}
+
+/// The steps of a pass, with those cut whose list would be too long.
+fn cut(steps: impl Iterator<Item = Step>) -> impl Iterator<Item = Step> {
+    steps.flat_map(|step| {
+        let parts: Vec<Step> = match step {
+            Step::Trace(t) if t.touches.len() > TOUCHES => {
+                let all = t.touches.len() as u128;
+                let share = |n: usize| (u128::from(t.compute_ns) * n as u128 / all) as u64;
+                let part = |touches: &[huvm_workloads::Touch]| {
+                    Step::Trace(huvm_workloads::Trace {
+                        touches: touches.to_vec(),
+                        compute_ns: share(touches.len()),
+                    })
+                };
+                t.touches.chunks(TOUCHES).map(part).collect()
+            }
+            other => vec![other],
+        };
+        parts
+    })
+}
+
+/// Writes what is to be written before a step can start.
+fn prepare(step: Step, list: &mut List, places: &Places) -> Result<Ready> {
+    Ok(match step {
+        Step::Launch(p) => Ready::Launch(p.blocks, p.instrs.iter().map(instr).collect()),
+        Step::Trace(t) => {
+            let touch = |t: &huvm_workloads::Touch| Touch {
+                range: t.alloc as usize,
+                page: t.page.into(),
+                write: t.write,
+            };
+            let touches: Vec<Touch> = t.touches.iter().map(touch).collect();
+            list.fill(places, &touches)?;
+            Ready::Trace(t.compute_ns)
+        }
+        other => Ready::Cpu(other),
+    })
+}
+
+fn range(ranges: &mut [Managed], alloc: u32) -> Result<&mut Managed> {
+    let range = ranges.get_mut(alloc as usize);
+    range.ok_or_else(|| Failure::Wrong(format!("there is no allocation {alloc}")))
+}
+
+/// What the CPU does between launches; the time that it took, ns.
+fn by_cpu(step: &Step, ranges: &mut [Managed]) -> Result<u64> {
+    let began = Instant::now();
+    match *step {
+        Step::Cpu { at, bytes, write } => {
+            let words = range(ranges, at.alloc)?.as_mut_slice();
+            let first = at.offset / PAGE;
+            let pages = at.offset.saturating_add(bytes).div_ceil(PAGE) - first;
+            let all = words.iter_mut().step_by(PAGE_WORDS);
+            // CAST: pages of memory that is mapped.
+            for word in all.skip(first as usize).take(pages as usize) {
+                if write {
+                    *word = word.wrapping_add(1);
+                } else {
+                    std::hint::black_box(*word);
+                }
+            }
+        }
+        Step::Discard { alloc } => range(ranges, alloc)?.advise(uapi::HUVM_ADVISE_DISCARD, 0)?,
+        Step::Launch(_) | Step::Trace(_) => {}
+    }
+    Ok(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Starts what is ready on the GPU.
+fn start<'m>(
+    at: &Seat,
+    ready: &Ready,
+    ranges: &'m mut [Managed],
+    list: &'m List,
+) -> Result<Option<Launch<'m>>> {
+    let program = match ready {
+        Ready::Launch(blocks, instrs) => Program::over(ranges, *blocks, instrs)?,
+        Ready::Trace(ns) => Program::replay(ranges, list, *ns)?,
+        Ready::Cpu(_) => return Ok(None),
+    };
+    Ok(Some(at.device.launch(at.gpu, &program)?))
+}
+
+impl Load for Steps {
+    fn bytes(&self) -> u64 {
+        self.workload.footprint()
+    }
+
+    /// The time of its launches, and of what the CPU does between them. While the GPU is at a step, the next one is prepared.
+    fn pass(&mut self, at: &Seat, nr: u32) -> Result<u64> {
+        let [mut now, mut then] = self.lists.each_mut();
+        let mut steps = cut(self.workload.pass(nr));
+        let (mut time_ns, mut done) = (0u64, 0u64);
+        let first = steps.next();
+        let mut next = first.map(|s| prepare(s, now, &self.places)).transpose()?;
+        while let Some(ready) = next {
+            let launch = start(at, &ready, &mut self.ranges, now)?;
+            let step = steps.next();
+            next = step.map(|s| prepare(s, then, &self.places)).transpose()?;
+            if let Some(report) = launch.map(Launch::wait_done).transpose()? {
+                time_ns = time_ns.saturating_add(report.time_ns());
+            }
+            if let Ready::Cpu(step) = &ready {
+                time_ns = time_ns.saturating_add(by_cpu(step, &mut self.ranges)?);
+            }
+            (now, then) = (then, now);
+            done += 1;
+            if !at.bar.is_hidden() {
+                at.bar.set_message(format!("step {done}"));
+            }
+        }
+        Ok(time_ns)
+    }
+
+    fn uncheckable(&self) -> Option<String> {
+        let needed = self.bytes();
+        let free = available()?;
+        (free < needed).then(|| {
+            format!("the CPU's copy needs {needed} bytes, there are {free} bytes of free memory")
+        })
+    }
+
+    /// The CPU does the same steps on a copy.
+    fn wrong(&self, passes: u32) -> Result<u64> {
+        let mut shadow = Shadow::new(&self.workload.allocs).map_err(Failure::Wrong)?;
+        for step in (0..passes).flat_map(|p| self.workload.pass(p)) {
+            shadow.step(&step);
+        }
+        let wrong = self.ranges.iter().enumerate().map(|(k, range)| {
+            let pairs = range.as_slice().iter().zip(shadow.words(k));
+            pairs.filter(|(is, want)| is != want).count() as u64
+        });
+        Ok(wrong.sum())
+    }
+}
+
+/// Bytes of memory that this machine can still give.
+fn available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use huvm_workloads::{find, Ask, Trace};
+
+    /// Catches a step that is lost, reordered or counted twice when it is cut, and computing time that grows.
+    #[test]
+    fn a_long_trace_is_cut_and_keeps_its_order() {
+        let touch = |page| huvm_workloads::Touch {
+            alloc: 0,
+            page,
+            write: false,
+        };
+        let n = 2 * TOUCHES as u32 + 7;
+        let long = Trace {
+            touches: (0..n).map(touch).collect(),
+            compute_ns: 1_000_000,
+        };
+        let discard = Step::Discard { alloc: 3 };
+        let steps = vec![discard.clone(), Step::Trace(long), discard.clone()];
+        let parts: Vec<Step> = cut(steps.into_iter()).collect();
+        assert_eq!(parts.len(), 5);
+        assert!(parts.first() == Some(&discard) && parts.last() == Some(&discard));
+        let (mut next, mut ns) = (0, 0);
+        for part in &parts[1..4] {
+            let Step::Trace(t) = part else { panic!() };
+            assert!(t.touches.len() <= TOUCHES);
+            for t in &t.touches {
+                assert_eq!(t.page, next);
+                next += 1;
+            }
+            ns += t.compute_ns;
+        }
+        assert_eq!(next, n);
+        assert!((999_990..=1_000_000).contains(&ns), "{ns}");
+    }
+
+    /// Catches a workload whose chunks outgrow the lists here.
+    #[test]
+    fn the_catalogs_chunks_fit_a_list() {
+        let w = find("zipf").unwrap().make(&Ask::bytes(256 << 20)).unwrap();
+        let lens = w.pass(0).map(|s| match s {
+            Step::Trace(t) => t.touches.len(),
+            _ => 0,
+        });
+        assert_eq!(lens.max(), Some(TOUCHES));
+    }
+}
