@@ -17,6 +17,8 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     Belady(Belady),
     Compare(Compare),
+    Plot(Plot),
+    Timeline(Timeline),
 }
 
 /// What replacement policies would move on the trace of a workload, Belady's optimal one first
@@ -81,4 +83,33 @@ pub(crate) struct Compare {
     /// As JSON
     #[arg(long, short)]
     pub(crate) json: bool,
+}
+
+/// Bars of each experiment, as SVG and PNG
+///
+/// Each group of bars is a case, each bar a preset, its length how many times faster than the baseline it was.
+#[derive(Args)]
+pub(crate) struct Plot {
+    /// A folder of results, or one file
+    #[arg(default_value = "build/results")]
+    pub(crate) results: PathBuf,
+    /// What bars are measured by; the group's first one, where it is not in the group
+    #[arg(long, value_name = "PRESET", default_value = huvm_results::plot::bars::BASELINE)]
+    pub(crate) baseline: String,
+    /// Folder for the pictures
+    #[arg(long, value_name = "DIR", default_value = "build/results/plots")]
+    pub(crate) out: PathBuf,
+}
+
+/// Timeline of links, and heat maps of residency and of faults, from recorded events, as SVG and PNG
+#[derive(Args)]
+#[command(after_help = "Examples:
+  uvmctl trace record -o scan.jsonl -- uvmctl run scan --ratio 1.5      (in the guest)
+  huvm-results timeline scan.jsonl")]
+pub(crate) struct Timeline {
+    /// What 'uvmctl trace record' wrote, or 'uvmctl events --json'
+    pub(crate) recording: PathBuf,
+    /// Folder for the pictures
+    #[arg(long, value_name = "DIR", default_value = "build/results/plots")]
+    pub(crate) out: PathBuf,
 }

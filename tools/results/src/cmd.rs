@@ -3,6 +3,7 @@
 
 mod belady;
 mod compare;
+mod plot;
 
 use crate::cli::{Cli, Verb};
 use huvm_results::failure::{Failure, Result};
@@ -28,6 +29,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Done> {
     match &cli.verb {
         Verb::Belady(args) => belady::run(args).map(Done::from),
         Verb::Compare(args) => compare::run(args),
+        Verb::Plot(args) => plot::plot(args).map(Done::from),
+        Verb::Timeline(args) => plot::timeline(args).map(Done::from),
     }
 }
 

@@ -238,7 +238,7 @@ fn exhaustive(acts: &[(u32, bool)], room: u32) -> (u64, u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     /// MIN against exhaustive search: misses are the fewest, and the least sum lies where the documentation says.
     #[test]
