@@ -18,9 +18,9 @@ for name in "$@"; do
 	shift
 	if [ $# = 0 ] && [ -w /sys/kernel/debug/kmemleak ]; then
 		# Twice: an object just freed is not a leak yet.
-		echo scan >/sys/kernel/debug/kmemleak
-		sleep 1
-		echo scan >/sys/kernel/debug/kmemleak
+		echo scan >/sys/kernel/debug/kmemleak &&
+			sleep 1 &&
+			echo scan >/sys/kernel/debug/kmemleak || { echo "# kmemleak does not scan"; rc=1; }
 		if [ -s /sys/kernel/debug/kmemleak ]; then
 			echo "# kmemleak:"
 			head -60 /sys/kernel/debug/kmemleak | sed 's/^/# /'

@@ -3,7 +3,7 @@
 # Installs the Debian packages that everything needs, and bindgen where Debian's is too old.
 . "$(dirname "$0")/lib.sh"
 
-common=(make gcc libc6-dev flex bison bc libelf-dev libssl-dev xz-utils cpio kmod busybox-static rsync file gawk
+common=(make gcc libc6-dev flex bison bc libelf-dev libssl-dev xz-utils cpio kmod lz4 busybox-static rsync file gawk
 	libglib2.0-dev libpixman-1-dev libfdt-dev zlib1g-dev ninja-build pkg-config python3 python3-venv python3-tomli
 	seabios qemu-system-data dpkg-dev debian-archive-keyring ca-certificates jq)
 case $(debian) in

@@ -10,6 +10,24 @@ kdir=$("$ROOT/tools/build/kernel.sh" "$conf" --print)
 [ -f "$ko" ] || die "there is no module for the $conf kernel" "run 'make module KCONF=$conf'"
 need_space "$BUILD" 1 "the guest image"
 
+# All suites in one program, which goes by the name that it is called by: their libraries are in the image once.
+suites() {
+	local dir=$BUILD/suites c o objects=()
+	local flags=(-O1 -g0 -Wall -Wextra -Wno-missing-field-initializers -Werror -pthread "-I$ROOT/uapi" "-I$dir")
+	mkdir -p "$dir"
+	for c in "$ROOT"/tests/suites/*.c; do
+		o=$dir/$(basename "$c" .c).o
+		objects+=("$o")
+		if [ ! -f "$o" ] || [ -n "$(find "$c" "$ROOT"/tests/suites/*.h "$ROOT"/uapi/*.h -newer "$o")" ]; then
+			gcc "${flags[@]}" "-Dmain=suite_$(basename "$c" .c)" -c -o "$o" "$c" ||
+				die "suite ${c##*/} does not compile" "see the lines above"
+		fi
+	done
+	for c in "$ROOT"/tests/suites/*.c; do echo "SUITE($(basename "$c" .c))"; done >"$dir/list.h"
+	gcc "${flags[@]}" -static -s -o "$dir/suites" "$ROOT/tests/guest/suites.c" "${objects[@]}" ||
+		die "the suites do not link" "see the lines above"
+}
+
 build() {
 	# Static, so that it runs in a bare initramfs.
 	(cd "$ROOT" && RUSTFLAGS="-C target-feature=+crt-static" CARGO_TARGET_DIR=$BUILD/cargo-guest \
@@ -24,16 +42,9 @@ build() {
 	cp "$BUILD/cargo-guest/x86_64-unknown-linux-gnu/release/uvmctl" "$root/bin/uvmctl"
 	strip "$root/bin/uvmctl"
 	strip --strip-debug -o "$root/lib/huvm.ko" "$ko"
-	for c in "$ROOT"/tests/suites/*.c; do
-		name=$(basename "$c" .c)
-		exe=$BUILD/suites/$name
-		if [ ! -x "$exe" ] || [ -n "$(find "$c" "$ROOT"/tests/suites/*.h "$ROOT"/uapi/*.h -newer "$exe")" ]; then
-			mkdir -p "$BUILD/suites"
-			gcc -O1 -g0 -Wall -Wextra -Wno-missing-field-initializers -Werror -static -pthread -I"$ROOT/uapi" -o "$exe" "$c" ||
-				die "suite $name does not compile" "see the lines above"
-		fi
-		cp "$exe" "$root/suites/$name"
-	done
+	suites
+	cp "$BUILD/suites/suites" "$root/suites/"
+	for c in "$ROOT"/tests/suites/*.c; do ln -s suites "$root/suites/$(basename "$c" .c)"; done
 	cp "$ROOT"/tests/suites/*.sh "$root/suites/" 2>/dev/null || true
 	# Where distributions have it, for uvmctl doctor.
 	mkdir -p "$root/boot"
