@@ -7,7 +7,7 @@
 KCONF ?= fast
 T := tools/build
 
-.PHONY: help deps kernel qemu module image run demo bench bench-compare test check clean distclean
+.PHONY: help deps kernel qemu module image run demo bench bench-compare results test check clean distclean
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
 
@@ -19,6 +19,11 @@ bench: image-fast ## an experiment in virtual time: EXP=harvest; results and tar
 
 bench-compare: deps ## two sets of results row by row: A= and B= are folders or files (B= build/results); THRESHOLD=percent: fail if B is slower
 	@$(T)/results.sh compare $(or $(A),$(error A= is wanted: a folder of results, or a file)) $(or $(B),build/results) $(addprefix --threshold ,$(THRESHOLD))
+
+results: deps ## Documentation/results.md and pictures in build/results/plots, from the rows in build/results
+	@$(T)/results.sh fill
+	@$(T)/results.sh plot
+	@$(T)/results.sh doc
 
 test: deps ## all tests: host, then every suite in a VM on the debug kernel
 	@tests/run

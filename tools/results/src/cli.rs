@@ -17,6 +17,8 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     Belady(Belady),
     Compare(Compare),
+    Doc(Doc),
+    Fill(Fill),
     Plot(Plot),
     Timeline(Timeline),
 }
@@ -112,4 +114,38 @@ pub(crate) struct Timeline {
     /// Folder for the pictures
     #[arg(long, value_name = "DIR", default_value = "build/results/plots")]
     pub(crate) out: PathBuf,
+}
+
+/// The page of results, from the results, the papers' figures and the notes
+///
+/// Fails if a figure is more than a fifth away from the paper's and the notes do not say why.
+#[derive(Args)]
+pub(crate) struct Doc {
+    /// A folder of results
+    #[arg(default_value = "build/results")]
+    pub(crate) results: PathBuf,
+    /// What people wrote
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "Documentation/results-notes.toml"
+    )]
+    pub(crate) notes: PathBuf,
+    /// The papers' figures
+    #[arg(long, value_name = "FILE", default_value = "tools/results/paper.toml")]
+    pub(crate) paper: PathBuf,
+    /// The page; its pictures go to plots/ beside it
+    #[arg(long, value_name = "FILE", default_value = "Documentation/results.md")]
+    pub(crate) out: PathBuf,
+}
+
+/// Writes belady_bytes into rows that have none
+///
+/// Computed offline from the row's workload, bytes, passes and the GPU's memory, with one pass before the measured ones. Rows
+/// of a role 'owner' are left as they are: their memory is lent in part.
+#[derive(Args)]
+pub(crate) struct Fill {
+    /// A folder of results, or one file
+    #[arg(default_value = "build/results")]
+    pub(crate) results: PathBuf,
 }

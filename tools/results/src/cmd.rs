@@ -3,6 +3,7 @@
 
 mod belady;
 mod compare;
+mod doc;
 mod plot;
 
 use crate::cli::{Cli, Verb};
@@ -29,6 +30,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Done> {
     match &cli.verb {
         Verb::Belady(args) => belady::run(args).map(Done::from),
         Verb::Compare(args) => compare::run(args),
+        Verb::Doc(args) => doc::doc(args).map(Done::from),
+        Verb::Fill(args) => doc::run_fill(args).map(Done::from),
         Verb::Plot(args) => plot::plot(args).map(Done::from),
         Verb::Timeline(args) => plot::timeline(args).map(Done::from),
     }

@@ -59,6 +59,14 @@ fn identity(row: &Row) -> Vec<String> {
     id
 }
 
+/// What a row is measured by: the baseline in its group, or the group's first row.
+pub fn base_of<'a>(file: &'a File, row: &'a Row, baseline: &str) -> &'a Row {
+    let id = identity(row);
+    let rows = || file.rows.iter().filter(|r| identity(r) == id);
+    let base = rows().find(|r| r.preset == baseline);
+    base.or_else(|| rows().next()).unwrap_or(row)
+}
+
 /// The groups of a file, in its order.
 pub fn groups(file: &File, baseline: &str) -> Vec<Group> {
     let mut ids: Vec<Vec<String>> = Vec::new();
@@ -70,8 +78,7 @@ pub fn groups(file: &File, baseline: &str) -> Vec<Group> {
     }
     let group = |id: &Vec<String>| {
         let rows = || file.rows.iter().filter(|r| identity(r) == *id);
-        let base = rows().find(|r| r.preset == baseline);
-        let base = base.or_else(|| rows().next())?;
+        let base = base_of(file, rows().next()?, baseline);
         let bar = |r: &Row| {
             let faster = base.time_ns as f64 / r.time_ns.max(1) as f64;
             (r.preset.clone(), faster, r.time_ns)

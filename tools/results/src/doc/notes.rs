@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What people wrote about the results.
+
+use crate::failure::{Failure, Result};
+use serde::Deserialize;
+use std::path::Path;
+
+/// The notes: Markdown, by place.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Notes {
+    /// Below the title.
+    pub intro: String,
+    /// In the order of the page.
+    #[serde(default, rename = "experiment")]
+    pub experiments: Vec<Section>,
+    /// Why a figure is not the paper's.
+    #[serde(default, rename = "explain")]
+    pub explanations: Vec<Explanation>,
+    /// At the end.
+    #[serde(default)]
+    pub end: String,
+}
+
+/// About an experiment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Section {
+    /// Its name: that of its file.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// What makes its results.
+    pub command: String,
+    /// Before its tables.
+    #[serde(default)]
+    pub lead: String,
+    /// After them.
+    #[serde(default)]
+    pub text: String,
+}
+
+/// Why a figure is not the paper's.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Explanation {
+    /// Which one.
+    pub figure: String,
+    /// Why.
+    pub text: String,
+}
+
+/// Reads a file of TOML.
+///
+/// # Errors
+/// The file, the line and the reason.
+pub fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
+    let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, e))?;
+    toml::from_str(&text).map_err(|e| Failure::file(path, e))
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The page.
+
+use super::notes::{Notes, Section};
+use super::paper::{Figure, Paper, ALLOWED};
+use crate::failure::{Failure, Result};
+use crate::plot::bars::{base_of, BASELINE};
+use crate::rows::{File, Row};
+use crate::table::Table;
+use crate::units;
+
+/// Makes the page. Its pictures are `plots/NAME.svg`.
+///
+/// # Errors
+/// Results without a section, sections without results, and figures that need an explanation and have none: all that is
+/// missing, at once.
+pub fn page(files: &[File], notes: &Notes, paper: &Paper) -> Result<String> {
+    let mut missing = Vec::new();
+    for s in &notes.experiments {
+        if files.iter().all(|f| f.name != s.name) {
+            missing.push(format!("no results of '{}': run '{}'", s.name, s.command));
+        }
+    }
+    for f in files {
+        if notes.experiments.iter().all(|s| s.name != f.name) {
+            missing.push(format!("'{}' has no section in the notes", f.name));
+        }
+    }
+    for e in &notes.explanations {
+        if paper.figures.iter().all(|f| f.id != e.figure) {
+            missing.push(format!("there is no figure '{}' to explain", e.figure));
+        }
+    }
+    let beside = beside(files, notes, paper, &mut missing);
+    if !missing.is_empty() {
+        return Err(Failure::Check(missing.join("\n  ")));
+    }
+    let mut text = format!(
+        "<!-- Made by 'make results' from build/results, tools/results/paper.toml and Documentation/results-notes.toml. -->\n\
+         # Results\n\n{}\n",
+        notes.intro.trim()
+    );
+    for s in &notes.experiments {
+        if let Some(file) = files.iter().find(|f| f.name == s.name) {
+            text.push_str(&section(s, file));
+        }
+    }
+    text.push_str(&beside);
+    if !notes.end.trim().is_empty() {
+        text.push_str(&format!("\n{}\n", notes.end.trim()));
+    }
+    Ok(text)
+}
+
+fn paragraph(text: &str) -> String {
+    match text.trim() {
+        "" => String::new(),
+        text => format!("\n{text}\n"),
+    }
+}
+
+fn section(s: &Section, file: &File) -> String {
+    let commit = file.commit();
+    let of = commit.map_or("at a commit that is not known".into(), |c| {
+        format!("at commit `{c}`")
+    });
+    let machine = file.meta.as_ref().map_or(String::new(), |m| {
+        let plain = |v: &serde_json::Value| v.to_string().replace('"', "");
+        let all = m.configuration.iter();
+        let all: Vec<String> = all.map(|(k, v)| format!("{k} {}", plain(v))).collect();
+        format!("; {}", all.join(", "))
+    });
+    let mut text = format!(
+        "\n## {}\n\n`{}` (build/results/{}.json), {of}{machine}.\n",
+        s.title, s.command, s.name
+    );
+    text.push_str(&paragraph(&s.lead));
+    text.push_str(&format!("\n{}", table(file).markdown()));
+    text.push_str(&format!(
+        "\n![{}: times as fast as the baseline](plots/{}.svg)\n",
+        s.title, s.name
+    ));
+    if let Some(targets) = &file.targets {
+        text.push_str(&format!("\n```\n{}\n```\n", targets.trim_end()));
+    }
+    text.push_str(&paragraph(&s.text));
+    text
+}
+
+/// A column: its head, and what it shows of a row; nothing, where nothing is known.
+type Column = (&'static str, fn(&File, &Row) -> String);
+
+fn or_nothing<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
+    value.map_or(String::new(), show)
+}
+
+fn moved(r: &Row) -> u64 {
+    let host = r.h2d_bytes.saturating_add(r.d2h_bytes);
+    host.saturating_add(r.p2p_bytes)
+}
+
+/// Of these the first `WORDS` are words.
+const COLUMNS: [Column; 17] = [
+    ("case", |_, r| r.case.clone()),
+    ("workload", |_, r| r.workload.clone()),
+    ("policy", |_, r| r.preset.clone()),
+    ("role", |_, r| r.role.clone()),
+    ("GPUs", |_, r| {
+        or_nothing(r.count("gpus"), |n| n.to_string())
+    }),
+    ("ratio", |_, r| format!("{:.2}", r.ratio)),
+    ("spare", |_, r| {
+        or_nothing(r.number("spare_ratio"), |n| format!("{n:.2}"))
+    }),
+    ("time", |_, r| units::time(r.time_ns)),
+    ("ideal", |_, r| or_nothing(r.ideal_ns, units::time)),
+    ("speed-up", |f, r| {
+        let base = base_of(f, r, BASELINE);
+        format!("{:.2}", base.time_ns as f64 / r.time_ns.max(1) as f64)
+    }),
+    ("faults", |_, r| r.faults.to_string()),
+    ("from host", |_, r| units::bytes(r.h2d_bytes)),
+    ("to host", |_, r| units::bytes(r.d2h_bytes)),
+    ("peers", |_, r| units::bytes(r.p2p_bytes)),
+    // Bytes moved over those of Belady's MIN.
+    ("over Belady", |_, r| {
+        or_nothing(r.belady_bytes.filter(|b| *b != 0), |b| {
+            format!("{:.2}", moved(r) as f64 / b as f64)
+        })
+    }),
+    ("driver insns", |_, r| {
+        or_nothing(r.driver_insns, |n| n.to_string())
+    }),
+    ("link", |_, r| {
+        or_nothing(r.link_efficiency, |e| format!("{:.1} %", e * 100.0))
+    }),
+];
+const WORDS: usize = 4;
+
+/// The rows, in the columns in which any of them has something.
+fn table(file: &File) -> Table {
+    let shown: Vec<&Column> = COLUMNS
+        .iter()
+        .filter(|(_, show)| file.rows.iter().any(|r| !show(file, r).is_empty()))
+        .collect();
+    let words = COLUMNS.iter().take(WORDS).map(|(h, _)| *h);
+    let words: Vec<&str> = words.collect();
+    let left = shown.iter().filter(|(h, _)| words.contains(h)).count();
+    let heads: Vec<&str> = shown.iter().map(|(h, _)| *h).collect();
+    let mut table = Table::new(left, &heads);
+    for row in &file.rows {
+        let cell = |show: &fn(&File, &Row) -> String| match show(file, row) {
+            empty if empty.is_empty() => "-".to_owned(),
+            cell => cell,
+        };
+        table.row(shown.iter().map(|(_, show)| cell(show)));
+    }
+    table
+}
+
+fn beside(files: &[File], notes: &Notes, paper: &Paper, missing: &mut Vec<String>) -> String {
+    let mut table = Table::new(2, &["what", "source", "paper", "ours", "off by"]);
+    let mut why = String::new();
+    for figure in &paper.figures {
+        let explained = notes.explanations.iter().find(|e| e.figure == figure.id);
+        let (ours, off) = match figure.ours(files) {
+            None => ("not measured".to_owned(), String::new()),
+            Some(range) => {
+                let off = figure.off(range);
+                if off.abs() > ALLOWED && explained.is_none() {
+                    missing.push(needs(figure, range, off));
+                }
+                (shown(figure, range), percent(off))
+            }
+        };
+        table.row([
+            figure.what.clone(),
+            figure.source.clone(),
+            figure.theirs(),
+            ours,
+            off,
+        ]);
+        if let Some(e) = explained {
+            why.push_str(&format!("\n- **{}**: {}", figure.what, e.text.trim()));
+        }
+    }
+    if table.is_empty() {
+        return String::new();
+    }
+    let why = match why.as_str() {
+        "" => String::new(),
+        why => format!("\nWhy they differ:\n{why}\n"),
+    };
+    format!(
+        "\n## Beside the papers\n\nOff by: how far ours is outside of the paper's range. Above {:.0} % it needs an explanation.\n\n{}{why}",
+        ALLOWED * 100.0,
+        table.markdown()
+    )
+}
+
+fn percent(off: f64) -> String {
+    match off {
+        0.0 => "-".into(),
+        off => format!("{:+.0} %", off * 100.0),
+    }
+}
+
+fn shown(figure: &Figure, (least, most): (f64, f64)) -> String {
+    let (least, most) = (figure.number(least), figure.number(most));
+    match least == most {
+        true => least,
+        false => format!("{least} to {most}"),
+    }
+}
+
+fn needs(figure: &Figure, range: (f64, f64), off: f64) -> String {
+    format!(
+        "'{}' needs an explanation in the notes ([[explain]] figure = \"{}\"): the paper has {}, we {} ({})",
+        figure.what,
+        figure.id,
+        figure.theirs(),
+        shown(figure, range),
+        percent(off)
+    )
+}

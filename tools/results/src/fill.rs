@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Belady's bytes for rows that have none: computed offline, from what the row says it ran.
+
+use crate::failure::{Failure, Result};
+use crate::replay::{policy::Min, replay, Act, Trace};
+use crate::rows::{File, Row};
+use crate::units::CHUNK;
+use huvm_workloads::{catalog, Ask};
+use std::collections::BTreeMap;
+
+/// Passes before the measured ones, where a row does not say: `uvmctl run`'s and `bench`'s.
+const WARMUP: u64 = 1;
+
+/// What decides a trace and a memory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Ran {
+    workload: String,
+    bytes: u64,
+    seed: u64,
+    warmup: u32,
+    passes: u32,
+    /// Chunks.
+    room: usize,
+}
+
+/// What a row ran, if it can be known. An owner's memory is lent in part, so its room is not.
+fn ran(file: &File, row: &Row) -> Option<Ran> {
+    let bytes = row.count("bytes").filter(|b| *b != 0)?;
+    let passes = u32::try_from(row.count("passes")?).ok()?;
+    if row.role == "owner" || passes == 0 || row.ratio <= 0.0 {
+        return None;
+    }
+    let meta = file.meta.as_ref();
+    let vram = meta.and_then(|m| m.configuration.get("vram_mib")?.as_u64());
+    let memory = match vram {
+        Some(mib) => mib.checked_mul(1 << 20)?,
+        // CAST: saturates.
+        None => (bytes as f64 / row.ratio).round() as u64,
+    };
+    Some(Ran {
+        workload: row.workload.clone(),
+        bytes,
+        seed: row
+            .count("seed")
+            .or_else(|| meta.and_then(|m| m.seed))
+            .unwrap_or(1),
+        warmup: u32::try_from(row.count("warmup").unwrap_or(WARMUP)).ok()?,
+        passes,
+        room: usize::try_from(memory / CHUNK).ok()?,
+    })
+}
+
+/// Bytes in and out under MIN. `None`: nobody knows that workload.
+fn belady(r: &Ran) -> Result<Option<u64>> {
+    let passes = r.warmup.saturating_add(r.passes);
+    let trace = match catalog::find(&r.workload) {
+        Some(entry) => {
+            let ask = Ask {
+                bytes: r.bytes,
+                seed: r.seed,
+                passes: Some(passes),
+            };
+            let workload = entry.make(&ask);
+            let workload = workload.map_err(|e| Failure::Check(e.to_string()))?;
+            Trace::of(&workload, CHUNK)?
+        }
+        // Reads and writes all of its data in turn.
+        None if r.workload == "scan" => {
+            let chunks = u32::try_from(r.bytes.div_ceil(CHUNK)).unwrap_or(u32::MAX);
+            Trace::cycle(chunks, CHUNK, passes, Act::Write)
+        }
+        None => return Ok(None),
+    };
+    let traffic = replay(&trace, r.room, &mut Min::default(), r.warmup);
+    Ok(Some(traffic.bytes()))
+}
+
+/// Fills in what is missing; how many rows that were.
+///
+/// # Errors
+/// A trace that cannot be made.
+pub fn fill(file: &mut File) -> Result<u32> {
+    let mut known: BTreeMap<Ran, Option<u64>> = BTreeMap::new();
+    let asked: Vec<Option<Ran>> = file.rows.iter().map(|r| ran(file, r)).collect();
+    let mut filled = 0;
+    for (row, ran) in file.rows.iter_mut().zip(asked) {
+        let (None, Some(ran)) = (row.belady_bytes, ran) else {
+            continue;
+        };
+        let bytes = match known.get(&ran) {
+            Some(bytes) => *bytes,
+            None => {
+                let bytes = belady(&ran)?;
+                known.insert(ran, bytes);
+                bytes
+            }
+        };
+        row.belady_bytes = bytes;
+        filled += u32::from(bytes.is_some());
+    }
+    Ok(filled)
+}

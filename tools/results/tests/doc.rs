@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The page of results, and Belady's bytes for rows.
+// Helpers of tests: clippy sees tests only in functions marked so.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+
+use common::{golden, path};
+use huvm_results::doc::{notes, page, Notes, Paper};
+use huvm_results::fill::fill;
+use huvm_results::rows::{self, File};
+
+fn sources() -> (Vec<File>, Notes, Paper) {
+    (
+        rows::read(&path("data/a")).unwrap(),
+        notes::read(&path("data/doc/notes.toml")).unwrap(),
+        notes::read(&path("data/doc/paper.toml")).unwrap(),
+    )
+}
+
+#[test]
+fn a_page_has_it_all() {
+    let (files, notes, paper) = sources();
+    golden("page.md", &page(&files, &notes, &paper).unwrap());
+}
+
+/// Catches a page that hides what it should say.
+#[test]
+fn what_is_missing_is_told() {
+    let (files, notes, paper) = sources();
+    let refused =
+        |files: &[File], notes: &Notes| page(files, notes, &paper).unwrap_err().to_string();
+    let mut silent = notes.clone();
+    silent.explanations.clear();
+    let e = refused(&files, &silent);
+    // 97.5 / 18.4 = 5.3 of at least 7.
+    assert!(
+        e.contains("figure = \"less\"") && e.contains("5.30x (-24 %)"),
+        "{e}"
+    );
+    assert!(!e.contains("enough") && !e.contains("never run"), "{e}");
+    let mut wrong = notes.clone();
+    wrong.explanations[0].figure = "lesss".into();
+    assert!(refused(&files, &wrong).contains("no figure 'lesss'"));
+    assert!(refused(&files[..1], &notes).contains("run 'make bench EXP=harvest'"));
+    let mut short = notes.clone();
+    short.experiments.pop();
+    assert!(refused(&files, &short).contains("'demo' has no section"));
+}
+
+/// Catches a least taken for a most, and ranges of ours of which only one end is looked at.
+#[test]
+fn off_is_measured_from_the_range() {
+    let (.., paper) = sources();
+    let mut f = paper.figures[0].clone();
+    for (low, high, ours, off) in [
+        (Some(2.0), Some(4.0), (2.0, 4.0), 0.0),
+        (Some(2.0), Some(4.0), (1.0, 3.0), -0.5),
+        (Some(2.0), Some(4.0), (3.0, 5.0), 0.25),
+        (Some(2.0), Some(4.0), (1.0, 5.0), -0.5),
+        (Some(2.0), None, (1.5, 9.0), -0.25),
+        (Some(2.0), None, (2.0, 9.0), 0.0),
+        (None, Some(4.0), (1.0, 5.0), 0.25),
+        (None, Some(4.0), (1.0, 4.0), 0.0),
+        (None, None, (1.0, 4.0), 0.0),
+    ] {
+        (f.low, f.high) = (low, high);
+        assert!(
+            (f.off(ours) - off).abs() < 1e-12,
+            "{low:?} {high:?} {ours:?}"
+        );
+    }
+}
+
+/// The repository's own notes and figures can be read, and each explanation is of a figure.
+#[test]
+fn the_sources_of_the_page_are_sound() {
+    let root = path("..");
+    let paper: Paper = notes::read(&root.join("paper.toml")).unwrap();
+    let notes: Notes = notes::read(&root.join("../../Documentation/results-notes.toml")).unwrap();
+    let mut ids: Vec<&str> = paper.figures.iter().map(|f| f.id.as_str()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), paper.figures.len());
+    assert!(paper.figures.iter().all(|f| f.low.or(f.high).is_some()));
+    assert!(notes
+        .explanations
+        .iter()
+        .all(|e| ids.contains(&e.figure.as_str())));
+}
+
+/// A scan of 100 chunks, three passes after one, through 64: MIN misses 36 of 99 touches, and what it wrote goes out again.
+#[test]
+fn rows_get_belady_s_bytes() {
+    let mut file = rows::read_file(&path("data/a/harvest.json")).unwrap();
+    assert_eq!(fill(&mut file).unwrap(), 4);
+    let bytes = file.rows[0].belady_bytes.unwrap();
+    let misses = bytes / (2 << 20) / 2;
+    assert!(misses.abs_diff(300 * 36 / 99) <= 2, "{misses}");
+    // What is there stays, and an owner's rows are left alone.
+    assert_eq!(file.rows[4].belady_bytes, Some(500 << 20));
+    assert_eq!(file.rows[5].belady_bytes, None);
+    assert_eq!(fill(&mut file).unwrap(), 0);
+}
