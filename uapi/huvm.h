@@ -292,7 +292,8 @@ struct huvm_knob {
  * HUVM_POLICY_RESET, a flag of set: the scope has no value of its own any more; globally, the default preset's (@value: 0).
  *
  * Errors: ENOENT (no such knob), ERANGE (value outside min..max), EPERM, ENODEV, ESRCH (no open file of that process);
- * EOPNOTSUPP for set of a knob of a GPU as a whole, such as harvest_lend, in the scope of a file or process.
+ * EOPNOTSUPP for set of a knob of a GPU as a whole, such as harvest_lend, in the scope of a file or process; ENOMEM for set,
+ * after which some of a process's files may have the value.
  */
 #define HUVM_POLICY_RESET	(1u << 0)	/* flag of HUVM_IOC_POLICY_SET and HUVM_IOC_PRESET_SET. Since minor 1 */
 struct huvm_policy {
@@ -315,7 +316,7 @@ struct huvm_policy {
  *
  * HUVM_POLICY_RESET, a flag of set: no knob has a value of its own in the scope; @name is empty.
  * In a file or process, knobs of a GPU as a whole keep the GPU's values.
- * Errors of set: ENOENT (no such preset), EPERM, ENODEV, ESRCH.
+ * Errors of set: ENOENT (no such preset), EPERM, ENODEV, ESRCH, ENOMEM (as in struct huvm_policy).
  */
 #define HUVM_PRESET_LIST	(1u << 0)	/* flag of HUVM_IOC_PRESET_GET */
 struct huvm_preset {

@@ -129,7 +129,8 @@ impl<'a> Scope<'a> {
     /// Sets a value.
     ///
     /// # Errors
-    /// `EPERM` for who may not; `ERANGE`; `EOPNOTSUPP` for a knob of a GPU as a whole where there is none.
+    /// `EPERM` for who may not; `ERANGE`; `EOPNOTSUPP` for a knob of a GPU as a whole where there is none; `ENOMEM`, after
+    /// which some of a process's files may have the value.
     pub(super) fn set(&self, id: KnobId, value: u64) -> Result {
         self.may_set()?;
         if self.first().is_some() && id.is_of_gpu() {
@@ -144,26 +145,33 @@ impl<'a> Scope<'a> {
     }
 
     /// Forgets the values of a knob, or (`None`) of all, in this scope.
+    ///
+    /// # Errors
+    /// As [`Self::set`].
     fn reset(&self, id: Option<KnobId>) -> Result {
         self.may_set()?;
         match self {
-            Scope::Global => store::reset_global(id),
+            Scope::Global => {
+                store::reset_global(id);
+                Ok(())
+            }
             Scope::Gpu(g) => g.policy().reset(id),
             Scope::Space(space) => space.policy.reset(id),
-            Scope::Process(all) => all.iter().for_each(|s| s.policy.reset(id)),
+            Scope::Process(all) => all.iter().try_for_each(|s| s.policy.reset(id)),
         }
-        Ok(())
     }
 
     fn set_all(&self, policy: &Policy) -> Result {
         self.may_set()?;
         match self {
-            Scope::Global => store::set_global_all(*policy),
+            Scope::Global => {
+                store::set_global_all(*policy);
+                Ok(())
+            }
             Scope::Gpu(g) => g.policy().set_all(policy),
             Scope::Space(space) => space.policy.set_all(policy),
-            Scope::Process(all) => all.iter().for_each(|s| s.policy.set_all(policy)),
+            Scope::Process(all) => all.iter().try_for_each(|s| s.policy.set_all(policy)),
         }
-        Ok(())
     }
 }
 

@@ -8,56 +8,13 @@ use crate::device::registry::MAX_GPUS;
 use crate::device::Gpu;
 use crate::kernel::global::{Global, Which};
 use crate::memory::space::Space;
-use core::ops::Deref;
-use huvm_policy::config::{KnobId, Policy, KNOBS};
+use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::preset::{preset_by_name, DEFAULT_PRESET};
+use huvm_policy::scope::{Overrides, Scope};
+use kernel::alloc::AllocError;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Acquire, Atomic, Full};
-use kernel::sync::{new_mutex, Arc, Mutex};
-
-/// Values set in one scope: a bit per knob that says whether the value counts here.
-#[derive(Clone, Copy)]
-pub(crate) struct Overrides {
-    values: Policy,
-    set: u64,
-}
-
-impl Overrides {
-    const fn none() -> Self {
-        Overrides {
-            values: Policy::new(),
-            set: 0,
-        }
-    }
-
-    fn bit(id: KnobId) -> u64 {
-        1u64.checked_shl(id.index()).unwrap_or(0)
-    }
-
-    fn put(&mut self, id: KnobId, value: u64) -> Result {
-        self.values.set(id, value).map_err(|_| ERANGE)?;
-        self.set |= Self::bit(id);
-        Ok(())
-    }
-
-    fn forget(&mut self, id: KnobId) {
-        self.set &= !Self::bit(id);
-    }
-
-    fn apply(&self, to: &mut Policy) {
-        if self.set == 0 {
-            return;
-        }
-        for k in KNOBS {
-            if self.set & Self::bit(k.id) != 0 {
-                // The value was checked when it was set.
-                let _in_range = to.set(k.id, self.values.get(k.id));
-            }
-        }
-    }
-}
-
-const _: () = assert!(huvm_policy::config::KNOB_COUNT <= 64);
+use kernel::sync::{new_mutex, Arc, Mutex, UniqueArc};
 
 /// Changes of any scope. What was put together before the last one counts no more.
 static CHANGES: Atomic<u64> = Atomic::new(0);
@@ -66,30 +23,8 @@ fn note_change() {
     let _before = CHANGES.fetch_add(1, Full);
 }
 
-/// In force when there is no memory to put the values of a scope together for the first time; what was set is not heeded then.
-static DEFAULTS: Policy = Policy::new();
-
 /// The values in force, as they were when they were asked for.
-pub(crate) enum InForce {
-    Made(Arc<Policy>),
-    Defaults,
-}
-
-impl Deref for InForce {
-    type Target = Policy;
-    fn deref(&self) -> &Policy {
-        match self {
-            InForce::Made(p) => p,
-            InForce::Defaults => &DEFAULTS,
-        }
-    }
-}
-
-/// Values put together, and after how many changes.
-struct Made {
-    after: u64,
-    policy: Arc<Policy>,
-}
+pub(crate) type InForce = Arc<Policy>;
 
 static GLOBAL: Global<Option<Policy>> = Global::new(Which::Other, None);
 
@@ -125,12 +60,6 @@ pub(crate) fn set_global_all(p: Policy) {
     note_change();
 }
 
-struct Values {
-    own: Overrides,
-    /// In force on no GPU in particular, and on each one. A GPU uses the first alone.
-    made: [Option<Made>; MAX_GPUS + 1],
-}
-
 /// Forgets what was set globally for a knob, or (`None`) for all.
 pub(crate) fn reset_global(id: Option<KnobId>) {
     let p = original();
@@ -146,8 +75,9 @@ pub(crate) fn reset_global(id: Option<KnobId>) {
 /// Values of a GPU or of a space.
 #[pin_data]
 pub(crate) struct ScopePolicy {
+    /// Put together for no GPU in particular, and for each one. A GPU uses the first alone.
     #[pin]
-    values: Mutex<Values>,
+    values: Mutex<Scope<InForce, { MAX_GPUS + 1 }>>,
 }
 
 /// Values of a GPU.
@@ -157,84 +87,91 @@ pub(crate) type SpacePolicy = ScopePolicy;
 
 impl ScopePolicy {
     /// Nothing set.
-    pub(crate) fn new() -> impl PinInit<Self> {
-        let values = Values {
-            own: Overrides::none(),
-            made: [const { None }; MAX_GPUS + 1],
-        };
-        pin_init!(Self {
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<impl PinInit<Self>> {
+        let values = Scope::new(Arc::new(global(), GFP_KERNEL)?);
+        Ok(pin_init!(Self {
             values <- new_mutex!(values, "huvm_policy"),
-        })
+        }))
     }
 
     /// Sets one value.
     ///
     /// # Errors
-    /// `ERANGE`.
+    /// `ERANGE`, `ENOMEM`.
     pub(crate) fn set(&self, id: KnobId, value: u64) -> Result {
-        self.values.lock().own.put(id, value)?;
+        self.change(|own| own.put(id, value).map_err(|_| ERANGE))
+    }
+
+    /// Sets all values.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn set_all(&self, p: &Policy) -> Result {
+        self.change(|own| {
+            own.put_all(p);
+            Ok(())
+        })
+    }
+
+    /// Forgets what was set here for a knob, or (`None`) for all.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn reset(&self, id: Option<KnobId>) -> Result {
+        self.change(|own| {
+            match id {
+                Some(id) => own.forget(id),
+                None => *own = Overrides::none(),
+            }
+            Ok(())
+        })
+    }
+
+    /// Changes what is set here, or fails and changes nothing.
+    fn change(&self, f: impl FnOnce(&mut Overrides) -> Result) -> Result {
+        let mut values = below(&global())?;
+        let old = {
+            let mut v = self.values.lock();
+            let mut own = *v.own();
+            f(&mut own)?;
+            own.cover(&mut values);
+            // Under the lock: whoever has read the values before this change has counted no more.
+            v.change(own, CHANGES.load(Acquire), values.into())
+        };
+        drop(old);
         note_change();
         Ok(())
     }
 
-    /// Sets all values.
-    pub(crate) fn set_all(&self, p: &Policy) {
-        self.values.lock().own = Overrides {
-            values: *p,
-            set: u64::MAX,
-        };
-        note_change();
-    }
-
-    /// Forgets what was set here for a knob, or (`None`) for all.
-    pub(crate) fn reset(&self, id: Option<KnobId>) {
-        {
-            let mut values = self.values.lock();
-            match id {
-                Some(id) => values.own.forget(id),
-                None => values.own = Overrides::none(),
-            }
-        }
-        note_change();
-    }
-
     /// Whether a value was set here.
     pub(crate) fn has(&self, id: KnobId) -> bool {
-        self.values.lock().own.set & Overrides::bit(id) != 0
+        self.values.lock().own().has(id)
     }
 
-    /// What is in force at `slot`: over the values that `below` gives, its own. Without memory what was in force before the
-    /// last change still is.
-    fn in_force(&self, slot: usize, below: impl FnOnce() -> Policy) -> InForce {
+    /// What is in force at `place`; `make` puts its own values and those below together. Without memory for that, see
+    /// [`Scope::best`].
+    fn in_force(
+        &self,
+        place: usize,
+        make: impl FnOnce(&Overrides) -> Result<InForce, AllocError>,
+    ) -> InForce {
         // Before any value is read: a change meanwhile makes this one old.
         let after = CHANGES.load(Acquire);
         let own = {
             let v = self.values.lock();
-            match v.made.get(slot) {
-                Some(Some(m)) if m.after == after => return InForce::Made(m.policy.clone()),
-                _ => v.own,
+            if let Some(now) = v.current(place, after) {
+                return now;
             }
+            *v.own()
         };
-        let policy = if own.set == u64::MAX {
-            own.values
-        } else {
-            let mut p = below();
-            own.apply(&mut p);
-            p
-        };
-        let made = Arc::new(policy, GFP_KERNEL);
-        let mut old = None;
+        let made = make(&own);
         let mut v = self.values.lock();
-        let now = match (made, v.made.get_mut(slot)) {
-            (Ok(policy), Some(at)) => {
-                old = at.replace(Made {
-                    after,
-                    policy: policy.clone(),
-                });
-                InForce::Made(policy)
-            }
-            (_, Some(Some(m))) => InForce::Made(m.policy.clone()),
-            _ => InForce::Defaults,
+        let (now, old) = match made {
+            Ok(now) => (now.clone(), v.put(place, after, now)),
+            Err(AllocError) => (v.best(place), None),
         };
         drop(v);
         drop(old);
@@ -242,18 +179,36 @@ impl ScopePolicy {
     }
 }
 
+/// Memory with the values of a wider scope, to be covered there: they are too large to be put together on the stack.
+fn below(p: &Policy) -> Result<UniqueArc<Policy>, AllocError> {
+    Ok(UniqueArc::<Policy>::new_uninit(GFP_KERNEL)?.write(*p))
+}
+
+/// `own` over the global values.
+fn over_global(own: &Overrides) -> Result<InForce, AllocError> {
+    let mut p = below(&global())?;
+    own.cover(&mut p);
+    Ok(p.into())
+}
+
 /// What holds for a GPU as a whole.
 pub(crate) fn of_gpu(gpu: &Gpu) -> InForce {
-    gpu.policy().in_force(0, global)
+    gpu.policy().in_force(0, over_global)
 }
 
 /// What holds for a space on a GPU (or apart from any).
 pub(crate) fn in_force(space: &Space, gpu: Option<&Gpu>) -> InForce {
-    match gpu {
-        Some(gpu) => {
-            let slot = usize::from(gpu.index()).saturating_add(1);
-            space.policy.in_force(slot, || *of_gpu(gpu))
+    let Some(gpu) = gpu else {
+        return space.policy.in_force(0, over_global);
+    };
+    let place = usize::from(gpu.index()).saturating_add(1);
+    space.policy.in_force(place, |own| {
+        let of_gpu = of_gpu(gpu);
+        if own.is_empty() {
+            return Ok(of_gpu);
         }
-        None => space.policy.in_force(0, global),
-    }
+        let mut p = below(&of_gpu)?;
+        own.cover(&mut p);
+        Ok(p.into())
+    })
 }

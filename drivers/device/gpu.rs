@@ -173,7 +173,7 @@ impl Gpu {
                 clients <- clients,
                 counters: Counters::new(),
                 latencies,
-                policy <- GpuPolicy::new(),
+                policy <- GpuPolicy::new()?,
                 launches <- Slots::new(),
                 fault_pending: Atomic::new(false),
                 fault_wait <- WaitQueue::new(),

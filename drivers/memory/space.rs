@@ -79,7 +79,7 @@ impl Space {
                 mapping,
                 closed: Atomic::new(false),
                 counters: Counters::new(),
-                policy <- SpacePolicy::new(),
+                policy <- SpacePolicy::new()?,
                 events <- Stream::new(),
                 launches <- SpaceLaunches::new(),
                 streams <- service::prefetch::Streams::new()?,

@@ -22,6 +22,7 @@
 //! | [`thrash`] | when a page that bounces is throttled or pinned |
 //! | [`config`] | every knob, once |
 //! | [`preset`] | named sets of knob values |
+//! | [`scope`] | values set in one scope, over those of a wider one |
 //!
 //! `nvidia-uvm.md` in the comments is the project's reference note on NVIDIA's UVM driver 595.45.04, whose published
 //! algorithm the `stock-595` preset follows.
@@ -47,6 +48,7 @@ pub mod pre_evict;
 pub mod prefetch;
 pub mod preset;
 pub mod residency;
+pub mod scope;
 pub mod spare;
 pub mod stream;
 pub mod thrash;
