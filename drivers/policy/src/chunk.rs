@@ -47,7 +47,8 @@
 //! nobody has claimed are on two lists of their own, LentOnly* and Pinned*, for those who wait.
 //!
 //! **Order.** [`ChunkState::Used`] is a list with the chunk migrated to longest ago at its head
-//! (`nvidia-uvm.md` 4.5). Before it, victims come from the chunks with no resident page and then from those with
+//! (`nvidia-uvm.md` 4.5). Its last chunks may be a list of their own, the *young*: no more than the guard
+//! ([`ChunkTable::steer`]), so that [`VictimOrder::Recent`] finds the youngest of the others at once. Before it, victims come from the chunks with no resident page and then from those with
 //! discarded pages only (4.4).
 //!
 //! **The hard case** is a table whose entries do not match its lists: the slices are the caller's, and may be the wrong
@@ -230,6 +231,8 @@ pub struct ChunkEntry {
     before_evict: ChunkState,
     /// A copy to the host is in flight: the star of the diagram.
     copying: bool,
+    /// In use, and behind the guard ([`ChunkTable::steer`]).
+    young: bool,
 }
 
 impl ChunkEntry {
@@ -241,6 +244,7 @@ impl ChunkEntry {
             state: ChunkState::Unusable,
             before_evict: ChunkState::Unusable,
             copying: false,
+            young: false,
         }
     }
 
@@ -270,6 +274,12 @@ pub struct ChunkLists {
     writing: u32,
     /// Chunks on the list Pinned*.
     draining: u32,
+    /// Chunks in use that are young.
+    young: u32,
+    /// How many of these there may be.
+    guard: u32,
+    /// Chunks that are not young stay where they are when they are touched.
+    keep_old: bool,
 }
 
 impl ChunkLists {
@@ -280,6 +290,9 @@ impl ChunkLists {
             counts: [0; STATES],
             writing: 0,
             draining: 0,
+            young: 0,
+            guard: 0,
+            keep_old: false,
         }
     }
 
@@ -292,6 +305,11 @@ impl ChunkLists {
     /// Lent chunks under write-back that nobody has claimed. They count as [`ChunkState::LentOnly`] too.
     pub const fn writing_back(&self) -> u32 {
         self.writing
+    }
+
+    /// Chunks in use behind the guard. They count as [`ChunkState::Used`] too.
+    pub const fn young(&self) -> u32 {
+        self.young
     }
 
     /// Chunks that will be free when the copy out of them ends. They count as [`ChunkState::Pinned`] too.
@@ -316,6 +334,8 @@ pub struct ChunkTable<'a> {
 /// How often [`VictimOrder::Random`] draws before it settles for the head of the list. With three of four chunks in use
 /// (a GPU that must evict has nearly all) the chance of that is 1 in 2^64.
 const RANDOM_DRAWS: u32 = 32;
+/// One victim of this many is the oldest under [`VictimOrder::Recent`] (the bimodal throttle, Qureshi et al., ISCA'07).
+const RECENT_OLDEST_OF: u32 = 32;
 
 impl<'a> ChunkTable<'a> {
     /// The table over `entries`, whose lists are `lists`. Costs nothing; the two must always come together.
@@ -358,7 +378,18 @@ impl<'a> ChunkTable<'a> {
     /// state whose chunks are on no list. Those under write-back are not among them
     /// ([`iter_writing_back`](Self::iter_writing_back)). For views and tests: takes time in proportion to the list.
     pub fn iter(&self, state: ChunkState) -> ChunkIter<'_> {
-        ChunkIter::new(self, list::Place::of(state).list())
+        let young = (state == ChunkState::Used).then_some(list::Place::YOUNG);
+        ChunkIter::new(
+            self,
+            list::Place::of(state).list(),
+            young.and_then(list::Place::list),
+        )
+    }
+
+    /// Sets how many chunks the guard of [`VictimOrder::Recent`] holds, and whether a [`touch`](Self::touch) leaves a chunk
+    /// behind it where it is. Without a guard, as at first, chunks are in the order of their migration alone.
+    pub fn steer(&mut self, guard: u32, keep_old: bool) {
+        (self.lists.guard, self.lists.keep_old) = (guard, keep_old);
     }
 
     /// Unusable → Free, at the end of the free list.
@@ -399,8 +430,13 @@ impl<'a> ChunkTable<'a> {
 
     /// Used, Unused or Discarded → Used, as the most recently migrated: pages were moved into the chunk, or were asked
     /// for and already there (`nvidia-uvm.md` 4.5).
+    /// One that [`steer`](Self::steer) keeps where it is stays there.
     pub fn touch(&mut self, id: ChunkId) -> Result<(), ChunkError> {
-        self.check(id, EVICTABLE)?;
+        let state = self.check(id, EVICTABLE)?;
+        let old = state == ChunkState::Used && self.entry(id).is_some_and(|e| !e.young);
+        if old && self.lists.keep_old {
+            return Ok(());
+        }
         self.shift(id, ChunkState::Used)
     }
 
@@ -429,9 +465,17 @@ impl<'a> ChunkTable<'a> {
         {
             return Some(id);
         }
-        let oldest = self.first(ChunkState::Used)?;
+        let oldest = self
+            .first(ChunkState::Used)
+            .or_else(|| self.first_of(list::Place::YOUNG))?;
         match order {
-            VictimOrder::LeastRecentlyMigrated => Some(oldest),
+            // Whoever has it to adapt says which of the others it is now.
+            VictimOrder::LeastRecentlyMigrated | VictimOrder::Adaptive => Some(oldest),
+            VictimOrder::Recent => {
+                let turn = SplitMix64::new(rng_seed).below(RECENT_OLDEST_OF) == 0;
+                let recent = self.last(ChunkState::Used).filter(|_| !turn);
+                Some(recent.unwrap_or(oldest))
+            }
             VictimOrder::Random => {
                 let mut rng = SplitMix64::new(rng_seed);
                 let hit = (0..RANDOM_DRAWS)
@@ -476,10 +520,14 @@ impl<'a> ChunkTable<'a> {
         self.check_state(id, StateSet::of(&[ChunkState::Evicting]))?;
         let back = self
             .entry(id)
-            .map(|e| list::Place::new(e.before_evict, e.copying))
+            .map(|e| self.place(e.before_evict, e.copying))
             .filter(|p| CAN_EVICT.contains(p.state) && (!p.copying || p.list().is_some()))
             .ok_or(ChunkError::Corrupt { id })?;
-        self.shift_to(id, back)
+        self.shift_to(id, back)?;
+        if back.state == ChunkState::Used {
+            self.age();
+        }
+        Ok(())
     }
 
     /// Any state in which the chunk holds something, except Evicting → Free: its contents are gone or not wanted. Under

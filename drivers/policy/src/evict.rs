@@ -11,6 +11,12 @@ pub enum VictimOrder {
     LeastRecentlyMigrated = 0,
     /// Any chunk in use, each as likely as the others.
     Random = 1,
+    /// The chunk migrated to last, behind a guard of younger ones; now and then the oldest, so that what stays is replaced in
+    /// time. What does not fit is gone over through the guard, and the rest stays: bimodal insertion (Qureshi et al., ISCA'07).
+    Recent = 2,
+    /// [`Self::Recent`] while [`Refaults`](crate::refault::Refaults) says that what is evicted comes back, else the least
+    /// recently migrated.
+    Adaptive = 3,
 }
 
 impl VictimOrder {
@@ -19,6 +25,8 @@ impl VictimOrder {
         match value {
             0 => Some(Self::LeastRecentlyMigrated),
             1 => Some(Self::Random),
+            2 => Some(Self::Recent),
+            3 => Some(Self::Adaptive),
             _ => None,
         }
     }
@@ -79,9 +87,10 @@ mod tests {
 
     #[test]
     fn orders_have_the_numbers_of_the_knob() {
-        for v in [VictimOrder::LeastRecentlyMigrated, VictimOrder::Random] {
+        use VictimOrder::*;
+        for v in [LeastRecentlyMigrated, Random, Recent, Adaptive] {
             assert_eq!(VictimOrder::from_u64(v as u64), Some(v));
         }
-        assert_eq!(VictimOrder::from_u64(2), None);
+        assert_eq!(VictimOrder::from_u64(4), None);
     }
 }

@@ -11,6 +11,7 @@
 //! | [`types`] | the nouns: ids, sizes, times, [`PageMask`](types::PageMask) |
 //! | [`chunk`] | which chunk of GPU memory is in which state, which one is next |
 //! | [`evict`] | the order in which chunks become victims |
+//! | [`refault`] | whether what is evicted comes back, so that another order is better |
 //! | [`batch`] | order and duplicates of a fault batch; when to flush and replay |
 //! | [`pre_evict`] | when to evict ahead of need, and how much |
 //! | [`host_pool`] | how much host memory to keep ready for evictions |
@@ -47,6 +48,7 @@ pub mod path;
 pub mod pre_evict;
 pub mod prefetch;
 pub mod preset;
+pub mod refault;
 pub mod residency;
 pub mod scope;
 pub mod spare;

@@ -32,6 +32,10 @@ struct Model {
     before: Vec<ChunkState>,
     /// A copy out of the chunk is in flight.
     copying: Vec<bool>,
+    /// The last of those in use, as many as the guard holds.
+    young: Vec<u32>,
+    guard: u32,
+    keep_old: bool,
 }
 
 impl Model {
@@ -43,7 +47,36 @@ impl Model {
             state: vec![Free; CHUNKS as usize],
             before: vec![Unusable; CHUNKS as usize],
             copying: vec![false; CHUNKS as usize],
+            young: Vec::new(),
+            guard: 0,
+            keep_old: false,
         }
+    }
+
+    /// The chunks in use that are not young, the oldest first.
+    fn old(&self) -> Vec<u32> {
+        let mut used = self.list(Used).to_vec();
+        used.retain(|c| !self.young.contains(c));
+        used
+    }
+
+    /// A chunk comes into use.
+    fn come(&mut self, id: u32) {
+        if self.guard > 0 || !self.young.is_empty() {
+            self.young.push(id);
+        }
+        for _ in 0..2 {
+            if self.young.len() > self.guard as usize {
+                self.young.remove(0);
+            }
+        }
+    }
+
+    fn touch(&mut self, id: u32) -> bool {
+        if self.keep_old && self.old().contains(&id) && !self.is_copying(id) {
+            return true;
+        }
+        self.go(id, &[Used, Unused, Discarded], Used)
     }
 
     fn list(&self, s: ChunkState) -> &[u32] {
@@ -74,6 +107,7 @@ impl Model {
         for list in self.lists.values_mut() {
             list.retain(|&c| c != id);
         }
+        self.young.retain(|&c| c != id);
         let key = match (to, self.copying[id as usize]) {
             (LentOnly, true) => Some(WRITING),
             (Pinned, true) => Some(DRAINING),
@@ -82,6 +116,9 @@ impl Model {
         };
         if let Some(key) = key {
             self.lists.entry(key).or_default().push(id);
+        }
+        if to == Used {
+            self.come(id);
         }
         if to == Evicting {
             self.before[id as usize] = have;
@@ -120,6 +157,7 @@ enum Op {
     ReclaimNext,
     Retire(u32),
     Usable(u32),
+    Steer(u32, bool),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -127,7 +165,9 @@ fn op() -> impl Strategy<Value = Op> {
     let id = || 0..=CHUNKS;
     let order = prop_oneof![
         Just(VictimOrder::LeastRecentlyMigrated),
-        Just(VictimOrder::Random)
+        Just(VictimOrder::Random),
+        Just(VictimOrder::Recent),
+        Just(VictimOrder::Adaptive)
     ];
     prop_oneof![
         8 => Just(Op::Alloc),
@@ -151,6 +191,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => Just(Op::ReclaimNext),
         1 => id().prop_map(Op::Retire),
         1 => id().prop_map(Op::Usable),
+        1 => (0..6u32, any::<bool>()).prop_map(|(n, k)| Op::Steer(n, k)),
     ]
 }
 
@@ -177,20 +218,25 @@ fn apply(op: &Op, t: &mut ChunkTable<'_>, m: &mut Model) -> Result<(), TestCaseE
             let free_of_copy = m.list(Unused).first().or(m.list(Discarded).first());
             match (free_of_copy, order) {
                 (Some(&id), _) => prop_assert_eq!(pick, Some(ChunkId(id))),
-                (None, VictimOrder::LeastRecentlyMigrated) => {
+                (None, VictimOrder::LeastRecentlyMigrated | VictimOrder::Adaptive) => {
                     prop_assert_eq!(pick, m.list(Used).first().map(|&c| ChunkId(c)));
                 }
                 (None, VictimOrder::Random) => match pick {
                     Some(id) => prop_assert!(m.list(Used).contains(&id.0)),
                     None => prop_assert!(m.list(Used).is_empty()),
                 },
+                (None, VictimOrder::Recent) => {
+                    let oldest = m.list(Used).first().map(|&c| ChunkId(c));
+                    let recent = m.old().last().map(|&c| ChunkId(c)).or(oldest);
+                    prop_assert!(pick == recent || pick == oldest, "{:?}", pick);
+                }
             }
             let Some(id) = pick else { return Ok(()) };
             (t.begin_evict(id), m.go(id.0, &evictable, Evicting))
         }
         Op::Activate(i) => (t.activate(ChunkId(i)), m.go(i, &[Pinned], Used)),
         Op::Pin(i) => (t.pin(ChunkId(i)), m.go(i, &evictable, Pinned)),
-        Op::Touch(i) => (t.touch(ChunkId(i)), m.go(i, &evictable, Used)),
+        Op::Touch(i) => (t.touch(ChunkId(i)), m.touch(i)),
         Op::Unused(i) => (
             t.mark_unused(ChunkId(i)),
             m.go(i, &[Used, Discarded], Unused),
@@ -250,6 +296,11 @@ fn apply(op: &Op, t: &mut ChunkTable<'_>, m: &mut Model) -> Result<(), TestCaseE
             m.go(i, &lent, if copied { LentRemovable } else { LentOnly }),
         ),
         Op::Retire(i) => (t.retire(ChunkId(i)), m.go(i, &[Pinned, Free], Unusable)),
+        Op::Steer(guard, keep_old) => {
+            t.steer(guard, keep_old);
+            (m.guard, m.keep_old) = (guard, keep_old);
+            return Ok(());
+        }
         Op::Usable(i) => (t.make_usable(ChunkId(i)), m.go(i, &[Unusable], Free)),
     };
     prop_assert_eq!(got.is_ok(), want, "{:?} gave {:?}", op, got);
@@ -337,6 +388,7 @@ proptest! {
             }
             prop_assert_eq!(lists.writing_back() as usize, got[0].len());
             prop_assert_eq!(lists.draining() as usize, got[1].len());
+            prop_assert_eq!(lists.young() as usize, model.young.len());
             // Backward links: what the iterator walks forward must be there backward too. Freeing a chunk checks both
             // neighbours, so try every one of them on a copy.
             for i in 0..CHUNKS {
@@ -388,6 +440,10 @@ proptest! {
                 Op::Prefetched(i) => t.lend_prefetched(ChunkId(i)),
                 Op::Unused(i) | Op::Discarded(i) | Op::HandOver(i) | Op::Free(i) | Op::Lend(i)
                 | Op::Removable(i, _) | Op::Retire(i) | Op::Usable(i) => t.free(ChunkId(i)),
+                Op::Steer(guard, keep_old) => {
+                    t.steer(guard, keep_old);
+                    Ok(())
+                }
             };
             for s in ALL_STATES {
                 prop_assert!(t.iter(s).count() <= keep);

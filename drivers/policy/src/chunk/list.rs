@@ -9,19 +9,23 @@ use crate::types::ChunkId;
 /// No entry: the link past either end of a list.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Number of lists: one per state, of which some are never used, and two for chunks with a copy in flight.
-pub(super) const LISTS: usize = STATES + 2;
+/// Number of lists: one per state, of which some are never used, two for chunks with a copy in flight, one for the young.
+pub(super) const LISTS: usize = STATES + 3;
 /// List of the chunks in LentOnly*.
 const WRITING: usize = STATES;
 /// List of the chunks in Pinned*.
 const DRAINING: usize = STATES + 1;
+/// List of the chunks in use behind the guard.
+const YOUNG: usize = STATES + 2;
 
-/// Where a chunk is: its state and the mark beside it.
+/// Where a chunk is: its state and the marks beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) state: ChunkState,
     /// A copy to the host is in flight.
     pub(super) copying: bool,
+    /// In use, and behind the guard.
+    young: bool,
 }
 
 impl Place {
@@ -29,10 +33,20 @@ impl Place {
     pub(super) const WRITING: Self = Self::new(ChunkState::LentOnly, true);
     /// The chunks that nobody wants, but for the copy out of them.
     pub(super) const DRAINING: Self = Self::new(ChunkState::Pinned, true);
+    /// The chunks in use behind the guard.
+    pub(super) const YOUNG: Self = Self {
+        state: ChunkState::Used,
+        copying: false,
+        young: true,
+    };
 
     /// This state with or without the mark.
     pub(super) const fn new(state: ChunkState, copying: bool) -> Self {
-        Self { state, copying }
+        Self {
+            state,
+            copying,
+            young: false,
+        }
     }
 
     /// This state without the mark.
@@ -42,12 +56,17 @@ impl Place {
 
     /// The place of a chunk.
     const fn of_entry(e: &ChunkEntry) -> Self {
-        Self::new(e.state, e.copying)
+        Self {
+            state: e.state,
+            copying: e.copying,
+            young: e.young,
+        }
     }
 
     /// The list that chunks of this place are on, if they are on one.
     pub(super) const fn list(self) -> Option<usize> {
         match (self.state, self.copying) {
+            (ChunkState::Used, false) if self.young => Some(YOUNG),
             (ChunkState::LentOnly, true) => Some(WRITING),
             (ChunkState::Pinned, true) => Some(DRAINING),
             (_, true) => None,
@@ -100,9 +119,45 @@ impl ChunkTable<'_> {
         self.is_at(head, list, |_| true).then_some(ChunkId(head))
     }
 
+    /// The chunk at the tail of a state's list; as [`first`](Self::first).
+    pub(super) fn last(&self, state: ChunkState) -> Option<ChunkId> {
+        let list = Place::of(state).list()?;
+        let tail = self.ends(list).tail;
+        self.is_at(tail, list, |_| true).then_some(ChunkId(tail))
+    }
+
+    /// Where a chunk goes that comes into `state`. In use it is young first, if there is a guard or there are young ones.
+    pub(super) fn place(&self, state: ChunkState, copying: bool) -> Place {
+        let guarded = self.lists.guard != 0 || self.lists.young != 0;
+        if state == ChunkState::Used && !copying && guarded {
+            Place::YOUNG
+        } else {
+            Place::new(state, copying)
+        }
+    }
+
     /// Moves a chunk from where it is to `to`, without a copy in flight.
     pub(super) fn shift(&mut self, id: ChunkId, to: ChunkState) -> Result<(), ChunkError> {
-        self.shift_to(id, Place::of(to))
+        self.shift_to(id, self.place(to, false))?;
+        if to == ChunkState::Used {
+            self.age();
+        }
+        Ok(())
+    }
+
+    /// What the guard does not hold is young no more. Two at most, one more than comes: so a guard that became smaller is kept
+    /// before long, and no call takes long.
+    pub(super) fn age(&mut self) {
+        for _ in 0..2 {
+            if self.lists.young <= self.lists.guard {
+                return;
+            }
+            let Some(id) = self.first_of(Place::YOUNG) else {
+                return;
+            };
+            // Fails for entries that do not fit to each other: then nothing has changed.
+            let _ = self.shift_to(id, Place::of(ChunkState::Used));
+        }
     }
 
     /// Moves a chunk from where it is to `to`, at the tail of `to`'s list if it has one. Everything is checked before
@@ -201,12 +256,13 @@ impl ChunkTable<'_> {
     /// Notes the new place in the entry and in the counts.
     fn set_place(&mut self, id: ChunkId, from: Place, to: Place) {
         if let Some(e) = self.entry_mut(id) {
-            (e.state, e.copying) = (to.state, to.copying);
+            (e.state, e.copying, e.young) = (to.state, to.copying, to.young);
         }
         for (place, less) in [(from, true), (to, false)] {
             let extra = match place {
                 Place::WRITING => Some(&mut self.lists.writing),
                 Place::DRAINING => Some(&mut self.lists.draining),
+                Place::YOUNG => Some(&mut self.lists.young),
                 _ => None,
             };
             let main = self.lists.counts.get_mut(place.state.index());
@@ -229,16 +285,19 @@ pub struct ChunkIter<'t> {
     entries: &'t [ChunkEntry],
     list: Option<usize>,
     next: u32,
+    /// The list that goes on where this one ends, and its head.
+    then: Option<(usize, u32)>,
     steps_left: u32,
 }
 
 impl<'t> ChunkIter<'t> {
-    /// This list, or none.
-    pub(super) fn new(table: &'t ChunkTable<'_>, list: Option<usize>) -> Self {
+    /// This list, or none; and one after it.
+    pub(super) fn new(table: &'t ChunkTable<'_>, list: Option<usize>, then: Option<usize>) -> Self {
         Self {
             entries: table.entries,
             list,
             next: list.map_or(NONE, |l| table.ends(l).head),
+            then: then.map(|l| (l, table.ends(l).head)),
             steps_left: table.len(),
         }
     }
@@ -249,6 +308,10 @@ impl Iterator for ChunkIter<'_> {
 
     fn next(&mut self) -> Option<ChunkId> {
         self.steps_left = self.steps_left.checked_sub(1)?;
+        if self.next == NONE {
+            let (list, head) = self.then.take()?;
+            (self.list, self.next) = (Some(list), head);
+        }
         let id = ChunkId(self.next);
         let entry = self.entries.get(id.as_usize())?;
         if self.list.is_none() || Place::of_entry(entry).list() != self.list {

@@ -163,9 +163,9 @@ knobs! {
         "nvidia-uvm.md 2.3 uvm_global_oversubscription"
     }
     EvictOrder {
-        "evict_order", "", Choice(&["lrm", "random"]), 0..=1, 0, true,
-        "The chunk in use to evict: the least recently migrated, or any.",
-        "nvidia-uvm.md 4.4, 4.5"
+        "evict_order", "", Choice(&["lrm", "random", "recent", "adaptive"]), 0..=3, 0, true,
+        "The chunk in use to evict: least recently migrated, any, a recent one behind a guard, or that when evicted ones return.",
+        "nvidia-uvm.md 4.4, 4.5; workloads.md 5"
     }
     EvictRetriesMax {
         "evict_retries_max", "tries", Number, 1..=1000, 16, true,
@@ -340,5 +340,15 @@ knobs! {
         "spare_replace", "", Choice(&["off", "when-busy", "always"]), 0..=2, 1, true,
         "Whether, with no spare memory free, a chunk there that the host has too makes way for an eviction, or a prefetch.",
         "HUVM paper: a cache; else the links of a neighbour with little spare memory stand still"
+    }
+    EvictGuardChunks {
+        "evict_guard_chunks", "chunks", Number, 0..=1024, 32, true,
+        "Youngest chunks that evict_order=recent or adaptive leaves alone, a quarter of the memory at most.",
+        "workloads.md 5 has 16; twice the default prefetch_mib, as what was fetched ahead is not used yet"
+    }
+    EvictWindowPercent {
+        "evict_window_percent", "%", Number, 1..=400, 25, true,
+        "Chunks, in shares of the memory, over which evict_order=adaptive counts how many were evicted before.",
+        "workloads.md 5, ghost-switch"
     }
 }

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Whether what is evicted comes back: the switch of [`VictimOrder::Adaptive`].
+//!
+//! A job that goes over more than the memory holds, again and again, never finds under least-recently-migrated what it needs
+//! next: each chunk leaves just before its turn. Then the best is to keep a part and to let the rest pass
+//! ([`VictimOrder::Recent`]), which comes close to Belady's optimum. A job whose data fits, phase by phase, wants the
+//! opposite: the old phase has to go. A driver sees faults, not accesses, so it tells the two apart by what faults bring in:
+//! chunks that were evicted not long ago (*refaults*), or others.
+//!
+//! Each GPU counts its evictions, and a block keeps the number of its last one ([`Refaults::evicted`]). Over a window of
+//! chunks brought in, a majority of refaults turns the switch on; over a shorter one, a minority turns it off, as a phase
+//! that is over should be forgotten quickly. No list of ghosts, nothing to search: 8 bytes a block.
+//!
+//! **The hard case** is a phase that fits, and returns: while it is loaded, it looks like a cycle. A window of twice the memory
+//! (`evict_window_percent` 200) does not take it for one, as it is loaded by then; but it lets a cycle miss everything twice
+//! more. The default, a quarter, is for cycles; tests/evict_order.rs has both in figures.
+//!
+//! Rejected: to unmap old chunks and see whether they fault, which tells phases from cycles. Simulated, it cost
+//! forward-backward patterns more than it gained on phases.
+
+use crate::config::{KnobId, Policy};
+use crate::evict::VictimOrder;
+
+/// Evictions, in memories, within which a chunk that comes back counts as a refault. A cycle of so many times the memory is
+/// still seen; there is hardly anything to gain beyond.
+const SPAN_MEMORIES: u64 = 8;
+/// The window that turns the switch off is shorter by this.
+const OFF_SHORTER: u32 = 4;
+/// The guard takes no more than this part of the memory.
+const GUARD_PART: u32 = 4;
+
+/// How victims are chosen on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvictConfig {
+    /// The order.
+    pub order: VictimOrder,
+    /// Youngest chunks that [`VictimOrder::Recent`] leaves alone.
+    pub guard: u32,
+    /// Chunks brought in, over which refaults are counted. At least 1.
+    pub window: u32,
+    /// Evictions within which a chunk that comes back is a refault.
+    pub span: u64,
+}
+
+impl EvictConfig {
+    /// As a policy has it, for a GPU of `chunks` chunks.
+    pub fn of(policy: &Policy, chunks: u32) -> Self {
+        let order = VictimOrder::from_u64(policy.get(KnobId::EvictOrder)).unwrap_or_default();
+        let guarded = matches!(order, VictimOrder::Recent | VictimOrder::Adaptive);
+        let guard = policy.get_u32(KnobId::EvictGuardChunks);
+        let percent = policy.get(KnobId::EvictWindowPercent);
+        let window = u64::from(chunks).saturating_mul(percent) / 100;
+        Self {
+            order,
+            guard: if guarded {
+                guard.min(chunks / GUARD_PART)
+            } else {
+                0
+            },
+            window: u32::try_from(window).unwrap_or(u32::MAX).max(1),
+            span: u64::from(chunks).saturating_mul(SPAN_MEMORIES),
+        }
+    }
+
+    /// Least recently migrated.
+    pub const LRM: Self = Self {
+        order: VictimOrder::LeastRecentlyMigrated,
+        guard: 0,
+        window: 1,
+        span: 0,
+    };
+}
+
+/// The switch of one GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refaults {
+    /// Evictions so far.
+    evicted: u64,
+    /// Chunks brought in since the window began.
+    seen: u32,
+    /// Of these, refaults.
+    again: u32,
+    /// What is evicted comes back.
+    cyclic: bool,
+}
+
+impl Refaults {
+    /// Nothing evicted yet.
+    pub const fn new() -> Self {
+        Self {
+            evicted: 0,
+            seen: 0,
+            again: 0,
+            cyclic: false,
+        }
+    }
+
+    /// A chunk was evicted. Its block keeps the number, for [`Self::brought_in`].
+    pub fn evicted(&mut self) -> u64 {
+        self.evicted = self.evicted.wrapping_add(1);
+        self.evicted
+    }
+
+    /// A chunk was brought in, for a block whose eviction from this GPU had the number `left`, if there was one. True for a
+    /// refault.
+    pub fn brought_in(&mut self, left: Option<u64>, config: &EvictConfig) -> bool {
+        let refault = left.is_some_and(|n| self.evicted.wrapping_sub(n) < config.span);
+        self.seen = self.seen.saturating_add(1);
+        self.again = self.again.saturating_add(u32::from(refault));
+        let window = if self.cyclic {
+            (config.window / OFF_SHORTER).max(1)
+        } else {
+            config.window
+        };
+        if self.seen >= window {
+            self.cyclic = self.again > self.seen / 2;
+            (self.seen, self.again) = (0, 0);
+        }
+        refault
+    }
+
+    /// The order now.
+    pub fn order(&self, config: &EvictConfig) -> VictimOrder {
+        match config.order {
+            VictimOrder::Adaptive if self.cyclic => VictimOrder::Recent,
+            VictimOrder::Adaptive => VictimOrder::LeastRecentlyMigrated,
+            fixed => fixed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(window: u32, span: u64) -> EvictConfig {
+        EvictConfig {
+            order: VictimOrder::Adaptive,
+            guard: 4,
+            window,
+            span,
+        }
+    }
+
+    #[test]
+    fn a_majority_of_refaults_turns_it_on_and_a_minority_off_sooner() {
+        let (mut r, c) = (Refaults::new(), config(8, 100));
+        let left = Some(r.evicted());
+        for _ in 0..4 {
+            assert!(!r.brought_in(None, &c));
+            assert!(r.brought_in(left, &c));
+        }
+        // Half is no majority.
+        assert_eq!(r.order(&c), VictimOrder::LeastRecentlyMigrated);
+        for n in 0..8 {
+            r.brought_in(left.filter(|_| n >= 3), &c);
+        }
+        assert_eq!(r.order(&c), VictimOrder::Recent);
+        r.brought_in(None, &c);
+        assert_eq!(r.order(&c), VictimOrder::Recent);
+        r.brought_in(left, &c);
+        assert_eq!(r.order(&c), VictimOrder::LeastRecentlyMigrated);
+    }
+
+    #[test]
+    fn what_left_long_ago_is_no_refault() {
+        let (mut r, c) = (Refaults::new(), config(8, 3));
+        let left = Some(r.evicted());
+        r.evicted();
+        r.evicted();
+        assert!(r.brought_in(left, &c));
+        r.evicted();
+        assert!(!r.brought_in(left, &c));
+    }
+
+    #[test]
+    fn only_adaptive_adapts() {
+        let mut r = Refaults::new();
+        let mut c = config(1, 9);
+        let left = Some(r.evicted());
+        r.brought_in(left, &c);
+        assert_eq!(r.order(&c), VictimOrder::Recent);
+        c.order = VictimOrder::Random;
+        assert_eq!(r.order(&c), VictimOrder::Random);
+    }
+
+    #[test]
+    fn a_small_memory_has_a_small_guard_and_window() {
+        let mut p = Policy::new();
+        p.set(KnobId::EvictOrder, 3).unwrap();
+        let of = |p: &Policy, n| {
+            let c = EvictConfig::of(p, n);
+            (c.guard, c.window, c.span)
+        };
+        assert_eq!(of(&p, 8192), (32, 2048, 65536));
+        assert_eq!(of(&p, 64), (16, 16, 512));
+        assert_eq!(of(&p, 3), (0, 1, 24));
+        p.set(KnobId::EvictWindowPercent, 250).unwrap();
+        assert_eq!(of(&p, 64), (16, 160, 512));
+        p.set(KnobId::EvictOrder, 0).unwrap();
+        assert_eq!(EvictConfig::of(&p, 64).guard, 0);
+    }
+}
