@@ -396,6 +396,8 @@ enum huvm_counter {
 	HUVM_CNT_PREFETCH_WASTED,	/* blocks fetched ahead that left the GPU before */
 	HUVM_CNT_SPARE_FILLS,		/* blocks fetched from the host into this GPU's memory for a neighbour */
 	HUVM_CNT_SPARE_REPLACED,	/* chunks this GPU lent that the host had too, and that made way for another block */
+	HUVM_CNT_REFAULTS,		/* chunks put to use for a block that had been evicted from here not long before */
+	HUVM_CNT_EVICTIONS_RECENT,	/* chunks chosen for eviction because they were recent (knob evict_order) */
 	HUVM_CNT_COUNT
 };
 

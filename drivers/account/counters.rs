@@ -139,6 +139,10 @@ pub(crate) enum Counter {
     SpareFills = uapi::HUVM_CNT_SPARE_FILLS,
     /// `HUVM_CNT_SPARE_REPLACED`: chunks this GPU lent that the host had too, and that made way for another block.
     SpareReplaced = uapi::HUVM_CNT_SPARE_REPLACED,
+    /// `HUVM_CNT_REFAULTS`: chunks put to use for a block that had been evicted from here not long before.
+    Refaults = uapi::HUVM_CNT_REFAULTS,
+    /// `HUVM_CNT_EVICTIONS_RECENT`: chunks chosen for eviction because they were recent.
+    EvictionsRecent = uapi::HUVM_CNT_EVICTIONS_RECENT,
 }
 
 /// The counters of one scope.

@@ -102,6 +102,8 @@
 	HUVM_WORD(HUVM_CNT_PREFETCH_WASTED, "prefetch_wasted")		\
 	HUVM_WORD(HUVM_CNT_SPARE_FILLS, "spare_fills")			\
 	HUVM_WORD(HUVM_CNT_SPARE_REPLACED, "spare_replaced")		\
+	HUVM_WORD(HUVM_CNT_REFAULTS, "refaults")			\
+	HUVM_WORD(HUVM_CNT_EVICTIONS_RECENT, "evictions_recent")	\
 	HUVM_LAST(HUVM_CNT_COUNT, "none")
 
 /* perf reads the format without the header: give it the numbers. */

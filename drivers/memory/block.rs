@@ -11,7 +11,7 @@
 
 use super::advice::Advice;
 use super::backing::Backing;
-use super::chunk::Released;
+use super::chunk::{Departure, Released};
 use super::gpu_space::{BlockTables, SpaceGpu};
 use super::layout::Cover;
 use super::space::Space;
@@ -32,6 +32,8 @@ pub(crate) struct Part {
     pub(crate) sg: Arc<SpaceGpu>,
     /// Its memory there.
     pub(crate) chunk: Option<ChunkId>,
+    /// Its last eviction from there.
+    pub(crate) departed: Option<Departure>,
     /// Pages whose copy in the chunk is valid.
     pub(crate) valid: PageMask,
     /// Pages that the GPU has mapped, wherever they are.
@@ -185,6 +187,7 @@ impl State {
                 Part {
                     sg: sg.clone(),
                     chunk: None,
+                    departed: None,
                     valid: PageMask::EMPTY,
                     mapped: PageMask::EMPTY,
                     read_only: PageMask::EMPTY,

@@ -11,6 +11,7 @@ use huvm_policy::chunk::{
     ChunkEntry, ChunkLists, ChunkState, ChunkTable, EvictingChunk, FreeChunk, Reclaim,
 };
 use huvm_policy::evict::VictimOrder;
+use huvm_policy::refault::{EvictConfig, Refaults};
 use huvm_policy::spare::{LendConfig, SPARE_GPUS_MAX};
 use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
@@ -30,6 +31,10 @@ struct Inner {
     /// Chunks lent, by borrower: as many as `owners` says.
     lent_to: [u32; SPARE_GPUS_MAX],
     picks: u64,
+    /// How victims are chosen, as last asked for.
+    evict: EvictConfig,
+    /// Whether what is evicted comes back.
+    refaults: Refaults,
     /// Nothing is lent any more.
     closed: bool,
 }
@@ -66,7 +71,11 @@ impl Inner {
     fn claim(&mut self, id: ChunkId) -> Option<Victim> {
         let chunk = self.table().evict_chunk(id).ok()?;
         let owner = self.block(id);
-        Some(Victim { chunk, owner })
+        Some(Victim {
+            chunk,
+            owner,
+            recent: false,
+        })
     }
 }
 
@@ -82,7 +91,13 @@ pub(crate) struct ChunkPool {
 pub(crate) struct Victim {
     pub(crate) chunk: EvictingChunk,
     pub(crate) owner: Option<Arc<Block>>,
+    /// It was chosen as a recent one.
+    pub(crate) recent: bool,
 }
+
+/// The number of an eviction from one GPU; a block keeps that of its last.
+#[derive(Clone, Copy)]
+pub(crate) struct Departure(u64);
 
 /// What became of a chunk that its block let go.
 #[derive(PartialEq, Eq)]
@@ -117,6 +132,8 @@ impl ChunkPool {
             owners,
             lent_to: [0; SPARE_GPUS_MAX],
             picks: 0,
+            evict: EvictConfig::LRM,
+            refaults: Refaults::new(),
             closed: false,
         };
         inner.table().format();
@@ -144,18 +161,37 @@ impl ChunkPool {
         }
     }
 
-    /// Takes the next victim off the lists.
-    pub(crate) fn take_victim(&self, order: VictimOrder) -> Option<Victim> {
+    /// Takes the next victim off the lists. What `config` says of the order is kept to until the next call.
+    pub(crate) fn take_victim(&self, config: &EvictConfig) -> Option<Victim> {
         let mut inner = self.inner.lock();
         inner.picks = inner.picks.wrapping_add(1);
-        let seed = inner.picks;
-        let chunk = inner.table().take_victim(order, seed)?;
+        inner.evict = *config;
+        let (seed, order) = (inner.picks, inner.refaults.order(config));
+        let recent = order == VictimOrder::Recent;
+        let mut table = inner.table();
+        table.steer(config.guard, recent);
+        let chunk = table.take_victim(order, seed)?;
         let owner = inner.block(chunk.id());
-        Some(Victim { chunk, owner })
+        Some(Victim {
+            chunk,
+            owner,
+            recent,
+        })
     }
 
-    /// Puts a chunk to use for `owner`, as the most recently migrated one.
-    pub(crate) fn activate(&self, chunk: FreeChunk, owner: Arc<Block>) -> Result<ChunkId> {
+    /// A block was evicted.
+    pub(crate) fn departed(&self) -> Departure {
+        Departure(self.inner.lock().refaults.evicted())
+    }
+
+    /// Puts a chunk to use for `owner`, as the most recently migrated one. `left`: the block's last eviction from here. Says
+    /// too whether that was not long ago.
+    pub(crate) fn activate(
+        &self,
+        chunk: FreeChunk,
+        owner: Arc<Block>,
+        left: Option<Departure>,
+    ) -> Result<(ChunkId, bool)> {
         let mut inner = self.inner.lock();
         match chunk.activate(&mut inner.table()) {
             Ok(id) => {
@@ -164,7 +200,9 @@ impl ChunkPool {
                     borrower: None,
                 };
                 let _none = inner.set_owner(id, Some(owner));
-                Ok(id)
+                let config = inner.evict;
+                let refault = inner.refaults.brought_in(left.map(|d| d.0), &config);
+                Ok((id, refault))
             }
             Err((token, e)) => {
                 pr_err!("huvm: chunk {:?} not activated: {:?}\n", token, e);

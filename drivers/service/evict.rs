@@ -17,7 +17,7 @@ use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
 use huvm_policy::chunk::{ChunkState, FreeChunk};
 use huvm_policy::config::KnobId;
-use huvm_policy::evict::VictimOrder;
+use huvm_policy::refault::EvictConfig;
 use huvm_policy::spare::SpareReplace;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
@@ -112,7 +112,7 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
             None => policy::of_gpu(gpu),
         };
         (
-            VictimOrder::from_u64(p.get(KnobId::EvictOrder)).unwrap_or_default(),
+            EvictConfig::of(&p, gpu.chunks().count()),
             p.get(KnobId::EvictRetriesMax),
             p.is_on(KnobId::EvictEnable),
         )
@@ -142,7 +142,7 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
         if !enabled {
             break;
         }
-        let Some(victim) = gpu.chunks().take_victim(order) else {
+        let Some(victim) = gpu.chunks().take_victim(&order) else {
             idle += 1;
             time::sleep_us(ALL_BUSY_US);
             continue;
@@ -163,13 +163,19 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
 /// Empties one chunk.
 pub(super) fn evict(gpu: &Arc<Gpu>, victim: Victim, in_fault: bool) -> Result<Room> {
     let pool = gpu.chunks();
-    let Victim { chunk, owner } = victim;
+    let Victim {
+        chunk,
+        owner,
+        recent,
+    } = victim;
     let Some(block) = owner else {
         pool.abort(chunk);
         return Err(EAGAIN);
     };
     match empty(gpu, &block, chunk.id(), in_fault) {
         Ok(after) => {
+            let n = u64::from(recent);
+            account::count(Some(gpu), Some(block.space()), Counter::EvictionsRecent, n);
             let free = pool.hand_over(chunk).ok_or(EIO)?;
             Ok(Room::new(gpu, free, after))
         }
@@ -239,6 +245,7 @@ fn empty(
     if let Some(part) = s.part_mut(g) {
         part.valid = PageMask::EMPTY;
         part.chunk = None;
+        part.departed = Some(gpu.chunks().departed());
     }
     s.left(g);
     s.inflight = Some(Inflight {
@@ -279,9 +286,8 @@ fn empty(
 /// `ENOMEM`, `EIO` when not even one could be.
 pub(crate) fn some(gpu: &Arc<Gpu>, max: u32) -> Result<u32> {
     let mut done = 0;
-    let order = VictimOrder::LeastRecentlyMigrated;
     while done < max {
-        let Some(victim) = gpu.chunks().take_victim(order) else {
+        let Some(victim) = gpu.chunks().take_victim(&EvictConfig::LRM) else {
             break;
         };
         match evict(gpu, victim, false) {

@@ -110,7 +110,7 @@ const LOOKED_AT: usize = 4;
 pub(super) fn make_way(lender: &Arc<Gpu>) -> bool {
     let pool = lender.chunks();
     for _ in 0..LOOKED_AT {
-        let Some(Victim { chunk, owner }) = pool.take_removable() else {
+        let Some(Victim { chunk, owner, .. }) = pool.take_removable() else {
             return false;
         };
         if owner.is_some_and(|block| is_dropped(lender, &block, chunk.id())) {
@@ -235,7 +235,7 @@ pub(super) fn ask(gpu: &Gpu, i: u32, p: &Policy) -> Option<(Arc<Gpu>, SpareFacts
 
 /// Takes one lent chunk of `gpu` back; `None` if none is lent. `in_fault`: a GPU waits for it.
 pub(super) fn reclaim(gpu: &Arc<Gpu>, in_fault: bool) -> Option<Result<Room>> {
-    let Victim { chunk, owner } = gpu.chunks().take_lent()?;
+    let Victim { chunk, owner, .. } = gpu.chunks().take_lent()?;
     let started = time::now_ns();
     let Some(block) = owner else {
         gpu.chunks().abort(chunk);
@@ -418,7 +418,7 @@ pub(crate) fn recall(gpu: &Arc<Gpu>) {
     let pool = gpu.chunks();
     pool.close_lending();
     for _ in 0..pool.count().saturating_mul(2) {
-        let Some(Victim { chunk, owner }) = pool.take_lent() else {
+        let Some(Victim { chunk, owner, .. }) = pool.take_lent() else {
             break;
         };
         if let Some(block) = owner {

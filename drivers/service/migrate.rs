@@ -185,13 +185,14 @@ fn take_chunk(
         Some(chunk) => chunk,
         None => pool.take_free().ok_or(Stop::NeedChunk)?,
     };
-    part.chunk = Some(pool.activate(chunk, block.clone())?);
-    account::count(
-        Some(&part.sg.gpu),
-        Some(block.space()),
-        Counter::ChunksAllocated,
-        1,
-    );
+    let (id, refault) = pool.activate(chunk, block.clone(), part.departed)?;
+    part.chunk = Some(id);
+    for (counter, n) in [
+        (Counter::ChunksAllocated, 1),
+        (Counter::Refaults, u64::from(refault)),
+    ] {
+        account::count(Some(&part.sg.gpu), Some(block.space()), counter, n);
+    }
     part.sg.gpu.note_taken();
     Ok(())
 }

@@ -10,8 +10,8 @@ use crate::device::Gpu;
 use crate::kernel::thread;
 use huvm_policy::chunk::ChunkState;
 use huvm_policy::config::{KnobId, Policy};
-use huvm_policy::evict::VictimOrder;
 use huvm_policy::pre_evict::{PreEvictConfig, PreEvictInput, PreEvictStep, PreEvictor};
+use huvm_policy::refault::EvictConfig;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
@@ -56,7 +56,7 @@ impl PreEvict {
     }
 
     fn run(&mut self, gpu: &Arc<Gpu>, p: &Policy, config: &PreEvictConfig) {
-        let order = VictimOrder::from_u64(p.get(KnobId::EvictOrder)).unwrap_or_default();
+        let order = EvictConfig::of(p, gpu.chunks().count());
         while !thread::should_stop() && !gpu.is_lost() {
             match self.state.step(&self.look(gpu), config) {
                 PreEvictStep::Idle => return,
@@ -65,7 +65,7 @@ impl PreEvict {
                 PreEvictStep::Wait => drop(self.rooms.remove(0)),
                 PreEvictStep::Begin(n) => {
                     for _ in 0..n {
-                        if !self.begin(gpu, order) {
+                        if !self.begin(gpu, &order) {
                             return;
                         }
                     }
@@ -75,7 +75,7 @@ impl PreEvict {
     }
 
     /// Begins one eviction. `false`: none can be begun now.
-    fn begin(&mut self, gpu: &Arc<Gpu>, order: VictimOrder) -> bool {
+    fn begin(&mut self, gpu: &Arc<Gpu>, order: &EvictConfig) -> bool {
         let Some(victim) = gpu.chunks().take_victim(order) else {
             return false;
         };

@@ -38,6 +38,48 @@ static void at_300(void)	{ pass_at(300, "stock-595"); }
 static void at_150_random(void)	{ pass_at(150, "random"); }
 static void at_150_460(void)	{ pass_at(150, "stock-460"); }
 
+/* A cycle under an order of eviction: bytes brought in by the last of its passes, and chunks evicted as recent ones. */
+static void cycle(uint64_t order, uint64_t *brought, uint64_t *recent)
+{
+	const uint32_t blocks = 32;
+	int fd = huvm_open();
+	uint64_t len;
+	void *p;
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(set_preset(fd, HUVM_SCOPE_SPACE, "stock-595"));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "evict_order", order));
+	len = sized(fd, 0, 150, blocks);
+	p = managed(fd, len);
+	cpu_fill(p, len, 7, 3);
+	for (int i = 0; i < 4; i++) {
+		*brought = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_BYTES_H2D);
+		gpu_scale(fd, 0, p, len, blocks, 1, 1);
+		*brought = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_BYTES_H2D) - *brought;
+	}
+	*recent = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_EVICTIONS_RECENT);
+	CHECK(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_REFAULTS) != 0);
+	gpu_check(fd, 0, p, len, blocks, 11, 3);
+	cpu_check(p, len, 11, 3);
+	CHECK_OK(munmap(p, len));
+	gets_idle(fd, 0);
+	close(fd);
+}
+
+static void cycles_keep_a_part(void)
+{
+	/* Least recently migrated brings in all of it each time; half of the memory too much is half as much at best. */
+	uint64_t lrm, brought, recent;
+
+	cycle(0, &lrm, &recent);
+	CHECK_EQ(recent, 0);
+	for (uint64_t order = 2; order <= 3; order++) {
+		cycle(order, &brought, &recent);
+		CHECK(recent != 0);
+		CHECK(brought < lrm * 7 / 10);
+	}
+}
+
 static void host_pieces(void)
 {
 	/* Eviction goes to 2 MiB, 64 KiB or 4 KiB host memory, as the knob says. */
@@ -168,6 +210,7 @@ static void clients_share_one_gpu(void)
 static const struct ktap_test tests[] = {
 	{ "at_110", at_110, 120 }, { "at_150", at_150, 120 }, { "at_300", at_300, 240 },
 	{ "at_150_random", at_150_random, 120 }, { "at_150_stock_460", at_150_460, 120 },
+	{ "cycles_keep_a_part", cycles_keep_a_part, 240 },
 	{ "host_pieces", host_pieces }, { "zero_copy", zero_copy }, { "evicted_on_request", evicted_on_request },
 	{ "one_chunk_left", one_chunk_left }, { "no_eviction_allowed", no_eviction_allowed, 120 },
 	{ "clients_share_one_gpu", clients_share_one_gpu, 240 },

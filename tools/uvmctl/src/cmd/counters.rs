@@ -67,6 +67,8 @@ pub(crate) const NAMES: &[&str] = &[
     "prefetch_wasted",
     "spare_fills",
     "spare_replaced",
+    "refaults",
+    "evictions_recent",
 ];
 
 #[cfg(test)]
