@@ -39,7 +39,7 @@ pub(super) fn knob(arg: usize) -> Result {
     }
     a.min = k.min;
     a.max = k.max;
-    a.def = k.default;
+    a.def = store::original().get(k.id);
     user::copy_out(arg, &a)
 }
 

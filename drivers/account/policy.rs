@@ -35,7 +35,7 @@ fn with_global<R>(f: impl FnOnce(&mut Policy) -> R) -> R {
 }
 
 /// The global values that hold when nobody set one.
-fn original() -> Policy {
+pub(crate) fn original() -> Policy {
     preset_by_name(DEFAULT_PRESET).map_or_else(Policy::new, |p| p.policy())
 }
 

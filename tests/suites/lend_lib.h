@@ -11,7 +11,7 @@
 #define WIDE 16u
 
 /*
- * Starts a test alike: every GPU has the default policy and all of its memory but for @limit chunks (0: all) on those of
+ * Starts a test alike: every GPU has the preset "demand" and all of its memory but for @limit chunks (0: all) on those of
  * @small, a bitmap; those of @lenders lend, all borrow.
  */
 static inline int begin(uint32_t lenders, uint32_t small, uint32_t limit)
@@ -19,7 +19,7 @@ static inline int begin(uint32_t lenders, uint32_t small, uint32_t limit)
 	int fd = huvm_open();
 
 	for (uint32_t g = 0; g < gpu_count(fd); g++) {
-		ARG(huvm_preset, p, .scope = HUVM_SCOPE_GPU, .gpu = g, .name = "huvm");
+		ARG(huvm_preset, p, .scope = HUVM_SCOPE_GPU, .gpu = g, .name = "demand");
 
 		CHECK_OK(ioctl(fd, HUVM_IOC_PRESET_SET, &p));
 		CHECK_OK(limit_chunks(fd, g, small >> g & 1 ? limit : 0));

@@ -158,7 +158,7 @@ static void files_and_calls_agree(void)
 {
 	int fd = look();
 
-	CHECK_OK(set_preset(fd, HUVM_SCOPE_GLOBAL, "huvm"));
+	CHECK_OK(set_preset(fd, HUVM_SCOPE_GLOBAL, "demand"));
 	for (int at = 0; at < 2; at++) {
 		const char *dir = at ? gpu_dir[1] : ALL;
 		uint32_t scope = at ? HUVM_SCOPE_GPU : HUVM_SCOPE_GLOBAL, gpu = at ? 1 : 0, origin;
@@ -340,7 +340,7 @@ static void concurrent_sets_are_all_kept(void)
 		pthread_join(t[i], NULL);
 		failures += s[i].failures;
 	}
-	CHECK_OK(set_preset(fd, HUVM_SCOPE_GLOBAL, "huvm"));
+	CHECK_OK(set_preset(fd, HUVM_SCOPE_GLOBAL, "demand"));
 	CHECK_EQ(failures, 0);
 }
 

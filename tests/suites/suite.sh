@@ -8,7 +8,8 @@ for name in "$@"; do
 	echo "HUVM-SUITE $name"
 	rc=0
 	if ! grep -q '^huvm ' /proc/modules; then
-		insmod /lib/huvm.ko test=1 || rc=1
+		# Suites begin without any technique, and switch on what they are about; suite defaults has what users have.
+		insmod /lib/huvm.ko test=1 && { [ "$name" = defaults ] || uvmctl policy set --preset demand >/dev/null; } || rc=1
 	fi
 	if [ $rc = 0 ]; then
 		if [ -x "/suites/$name" ]; then "/suites/$name"; else sh "/suites/$name.sh"; fi

@@ -223,7 +223,7 @@ static void knobs_and_policy(void)
 
 static void presets(void)
 {
-	static const char *const wanted[] = { "stock-460", "stock-595", "random", "zero-copy", "preef-host", "memharvester", "huvm" };
+	static const char *const wanted[] = { "stock-460", "stock-595", "random", "zero-copy", "preef-host", "memharvester", "huvm", "demand" };
 	const int count = sizeof(wanted) / sizeof(wanted[0]);
 	int fd = huvm_open(), found = 0;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Named policies: rows of what differs from the knobs' defaults.
 //!
-//! The defaults of [`KNOBS`](crate::config::KNOBS) are the preset `huvm`. The recipe of the stock presets is
+//! The defaults of [`KNOBS`](crate::config::KNOBS) are the preset `demand`; what a user gets who sets nothing is the preset
+//! [`DEFAULT_PRESET`]. The recipe of the stock presets is
 //! `nvidia-uvm.md` section 11; what of it is no number (one service thread per GPU, victims to the host only, every
 //! resident page copied) is how the driver works and has no knob.
 
@@ -25,8 +26,21 @@ pub const DEFAULT_PRESET: &str = "huvm";
 pub static PRESETS: &[Preset] = &[
     Preset {
         name: DEFAULT_PRESET,
-        doc: "The default: stock-595 without its runaway thrashing window.",
-        // The window that only grows (nvidia-uvm.md 5.2, 10.2) is a slip of the driver that stock-595 stands for.
+        doc: "The default: memharvester that keeps a part of what does not fit, without stock-595's runaway thrashing window.",
+        changes: &[
+            (KnobId::HarvestBorrow, 1),
+            (KnobId::HarvestLend, 1),
+            (KnobId::PreEvict, 1),
+            (KnobId::LargePageEvict, 1),
+            (KnobId::ParallelFetch, 1),
+            (KnobId::StreamMode, 2),
+            (KnobId::MultiPath, 1),
+            (KnobId::EvictOrder, 3),
+        ],
+    },
+    Preset {
+        name: "demand",
+        doc: "Fetches and evicts on demand alone: stock-595 without its runaway thrashing window.",
         changes: &[],
     },
     Preset {
@@ -78,7 +92,8 @@ pub static PRESETS: &[Preset] = &[
 ];
 
 /// `stock-595`: batch 256, 20 and 5 batches a run, 50 % duplicates, flush after each batch, tree at 51 %, thrashing
-/// 3 / 500 us / 10 / 1 / 2000 / 300 / 4, least recently migrated and host chunks of all sizes are the defaults.
+/// 3 / 500 us / 10 / 1 / 2000 / 300 / 4, least recently migrated and host chunks of all sizes are the defaults. The thrashing
+/// window that only grows (nvidia-uvm.md 5.2, 10.2) is a slip of the driver that it stands for.
 const STOCK_595: &[(KnobId, u64)] = &[(KnobId::ThrashWindowMode, 1)];
 
 impl Preset {
@@ -130,7 +145,6 @@ mod tests {
             assert_eq!(preset_by_name(p.name), Some(p));
             assert_eq!(preset_of(&p.policy()), Some(p));
         }
-        assert_eq!(policy(DEFAULT_PRESET), Policy::new());
     }
 
     #[test]
@@ -241,7 +255,13 @@ mod tests {
                 .filter(|&id| p.get(id) != base.get(id))
                 .collect()
         };
-        assert_eq!(differs("huvm"), [ThrashWindowMode]);
+        let memharvester = differs("memharvester").into_iter();
+        let mut huvm: std::vec::Vec<_> =
+            memharvester.chain([ThrashWindowMode, EvictOrder]).collect();
+        huvm.sort();
+        assert_eq!(differs("huvm"), huvm);
+        assert_eq!(differs("demand"), [ThrashWindowMode]);
+        assert_eq!(policy("demand"), Policy::new());
         assert_eq!(differs("stock-460"), [ThrashWindowMode, HostChunkSizes]);
         assert_eq!(differs("random"), [EvictOrder]);
         assert_eq!(differs("zero-copy"), [ZeroCopy]);

@@ -3,7 +3,7 @@
 
 use super::super::figures::{lent_to, memory_of, Figures};
 use super::super::sweep::{self, Spec};
-use super::lineup::{Lend, Lineup, Machine, Policy, BASE};
+use super::lineup::{Lend, Lineup, Machine, Policy, BASE, BEST};
 use super::measured::{compare, Measured};
 use crate::cli::{Bench, Workload};
 use crate::exit::{Failure, Result};
@@ -146,7 +146,7 @@ impl Setting<'_> {
         self.stream(case, base, Lend::Nothing, passes)
     }
 
-    /// Stock, prior art, each technique alone, one on top of the other, the whole.
+    /// Stock, prior art, each technique alone, one on top of the other, the whole, the default.
     fn steady(&self, l: &Lineup, base: &Policy, rows: &mut Vec<Measured>) -> Result<()> {
         let stock = [base.clone()].into_iter();
         let policies = stock
@@ -154,7 +154,8 @@ impl Setting<'_> {
             .chain(l.preset("preef-host"))
             .chain(l.alone())
             .chain(l.ladder())
-            .chain([l.whole()]);
+            .chain([l.whole()])
+            .chain(l.preset(BEST));
         for policy in policies {
             rows.push(self.stream("steady", &policy, Lend::Free, self.args.iterations)?);
         }
@@ -171,7 +172,8 @@ impl Setting<'_> {
         let policies = policies
             .chain([base.clone()])
             .chain(l.preset("preef-host"))
-            .chain([l.whole()]);
+            .chain([l.whole()])
+            .chain(l.preset(BEST));
         for policy in policies {
             rows.push(self.stream("spare-5", &policy, lend, self.args.iterations)?);
         }

@@ -11,6 +11,8 @@ use libhuvm::{Device, Scope};
 
 /// The preset of the whole paper.
 pub(in crate::cmd) const WHOLE: &str = "memharvester";
+/// The default preset.
+pub(in crate::cmd) const BEST: &str = "huvm";
 /// What the techniques are switched on beside.
 pub(in crate::cmd) const BASE: &str = "stock-595";
 
@@ -93,7 +95,7 @@ impl Policy {
 
     /// Whether its GPU borrows.
     pub(in crate::cmd) fn borrows(&self) -> bool {
-        self.preset == WHOLE || self.knobs.contains(&("harvest_borrow", 1))
+        [WHOLE, BEST].contains(&self.preset) || self.knobs.contains(&("harvest_borrow", 1))
     }
 
     /// In full: the preset, and each knob that is not as it says.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What the rows of `harvest` are to reach, and what they reach.
 
-use super::lineup::{BASE, WHOLE};
+use super::lineup::{BASE, BEST, WHOLE};
 use super::measured::Measured;
 use crate::row::{field, Cell, Field, Row};
 
@@ -113,6 +113,13 @@ pub(super) fn of(rows: &[Measured]) -> Vec<Target> {
         "2 times faster",
         faster(rows, "spare-5", whole, "stock-460", 2.0),
     ));
+    for (case, what) in [("steady", "steady"), ("spare-5", "spare for 5 %")] {
+        all.push(target(
+            &format!("{what}: {BEST} against {whole}"),
+            "1.5 times faster",
+            faster(rows, case, BEST, whole, 1.5),
+        ));
+    }
     all.extend(of_reclaims(&reclaims));
     all.push(of_lender(
         rows,

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What users have who set nothing: every technique at once, and two jobs that want the same memory. */
+#include "lend_lib.h"
+
+static void it_is_huvm(void)
+{
+	int fd = huvm_open();
+	ARG(huvm_preset, p, .scope = HUVM_SCOPE_GLOBAL);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_PRESET_GET, &p));
+	CHECK(!strcmp(p.name, "huvm"));
+	for (uint32_t i = 0;; i++) {
+		ARG(huvm_knob, k, .index = i);
+		ARG(huvm_policy, v, .scope = HUVM_SCOPE_GLOBAL, .knob = i);
+
+		if (ioctl(fd, HUVM_IOC_KNOB, &k))
+			break;
+		CHECK_OK(ioctl(fd, HUVM_IOC_POLICY_GET, &v));
+		CHECK_EQ(v.value, k.def);
+	}
+	close(fd);
+}
+
+/* Catches a technique that is off, or in the way of another; lost or old data; memory that its owner does not get back. */
+static void a_cycle_and_the_owner(void)
+{
+	int fd = huvm_open();
+	uint64_t chunks = chunk_count(fd, 0), in = 0;
+	struct job j = job_begin(0, chunks * 3 / 2, 71), own;
+
+	for (int n = 0; n < 6; n++) {
+		in = of_gpu(fd, 0, HUVM_CNT_BYTES_H2D) + of_gpu(fd, 0, HUVM_CNT_SPARE_HIT_BYTES);
+		job_turn(&j, WIDE);
+		in = of_gpu(fd, 0, HUVM_CNT_BYTES_H2D) + of_gpu(fd, 0, HUVM_CNT_SPARE_HIT_BYTES) - in;
+	}
+	/* The last turn: a part was there. */
+	CHECK(in < j.len * 9 / 10);
+	CHECK(of_gpu(fd, 0, HUVM_CNT_EVICTIONS_RECENT) > 0);
+	CHECK(of_gpu(fd, 0, HUVM_CNT_PRE_EVICTIONS) > 0);
+	CHECK(of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) > 0);
+	CHECK(of_gpu(fd, 0, HUVM_CNT_SPARE_HIT_BYTES) > 0);
+	CHECK(lent(fd, 1) > 0);
+	/* The neighbour's own job has all of its memory, and the borrower goes on. */
+	own = job_begin(1, chunks, 73);
+	CHECK(of_gpu(fd, 1, HUVM_CNT_RECLAIMS) > 0);
+	for (int n = 0; n < 2; n++) {
+		job_turn(&j, WIDE);
+		job_turn(&own, WIDE);
+	}
+	job_end(&own);
+	job_end(&j);
+	all_idle(fd);
+	close(fd);
+}
+
+static const struct ktap_test tests[] = {
+	{ "it_is_huvm", it_is_huvm }, { "a_cycle_and_the_owner", a_cycle_and_the_owner, 240 },
+};
+KTAP_MAIN(tests)
