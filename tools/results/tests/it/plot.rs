@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Pictures.
-// Helpers of tests: clippy sees tests only in functions marked so.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod common;
-
-use common::{golden, path, scratch};
+use crate::common::{golden, path, scratch};
 use huvm_results::draw::{Anchor, Colour, Scene, BLACK};
 use huvm_results::events::{parse, read, Event, Place, What};
 use huvm_results::failure::Failure;

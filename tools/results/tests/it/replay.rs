@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Replacement policies against closed forms, against exhaustive search, and against the table of the reference
 //! (shared/reference/workloads.md section 5).
-// Helpers of tests: clippy sees tests only in functions marked so.
-#![allow(clippy::unwrap_used)]
 
 use huvm_results::replay::trace::Chunk;
 use huvm_results::replay::{by_name, replay, Act, Trace, Traffic};

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Files of results, and two sets of them side by side.
-// Helpers of tests: clippy sees tests only in functions marked so.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod common;
-
-use common::{golden, path, scratch};
+use crate::common::{golden, path, scratch};
 use huvm_results::compare::compare;
 use huvm_results::failure::Failure;
 use huvm_results::rows::{read, read_file, File, Row};

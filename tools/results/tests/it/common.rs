@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What the tests share.
-// Helpers of tests: not each test file uses all, and clippy sees tests only in functions marked so.
-#![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 use std::path::PathBuf;
 

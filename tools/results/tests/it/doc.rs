@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The page of results, and Belady's bytes for rows.
-// Helpers of tests: clippy sees tests only in functions marked so.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod common;
-
-use common::{golden, path};
+use crate::common::{golden, path};
 use huvm_results::doc::{notes, page, Notes, Paper};
 use huvm_results::fill::fill;
 use huvm_results::rows::{self, File};
