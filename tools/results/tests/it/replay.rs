@@ -144,6 +144,19 @@ fn zeroes_the_dead_and_the_cpu() {
     }
 }
 
+/// What the GPU wrote into zeroes is worth something: it goes out and has to come again.
+#[test]
+fn zeroes_that_were_written_are_contents() {
+    let filled = false;
+    let mut t = Trace::new(vec![Chunk { bytes: 1, filled }; 2]);
+    t.begin_pass();
+    for (chunk, act) in [(0, Act::Write), (1, Act::Read), (0, Act::Read)] {
+        t.push(chunk, act);
+    }
+    let got = run(&t, 1, "lru", 0);
+    assert_eq!((got.in_bytes, got.out_bytes, got.zero_fills), (1, 1, 2));
+}
+
 /// A chunk whose contents die before they are read again is not worth keeping.
 #[test]
 fn min_knows_who_is_dead() {
