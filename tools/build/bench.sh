@@ -24,6 +24,10 @@ mkdir -p "$results" "$BUILD/logs"
 # What an earlier run found is no result of this one.
 rm -f "$json" "$results/$exp.meta.json" "$results/$exp.targets.txt"
 
+# Of now: the checkout may move while the guests run.
+commit=$(git -C "$ROOT" rev-parse HEAD 2>/dev/null || true)
+[ -z "$(git -C "$ROOT" status --porcelain --untracked-files=no 2>/dev/null)" ] && dirty=false || dirty=true
+
 # guest GPUS COMMAND: runs it; its document is left in build/results/EXPERIMENT-GPUS.part.
 guest() {
 	local name=$exp-$1 rc=0
@@ -58,8 +62,6 @@ echo
 "$BUILD/image-fast/bin/uvmctl" $reader --from "$doc" | tee "$doc.txt" || rc=$?
 [ "$rc" = 0 ] || { rm -f "$doc" "$doc.txt"; die "'$exp' has wrong results: none kept" "read $logs"; }
 # Beside the rows: what they are of (tools/results/src/rows.rs), and the targets as they were judged.
-commit=$(git -C "$ROOT" rev-parse HEAD 2>/dev/null || true)
-[ -z "$(git -C "$ROOT" status --porcelain --untracked-files=no 2>/dev/null)" ] && dirty=false || dirty=true
 jq --arg exp "$exp" --arg commit "$commit" --argjson dirty "$dirty" --arg rustc "$(rustc -V)" --arg qemu "$QEMU_SERIES" \
 	--arg kernel "$KERNEL_SERIES" --arg gpus "1, $gpus" --arg vram "$vram" --arg mem "${MEM:-3G}" '{schema: "huvm.results/1",
 	experiment: $exp, commit: ($commit | if . == "" then null else . end), dirty: $dirty,
