@@ -8,6 +8,7 @@
 
 pub mod bfs;
 pub mod csr;
+mod falling;
 pub mod louvain;
 pub mod pagerank;
 mod pages;

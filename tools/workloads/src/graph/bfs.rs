@@ -8,7 +8,6 @@ use super::rmat::Kind;
 use super::{Graph, Size};
 use crate::rng::mix;
 use crate::size::{empty, filled};
-use crate::trace::{steps, PAGE_PS};
 use crate::{Ask, Workload, WORD};
 
 /// The level of a vertex that is not reached.
@@ -71,11 +70,6 @@ pub(crate) fn make(name: &'static str, kind: Kind, ask: &Ask) -> Workload {
             at_neighbours: vec![(5, 1, false), (2, WORD, true), (4, 1, true)],
             after: vec![(4, 1, true), (3, 1, true), (5, 1, true)],
         };
-        let g = g.clone();
-        let active = g.active_pages(&levels_of(pass));
-        let all = active
-            .into_iter()
-            .flat_map(move |a| kernel.clone().touches(g.clone(), a));
-        Box::new(steps(all, PAGE_PS))
+        kernel.rounds(g.clone(), g.active_pages(&levels_of(pass)))
     })
 }

@@ -2,8 +2,8 @@
 //! The pages that an iteration over a graph touches.
 
 use super::{Active, Graph, PAGE_EDGES};
-use crate::trace::{run, touch};
-use crate::{Touch, PAGE, WORD};
+use crate::trace::{run, steps, touch, PAGE_PS};
+use crate::{Steps, Touch, PAGE, WORD};
 
 /// One of so many accesses by a neighbour's number is in the trace. All would be as many as edges; as each chunk of a vertex
 /// array is met again within a few pages of edges anyway, it is as hot with one of 64.
@@ -26,6 +26,14 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
+    /// Steps of so many iterations, each with its active pages.
+    pub(crate) fn rounds(self, g: Graph, active: Vec<Active>) -> Steps {
+        let all = active
+            .into_iter()
+            .flat_map(move |a| self.clone().touches(g.clone(), a));
+        Box::new(steps(all, PAGE_PS))
+    }
+
     /// Its touches.
     pub(crate) fn touches(self, g: Graph, active: Active) -> impl Iterator<Item = Touch> + Send {
         let vertices = g.size.vertices();

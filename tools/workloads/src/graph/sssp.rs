@@ -4,11 +4,11 @@
 
 use super::bfs::{root, FAR};
 use super::csr::Csr;
+use super::falling;
 use super::pages::Kernel;
 use super::rmat::Kind;
 use super::{Graph, Size};
 use crate::size::{empty, filled};
-use crate::trace::{steps, PAGE_PS};
 use crate::{Ask, Workload, WORD};
 
 /// Distances from `root`, and for each round the vertices whose edges were relaxed.
@@ -20,27 +20,9 @@ pub fn relax(g: &Csr, root: usize) -> (Vec<u64>, Vec<Vec<bool>>) {
         *d = 0;
         *a = true;
     }
-    let mut history = Vec::new();
-    while active.contains(&true) {
-        let mut next = vec![false; n];
-        let old = dist.clone();
-        for (u, from) in old.iter().enumerate() {
-            if active.get(u) != Some(&true) {
-                continue;
-            }
-            for v in g.neighbours(u) {
-                let there = from.saturating_add(Csr::weight(u, v));
-                if let (Some(d), Some(changed)) = (dist.get_mut(v), next.get_mut(v)) {
-                    if there < *d {
-                        *d = there;
-                        *changed = true;
-                    }
-                }
-            }
-        }
-        history.push(std::mem::replace(&mut active, next));
-    }
-    (dist, history)
+    falling::rounds(g, dist, active, |from, u, v| {
+        from.saturating_add(Csr::weight(u, v))
+    })
 }
 
 pub(crate) fn make(name: &'static str, kind: Kind, ask: &Ask) -> Workload {
@@ -64,11 +46,6 @@ pub(crate) fn make(name: &'static str, kind: Kind, ask: &Ask) -> Workload {
             at_neighbours: vec![(4, WORD, true)],
             after: vec![(4, WORD, true), (3, WORD, true), (5, 1, true)],
         };
-        let g = g.clone();
-        let all = active
-            .clone()
-            .into_iter()
-            .flat_map(move |a| kernel.clone().touches(g.clone(), a));
-        Box::new(steps(all, PAGE_PS))
+        kernel.rounds(g.clone(), active.clone())
     })
 }

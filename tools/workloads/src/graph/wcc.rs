@@ -2,39 +2,17 @@
 //! Weakly connected components by label propagation: each vertex takes the smallest label of its neighbours, until none changes.
 
 use super::csr::Csr;
+use super::falling;
 use super::pages::Kernel;
 use super::rmat::Kind;
 use super::{Graph, Size};
 use crate::size::filled;
-use crate::trace::{steps, PAGE_PS};
 use crate::{Ask, Workload, WORD};
 
 /// Labels at the fixed point, and for each iteration which vertices pushed their label.
 pub fn propagate(g: &Csr) -> (Vec<u64>, Vec<Vec<bool>>) {
     let n = g.vertices();
-    let mut label: Vec<u64> = (0..n as u64).collect();
-    let mut active = vec![true; n];
-    let mut history = Vec::new();
-    while active.contains(&true) {
-        let mut next = vec![false; n];
-        // Of the iteration before, as blocks that run side by side would see it.
-        let old = label.clone();
-        for (u, mine) in old.iter().enumerate() {
-            if active.get(u) != Some(&true) {
-                continue;
-            }
-            for v in g.neighbours(u) {
-                if let (Some(l), Some(changed)) = (label.get_mut(v), next.get_mut(v)) {
-                    if mine < l {
-                        *l = *mine;
-                        *changed = true;
-                    }
-                }
-            }
-        }
-        history.push(std::mem::replace(&mut active, next));
-    }
-    (label, history)
+    falling::rounds(g, (0..n as u64).collect(), vec![true; n], |mine, _, _| mine)
 }
 
 pub(crate) fn make(name: &'static str, kind: Kind, ask: &Ask) -> Workload {
@@ -50,11 +28,6 @@ pub(crate) fn make(name: &'static str, kind: Kind, ask: &Ask) -> Workload {
             at_neighbours: vec![(2, WORD, true)],
             after: Vec::new(),
         };
-        let g = g.clone();
-        let all = active
-            .clone()
-            .into_iter()
-            .flat_map(move |a| kernel.clone().touches(g.clone(), a));
-        Box::new(steps(all, PAGE_PS))
+        kernel.rounds(g.clone(), active.clone())
     })
 }

@@ -43,42 +43,50 @@ fn arrays(n: u64, matrices: &[&'static str], vectors: &[&'static str]) -> Vec<Al
     m.chain(v).collect()
 }
 
+/// A kernel on one matrix: by columns of pages or by rows; the vectors that it reads and writes.
+type Kernel = (bool, u32, u32);
+
+/// Two kernels on matrix A, which they read one after the other: with vectors that the CPU fills and vectors that it does not.
+fn two(
+    name: &'static str,
+    ask: &Ask,
+    filled: &[&'static str],
+    others: &[&'static str],
+    kernels: [Kernel; 2],
+) -> Workload {
+    let n = side(ask.bytes, 1, (filled.len() + others.len()) as u64);
+    let mut allocs = arrays(n, &["A"], filled);
+    allocs.extend(others.iter().map(|name| empty(name, n)));
+    Workload::new(name, allocs, ask.passes_or(1), move |_| {
+        let all = kernels.into_iter().flat_map(
+            move |(columns, v, w)| -> Box<dyn Iterator<Item = Touch> + Send> {
+                if columns {
+                    Box::new(by_column(0, v, w, n))
+                } else {
+                    Box::new(by_row(0, v, w, n))
+                }
+            },
+        );
+        Box::new(steps(all, PAGE_PS))
+    })
+}
+
 /// `y = Aᵀ(A x)`: both kernels on one matrix.
 pub(crate) fn atax(ask: &Ask) -> Workload {
-    let n = side(ask.bytes, 1, 3);
-    let mut allocs = arrays(n, &["A"], &["x"]);
-    allocs.extend([empty("tmp", n), empty("y", n)]);
-    Workload::new("atax", allocs, ask.passes_or(1), move |_| {
-        Box::new(steps(
-            by_column(0, 1, 2, n).chain(by_row(0, 2, 3, n)),
-            PAGE_PS,
-        ))
-    })
+    let kernels = [(true, 1, 2), (false, 2, 3)];
+    two("atax", ask, &["x"], &["tmp", "y"], kernels)
 }
 
 /// `x1 += A y1`, `x2 += Aᵀ y2`.
 pub(crate) fn mvt(ask: &Ask) -> Workload {
-    let n = side(ask.bytes, 1, 4);
-    let allocs = arrays(n, &["A"], &["y1", "y2", "x1", "x2"]);
-    Workload::new("mvt", allocs, ask.passes_or(1), move |_| {
-        Box::new(steps(
-            by_column(0, 1, 3, n).chain(by_row(0, 2, 4, n)),
-            PAGE_PS,
-        ))
-    })
+    let kernels = [(true, 1, 3), (false, 2, 4)];
+    two("mvt", ask, &["y1", "y2", "x1", "x2"], &[], kernels)
 }
 
 /// `s = Aᵀ r`, then `q = A p`.
 pub(crate) fn bicg(ask: &Ask) -> Workload {
-    let n = side(ask.bytes, 1, 4);
-    let mut allocs = arrays(n, &["A"], &["r", "p"]);
-    allocs.extend([empty("s", n), empty("q", n)]);
-    Workload::new("bicg", allocs, ask.passes_or(1), move |_| {
-        Box::new(steps(
-            by_row(0, 1, 3, n).chain(by_column(0, 2, 4, n)),
-            PAGE_PS,
-        ))
-    })
+    let kernels = [(false, 1, 3), (true, 2, 4)];
+    two("bicg", ask, &["r", "p"], &["s", "q"], kernels)
 }
 
 /// `y = A x + B x`: two matrices at once, a thread a row.
