@@ -1,0 +1,55 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Workloads of the catalog, one of each kind, over more data than the GPU has memory. The CPU checks every word: a page lost,
+# stale, or given to another one is found, whatever the order in which the workload came back to it.
+echo "KTAP version 1"
+echo "1..9"
+failed=0
+n=0
+result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n $2"; else echo "not ok $n $2"; failed=1; fi; }
+# verified ROWS NAME ARGUMENTS…: so many jobs end well, moved data, evicted some of it, and have no wrong word.
+least=1
+verified() {
+	rows=$1 name=$2
+	shift 2
+	uvmctl run "$@" --verify --csv --no-header --fields workload,mismatches,evictions,h2d_bytes >/tmp/rows 2>/tmp/said
+	rc=$?
+	# Empty where nothing was checked; and one that fits the memory proves little.
+	good=$(awk -F, -v least=$least '$2 == "0" && $3 >= least && $4 > 0' /tmp/rows | wc -l)
+	[ $rc = 0 ] && [ "$good" = "$rows" ]
+	ok=$?
+	[ $ok = 0 ] || sed 's/^/# /' /tmp/rows /tmp/said
+	result $ok "$name"
+}
+verified 1 program stream-triad --ratio 1.5
+verified 1 cpu_between_launches srad --ratio 1.25 -i 1
+verified 1 trace ra --ratio 1.25
+verified 1 random_reads zipf --ratio 1.25 -i 1
+verified 1 graph pagerank --ratio 1.25 -i 1
+verified 1 training mobilenet --ratio 1.5 -i 1
+verified 2 two_gpus_at_once kmeans:0 pathfinder:1 --ratio 1.25 -i 1
+# A real graph is small: what is discarded was on the GPU.
+least=0
+verified 1 discarded louvain --size 8M
+# One that is stopped in the middle leaves nothing behind. (A shell lets its background jobs ignore SIGINT.)
+uvmctl run hotspot --ratio 1.5 -i 1000 >/dev/null 2>&1 &
+pid=$!
+t=0
+until grep -q " $pid 0x" /sys/kernel/debug/huvm/spaces || [ $t -ge 100 ]; do sleep 0.1; t=$((t + 1)); done
+sleep 2
+kill -TERM $pid
+t=0
+while kill -0 $pid 2>/dev/null && [ $t -lt 100 ]; do sleep 0.1; t=$((t + 1)); done
+if kill -0 $pid 2>/dev/null; then
+	echo "# it did not end"
+	kill -9 $pid
+	false
+else
+	wait $pid
+	rc=$?
+	left=$(uvmctl client list --csv --no-header | wc -l)
+	echo "# exit code $rc, clients left: $left"
+	[ $rc = 143 ] && [ "$left" = 0 ]
+fi
+result $? stopped
+exit $failed
