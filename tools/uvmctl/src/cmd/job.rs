@@ -157,7 +157,8 @@ impl Job {
         self.seat.bar.set_message("checking");
         let phantom = (figures.data == "phantom").then(|| "the GPU's data is phantom".to_owned());
         if let Some(why) = phantom.or_else(|| self.load.uncheckable()) {
-            out.note(&format!("{} is not verified: {why}", figures.workload));
+            let text = format!("{} is not verified: {why}", figures.workload);
+            self.seat.bar.suspend(|| out.note(&text));
             return Ok(None);
         }
         let wrong = self.load.wrong(self.plan.passes())?;

@@ -10,7 +10,8 @@ use crate::catalog::{find, listed, Found, Listed};
 use crate::cli::Run;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
-use huvm_workloads::Ask;
+use huvm_workloads::catalog::{LEAST, MOST};
+use huvm_workloads::{Ask, Refused};
 
 /// Passes of a sweep that are measured, and those before, where the command line does not say.
 const SWEEP_PASSES: (u32, u32) = (3, 1);
@@ -93,7 +94,10 @@ fn job(out: &Out, bars: &Bars, r: &Run, name: &str, found: &Found, id: &str) -> 
                     seed: r.seed,
                     passes,
                 };
-                entry.make(&ask).map_err(|e| Failure::Usage(e.to_string()))
+                entry.make(&ask).map_err(|Refused::Footprint(b)| {
+                    let [b, least, most] = [b, LEAST, MOST].map(|b| out.bytes(b));
+                    Failure::Usage(format!("{b} are out of range: {least} to {most}"))
+                })
             };
             // As many passes as the reference has, if nobody says how many.
             let mut workload = make(r.iterations)?;
