@@ -49,6 +49,7 @@ static void cycle(uint64_t order, uint64_t *brought, uint64_t *recent)
 	CHECK_OK(gpu_register(fd, 0));
 	CHECK_OK(set_preset(fd, HUVM_SCOPE_SPACE, "stock-595"));
 	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "evict_order", order));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "evict_guard_chunks", 8));
 	len = sized(fd, 0, 150, blocks);
 	p = managed(fd, len);
 	cpu_fill(p, len, 7, 3);

@@ -20,13 +20,15 @@
 
 use crate::config::{KnobId, Policy};
 use crate::evict::VictimOrder;
+use crate::stream::StreamConfig;
 
 /// Evictions, in memories, within which a chunk that comes back counts as a refault. A cycle of so many times the memory is
 /// still seen; there is hardly anything to gain beyond.
 const SPAN_MEMORIES: u64 = 8;
 /// The window that turns the switch off is shorter by this.
 const OFF_SHORTER: u32 = 4;
-/// The guard takes no more than this part of the memory.
+/// The guard takes no more than this part of the memory. Where it would, [`VictimOrder::Adaptive`] does not adapt: too little
+/// would be left to keep.
 const GUARD_PART: u32 = 4;
 
 /// How victims are chosen on a GPU.
@@ -46,17 +48,22 @@ impl EvictConfig {
     /// As a policy has it, for a GPU of `chunks` chunks.
     pub fn of(policy: &Policy, chunks: u32) -> Self {
         let order = VictimOrder::from_u64(policy.get(KnobId::EvictOrder)).unwrap_or_default();
+        // What streams fetched ahead is not used yet, so it must not pass through the guard before.
+        let ahead = StreamConfig::of(policy).ahead_max();
+        let guard = policy
+            .get_u32(KnobId::EvictGuardChunks)
+            .saturating_add(ahead);
+        let most = chunks / GUARD_PART;
+        let order = match order {
+            VictimOrder::Adaptive if guard > most => VictimOrder::LeastRecentlyMigrated,
+            order => order,
+        };
         let guarded = matches!(order, VictimOrder::Recent | VictimOrder::Adaptive);
-        let guard = policy.get_u32(KnobId::EvictGuardChunks);
         let percent = policy.get(KnobId::EvictWindowPercent);
         let window = u64::from(chunks).saturating_mul(percent) / 100;
         Self {
             order,
-            guard: if guarded {
-                guard.min(chunks / GUARD_PART)
-            } else {
-                0
-            },
+            guard: if guarded { guard.min(most) } else { 0 },
             window: u32::try_from(window).unwrap_or(u32::MAX).max(1),
             span: u64::from(chunks).saturating_mul(SPAN_MEMORIES),
         }
@@ -185,19 +192,38 @@ mod tests {
     }
 
     #[test]
-    fn a_small_memory_has_a_small_guard_and_window() {
+    fn the_guard_holds_what_is_fetched_ahead_or_nothing_adapts() {
+        use VictimOrder::*;
         let mut p = Policy::new();
-        p.set(KnobId::EvictOrder, 3).unwrap();
+        p.set(KnobId::EvictOrder, Adaptive as u64).unwrap();
         let of = |p: &Policy, n| {
             let c = EvictConfig::of(p, n);
-            (c.guard, c.window, c.span)
+            (c.order, c.guard)
         };
-        assert_eq!(of(&p, 8192), (32, 2048, 65536));
-        assert_eq!(of(&p, 64), (16, 16, 512));
-        assert_eq!(of(&p, 3), (0, 1, 24));
-        p.set(KnobId::EvictWindowPercent, 250).unwrap();
-        assert_eq!(of(&p, 64), (16, 160, 512));
+        assert_eq!(of(&p, 8192), (Adaptive, 32));
+        assert_eq!(of(&p, 128), (Adaptive, 32));
+        assert_eq!(of(&p, 127), (LeastRecentlyMigrated, 0));
+        // Eight streams, 32 MiB each.
+        p.set(KnobId::StreamMode, 2).unwrap();
+        assert_eq!(of(&p, 8192), (Adaptive, 160));
+        assert_eq!(of(&p, 639), (LeastRecentlyMigrated, 0));
+        // What is asked for by name is done, as far as it goes.
+        p.set(KnobId::EvictOrder, Recent as u64).unwrap();
+        assert_eq!(of(&p, 64), (Recent, 16));
         p.set(KnobId::EvictOrder, 0).unwrap();
-        assert_eq!(EvictConfig::of(&p, 64).guard, 0);
+        assert_eq!(of(&p, 8192), (LeastRecentlyMigrated, 0));
+    }
+
+    #[test]
+    fn the_window_and_the_span_are_shares_of_the_memory() {
+        let mut p = Policy::new();
+        let of = |p: &Policy, n| {
+            let c = EvictConfig::of(p, n);
+            (c.window, c.span)
+        };
+        assert_eq!(of(&p, 8192), (2048, 65536));
+        assert_eq!(of(&p, 3), (1, 24));
+        p.set(KnobId::EvictWindowPercent, 250).unwrap();
+        assert_eq!(of(&p, 64), (160, 512));
     }
 }

@@ -139,6 +139,18 @@ impl StreamConfig {
         }
     }
 
+    /// Blocks that all streams together may have fetched ahead, at most.
+    pub const fn ahead_max(&self) -> u32 {
+        match self.mode {
+            StreamMode::Off => 0,
+            // CAST: narrowing of 8.
+            _ if self.streams > STREAMS_MAX as u32 => {
+                self.amount.saturating_mul(STREAMS_MAX as u32)
+            }
+            _ => self.amount.saturating_mul(self.streams),
+        }
+    }
+
     /// True if a stream may have this step.
     fn allows(&self, step: i64) -> bool {
         let length = step.unsigned_abs();

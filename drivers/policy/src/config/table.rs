@@ -343,8 +343,8 @@ knobs! {
     }
     EvictGuardChunks {
         "evict_guard_chunks", "chunks", Number, 0..=1024, 32, true,
-        "Youngest chunks that evict_order=recent or adaptive leaves alone, a quarter of the memory at most.",
-        "workloads.md 5 has 16; twice the default prefetch_mib, as what was fetched ahead is not used yet"
+        "Youngest chunks left alone by evict_order=recent or adaptive, beside those fetched ahead; a quarter of all at most.",
+        "workloads.md 5 has 16, of 800"
     }
     EvictWindowPercent {
         "evict_window_percent", "%", Number, 1..=400, 25, true,
