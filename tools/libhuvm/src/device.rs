@@ -574,6 +574,20 @@ impl Device {
         Ok(self.ask(arg, "reaching a register for tests")?.value)
     }
 
+    /// For tests and measurements: leaves so many chunks of a GPU usable, 0 for all. What was in the others is evicted.
+    ///
+    /// # Errors
+    /// `ENOTTY` unless the module was loaded with `test=1`; `EPERM` without CAP_SYS_ADMIN; `ENODEV`; `EINVAL` for more than there
+    /// are; `EBUSY` if others keep the chunks too busy.
+    pub fn limit_chunks(&self, gpu: u32, chunks: u32) -> Result<()> {
+        let arg = uapi::huvm_test_limits {
+            gpu,
+            chunks,
+            ..Default::default()
+        };
+        self.ask(arg, "limiting a GPU's memory").map(|_| ())
+    }
+
     /// Turns the event stream on: `mask` has bit `1 << HUVM_EVENT_*` for each type; 0 turns it off.
     ///
     /// # Errors

@@ -473,6 +473,8 @@ pub(crate) struct Demo {
 pub(crate) enum Experiment {
     /// A borrower on GPU 0, the others lend
     Harvest,
+    /// Jobs on GPU 0 that need more memory than it has, under every preset (the module must be loaded with test=1)
+    Oversub,
 }
 
 #[derive(Args, Debug)]
@@ -480,6 +482,12 @@ pub(crate) struct Bench {
     /// The experiment
     #[arg(value_enum)]
     pub(crate) experiment: Experiment,
+    /// Of oversub: workloads, by names of 'run --list' [default: one of each kind]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    pub(crate) workloads: Vec<String>,
+    /// Of oversub: times more data than memory
+    #[arg(long, value_name = "RATIO", num_args = 1.., value_delimiter = ',')]
+    pub(crate) ratios: Vec<f64>,
     /// Measured passes per row
     #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) iterations: u32,

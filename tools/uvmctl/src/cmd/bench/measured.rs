@@ -26,6 +26,9 @@ pub(in crate::cmd) struct Measured {
     pub(super) bytes: u64,
     pub(super) passes: u32,
     pub(super) time_ns: u64,
+    /// Time of the same work with memory enough.
+    #[serde(default)]
+    pub(super) ideal_ns: Option<u64>,
     /// Time of the case's first row over this one's, for the same GPU and role.
     pub(super) speedup: Option<f64>,
     pub(super) h2d_bytes: u64,
@@ -74,6 +77,7 @@ impl Row for Measured {
             field("reclaim_p50_ns", "P50", nanos(self.reclaim_p50_ns)),
             field("reclaim_max_ns", "MAX", nanos(self.reclaim_max_ns)),
             field("mismatches", "MISMATCHES", count(self.mismatches)),
+            extra("ideal_ns", nanos(self.ideal_ns)),
             extra("experiment", Cell::text(&self.experiment)),
             extra("workload", Cell::text(&self.workload)),
             extra("recipe", Cell::text(&self.recipe)),

@@ -14,6 +14,8 @@
 //! | `computing-alone`, `computing-shared` | the same for a job that uses half of its memory's bandwidth; the first takes all of it | time |
 //! | `off-again` | as `off`, after all that | time |
 //!
+//! `oversub`: jobs on GPU 0 whose data is some times its memory, under every preset ([`oversub`]).
+//!
 //! On a machine of one GPU there is `off` alone. The rows of both machines in one document, read with `--from`, give all
 //! figures and what they are to be ([`targets`]).
 
@@ -21,6 +23,7 @@ pub(super) mod lineup;
 
 mod harvest;
 mod measured;
+mod oversub;
 mod targets;
 
 use super::run::judge;
@@ -30,14 +33,16 @@ use crate::out::{save, Out};
 pub(super) use measured::Measured;
 
 pub(super) fn run(out: &Out, b: &Bench) -> Result<()> {
-    let Experiment::Harvest = b.experiment;
     if let Some(saved) = out.saved::<Vec<Measured>>("bench")? {
         for rows in saved {
             show(out, &out.adopt(rows), None)?;
         }
         return Ok(());
     }
-    let rows = harvest::run(out, b)?;
+    let rows = match b.experiment {
+        Experiment::Harvest => harvest::run(out, b)?,
+        Experiment::Oversub => oversub::run(out, b)?,
+    };
     show(out, &rows, save(b.output.as_deref(), &rows))
 }
 
@@ -45,6 +50,10 @@ pub(super) fn run(out: &Out, b: &Bench) -> Result<()> {
 fn show(out: &Out, rows: &[Measured], unsaved: Option<Failure>) -> Result<()> {
     let failure = judge(rows.iter().map(|r| r.mismatches)).or(unsaved);
     out.list_failed_as("bench", rows, failure, || {
+        if rows.first().is_some_and(|r| r.experiment == oversub::NAME) {
+            let summary = oversub::summary(rows);
+            return format!("{}\n{}", out.render(rows), out.render(&summary));
+        }
         let summary = targets::of(rows);
         format!(
             "{}\n{}{}",

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `oversub`: one GPU, jobs that need more memory than it has, under every preset, beside the time with memory enough.
+//!
+//! A job's data is the same at each ratio: it is the GPU's memory that is made smaller, by the driver's call for tests. So the
+//! ideal, the same job with all of the memory, is the measure of each row.
+//!
+//! `zero-copy` looks better here than it is: a trace touches one word of a page, and a word is all that crosses the link then.
+
+use super::super::figures::{memory_of, Figures};
+use super::super::job::{run_one, Bars, Job, Plan};
+use super::super::steps::Steps;
+use super::super::sweep::{self, Spec};
+use super::lineup::{Lend, Lineup, Machine, Policy, BASE, BEST, WHOLE};
+use super::measured::Measured;
+use crate::catalog::{find, Found};
+use crate::cli::Bench;
+use crate::exit::{Failure, Result};
+use crate::out::Out;
+use crate::row::{field, Cell, Field, Row};
+use crate::units::CHUNK;
+use huvm_workloads::Ask;
+
+/// Its name in the rows.
+pub(super) const NAME: &str = "oversub";
+/// The GPU.
+const GPU: u32 = 0;
+/// A job's data, as a share of all of the GPU's memory: it fits, with room for the guard and for page tables.
+const FILLS: f64 = 0.85;
+/// One of each kind: a sweep, a stencil that goes over its data again and again, a matrix by columns, two graphs, training,
+/// inference, random accesses.
+const WORKLOADS: [&str; 8] = [
+    "triad",
+    "hotspot",
+    "atax",
+    "pagerank",
+    "bfs",
+    "resnet50",
+    "llm-decode",
+    "zipf",
+];
+/// Between what nearly fits and what is twice the memory.
+const RATIOS: [f64; 3] = [1.25, 1.5, 2.0];
+/// Everybody.
+const PRESETS: [&str; 7] = [
+    BASE,
+    "stock-460",
+    "preef-host",
+    "zero-copy",
+    "random",
+    WHOLE,
+    BEST,
+];
+
+/// Runs all of it.
+pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
+    let names: Vec<&str> = match args.workloads.as_slice() {
+        [] => WORKLOADS.to_vec(),
+        some => some.iter().map(String::as_str).collect(),
+    };
+    let ratios = match args.ratios.as_slice() {
+        [] => RATIOS.to_vec(),
+        some => some.to_vec(),
+    };
+    if ratios.iter().any(|r| !(*r > 1.0 && *r <= 16.0)) {
+        return Err(Failure::Usage("a ratio is above 1, at most 16".into()));
+    }
+    // Names are looked at before anything is done.
+    let found: Vec<(&str, Found)> = names
+        .iter()
+        .map(|n| Ok((*n, find(n)?)))
+        .collect::<Result<_>>()?;
+    let device = out.device()?;
+    let memory = memory_of(&device, GPU)?;
+    let lineup = Lineup::of(&device)?;
+    let machine = Machine::around(&device, GPU)?;
+    let policies: Vec<Policy> = PRESETS.iter().filter_map(|p| lineup.preset(p)).collect();
+    let first = policies.first().ok_or_else(|| {
+        Failure::NotFound(
+            "the driver has no presets".into(),
+            "update the driver".into(),
+        )
+    })?;
+    let mut rows = Vec::new();
+    let done = (|| {
+        for (name, found) in &found {
+            device.limit_chunks(GPU, 0)?;
+            machine.choose(&device, first, Lend::Nothing)?;
+            out.note(&format!("{name}: with memory enough"));
+            let ideal = job(out, args, name, found, memory)?;
+            for ratio in &ratios {
+                let chunks = limit(ideal.bytes, *ratio);
+                for policy in &policies {
+                    out.note(&format!("{name}, {ratio}: {}", policy.name));
+                    machine.choose(&device, policy, Lend::Nothing)?;
+                    device.limit_chunks(GPU, chunks)?;
+                    let f = job(out, args, name, found, memory)?;
+                    rows.push(row(&f, policy, *ratio, ideal.time_ns));
+                }
+            }
+        }
+        Ok(rows)
+    })();
+    // Whatever happened, the GPU has its memory again.
+    device.limit_chunks(GPU, 0)?;
+    done
+}
+
+/// Chunks of a memory that `bytes` are `ratio` times of.
+fn limit(bytes: u64, ratio: f64) -> u32 {
+    // CAST: a ratio above 1 makes it smaller; a GPU has fewer than 2^32 chunks.
+    ((bytes as f64 / CHUNK as f64 / ratio).ceil() as u32).max(1)
+}
+
+fn row(f: &Figures, policy: &Policy, ratio: f64, ideal_ns: u64) -> Measured {
+    Measured {
+        experiment: NAME.into(),
+        gpus: 1,
+        ratio,
+        ideal_ns: Some(ideal_ns),
+        // How near it comes to memory enough.
+        speedup: super::super::figures::speedup(ideal_ns, f.time_ns),
+        ..Measured::of(&f.workload, policy, GPU, "job", f)
+    }
+}
+
+/// One job, from its filling to its check.
+fn job(out: &Out, args: &Bench, name: &str, found: &Found, memory: u64) -> Result<Figures> {
+    let bytes = (memory as f64 * FILLS) as u64;
+    let (iterations, warmup) = (args.iterations, 1);
+    match found {
+        Found::Sweep(w) => sweep::run(
+            out,
+            &Spec {
+                workload: *w,
+                gpu: GPU,
+                bytes,
+                ratio: FILLS,
+                iterations,
+                warmup,
+                // Arrays are whole rows of blocks: few, so that three of them are about as large as was asked for.
+                blocks: args.blocks.min(64),
+                verify: true,
+                preset: None,
+                compute_ns: 0,
+            },
+        ),
+        Found::Entry(entry) => {
+            let ask = Ask {
+                bytes,
+                seed: 1,
+                passes: Some(iterations.saturating_add(warmup)),
+            };
+            let workload = entry
+                .make(&ask)
+                .map_err(|e| Failure::Usage(e.to_string()))?;
+            let plan = Plan {
+                workload: name.into(),
+                gpu: GPU,
+                ratio: FILLS,
+                iterations,
+                warmup,
+                verify: true,
+                preset: None,
+            };
+            let make = |at: &super::super::job::Seat, _: &Plan| {
+                let steps: Box<dyn super::super::job::Load> =
+                    Box::new(Steps::new(&at.device, workload)?);
+                Ok(steps)
+            };
+            run_one(out, Job::new(out, &Bars::new(out), plan, make)?)
+        }
+    }
+}
+
+/// A preset over all rows of it.
+#[derive(Default)]
+pub(super) struct Mean {
+    preset: String,
+    rows: u64,
+    /// Geometric mean of time over the ideal's.
+    slower: f64,
+    /// The same of the worst row.
+    worst: f64,
+    /// Bytes to and from the host, over those of the first preset.
+    traffic: Option<f64>,
+}
+
+impl Row for Mean {
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            field("preset", "PRESET", Cell::text(&self.preset)),
+            field("rows", "ROWS", Cell::Count(self.rows)),
+            field("slower", "TIMES-IDEAL", Cell::Ratio(self.slower)),
+            field("worst", "WORST", Cell::Ratio(self.worst)),
+            field(
+                "traffic",
+                "TRAFFIC",
+                self.traffic.map_or(Cell::None, Cell::Ratio),
+            ),
+        ]
+    }
+}
+
+/// The presets, in the order of their first rows.
+pub(super) fn summary(rows: &[Measured]) -> Vec<Mean> {
+    let mut presets: Vec<&str> = Vec::new();
+    for r in rows {
+        if !presets.contains(&r.preset.as_str()) {
+            presets.push(&r.preset);
+        }
+    }
+    let moved = |preset: &str| -> u64 {
+        let of = rows.iter().filter(|r| r.preset == preset);
+        of.map(|r| r.h2d_bytes.saturating_add(r.d2h_bytes)).sum()
+    };
+    let first = presets.first().map_or(0, |p| moved(p));
+    let mean = |preset: &&str| {
+        let times: Vec<f64> = rows
+            .iter()
+            .filter(|r| r.preset == *preset)
+            .filter_map(|r| Some(r.time_ns as f64 / r.ideal_ns.filter(|n| *n != 0)? as f64))
+            .collect();
+        let logs: f64 = times.iter().map(|t| t.ln()).sum();
+        Mean {
+            preset: (*preset).into(),
+            rows: times.len() as u64,
+            slower: (logs / times.len().max(1) as f64).exp(),
+            worst: times.iter().copied().fold(0.0, f64::max),
+            traffic: (first != 0).then(|| moved(preset) as f64 / first as f64),
+        }
+    };
+    presets.iter().map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(preset: &str, time_ns: u64, ideal_ns: u64, h2d_bytes: u64) -> Measured {
+        Measured {
+            preset: preset.into(),
+            time_ns,
+            ideal_ns: Some(ideal_ns),
+            h2d_bytes,
+            ..Measured::default()
+        }
+    }
+
+    #[test]
+    fn a_preset_is_the_geometric_mean_of_its_rows() {
+        let rows = [
+            measured("a", 20, 10, 100),
+            measured("b", 10, 10, 30),
+            measured("a", 80, 10, 100),
+            measured("b", 40, 10, 20),
+        ];
+        let all = summary(&rows);
+        let text: Vec<_> = all
+            .iter()
+            .map(|m| {
+                (
+                    m.preset.as_str(),
+                    m.rows,
+                    m.slower.round(),
+                    m.worst,
+                    m.traffic,
+                )
+            })
+            .collect();
+        assert_eq!(
+            text,
+            [
+                ("a", 2, 4.0, 8.0, Some(1.0)),
+                ("b", 2, 2.0, 4.0, Some(0.25))
+            ]
+        );
+    }
+
+    #[test]
+    fn the_memory_is_the_data_over_the_ratio() {
+        assert_eq!(limit(60 * CHUNK, 1.5), 40);
+        assert_eq!(limit(CHUNK, 16.0), 1);
+    }
+
+    #[test]
+    fn what_runs_by_itself_is_there() {
+        for name in WORKLOADS {
+            assert!(find(name).is_ok(), "{name}");
+        }
+    }
+}
