@@ -9,7 +9,7 @@ use crate::account::{self, counters::Counter, policy};
 use crate::device::Gpu;
 use crate::kernel::thread;
 use huvm_policy::chunk::ChunkState;
-use huvm_policy::config::{KnobId, Policy};
+use huvm_policy::config::Policy;
 use huvm_policy::pre_evict::{PreEvictConfig, PreEvictInput, PreEvictStep, PreEvictor};
 use huvm_policy::refault::EvictConfig;
 use kernel::prelude::*;
