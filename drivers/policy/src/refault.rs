@@ -109,9 +109,12 @@ impl Refaults {
     }
 
     /// A chunk was brought in, for a block whose eviction from this GPU had the number `left`, if there was one. True for a
-    /// refault.
+    /// refault. Under another order than [`VictimOrder::Adaptive`] the switch stays as it is: jobs of both may share a GPU.
     pub fn brought_in(&mut self, left: Option<u64>, config: &EvictConfig) -> bool {
         let refault = left.is_some_and(|n| self.evicted.wrapping_sub(n) < config.span);
+        if config.order != VictimOrder::Adaptive {
+            return refault;
+        }
         self.seen = self.seen.saturating_add(1);
         self.again = self.again.saturating_add(u32::from(refault));
         let window = if self.cyclic {
@@ -189,6 +192,10 @@ mod tests {
         assert_eq!(r.order(&c), VictimOrder::Recent);
         c.order = VictimOrder::Random;
         assert_eq!(r.order(&c), VictimOrder::Random);
+        // Nor does another order's job turn it off.
+        assert!(!r.brought_in(None, &c));
+        c.order = VictimOrder::Adaptive;
+        assert_eq!(r.order(&c), VictimOrder::Recent);
     }
 
     #[test]
