@@ -4,6 +4,8 @@
 # the host to keep. It fails if the tool does, or if the kernel complained.
 # The driver's calls for tests: oversub makes a GPU's memory small by one.
 insmod /lib/huvm.ko test=1 || exit 1
+# A row's preset is that of its process; what belongs to a GPU as a whole, as pre-eviction, would stay as users have it.
+uvmctl policy set --preset demand >/dev/null || exit 1
 # Through cat: no progress bars on a serial line.
 set -o pipefail
 uvmctl --json "$@" 2>&1 >/results/bench.json | cat
