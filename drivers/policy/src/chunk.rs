@@ -48,7 +48,8 @@
 //!
 //! **Order.** [`ChunkState::Used`] is a list with the chunk migrated to longest ago at its head
 //! (`nvidia-uvm.md` 4.5). Its last chunks may be a list of their own, the *young*: no more than the guard
-//! ([`ChunkTable::steer`]), so that [`VictimOrder::Recent`] finds the youngest of the others at once. Before it, victims come from the chunks with no resident page and then from those with
+//! ([`ChunkTable::steer`]), so that [`VictimOrder::Recent`] finds the youngest of the others at once. Before it,
+//! victims come from the chunks with no resident page and then from those with
 //! discarded pages only (4.4).
 //!
 //! **The hard case** is a table whose entries do not match its lists: the slices are the caller's, and may be the wrong
@@ -523,11 +524,7 @@ impl<'a> ChunkTable<'a> {
             .map(|e| self.place(e.before_evict, e.copying))
             .filter(|p| CAN_EVICT.contains(p.state) && (!p.copying || p.list().is_some()))
             .ok_or(ChunkError::Corrupt { id })?;
-        self.shift_to(id, back)?;
-        if back.state == ChunkState::Used {
-            self.age();
-        }
-        Ok(())
+        self.shift_to(id, back)
     }
 
     /// Any state in which the chunk holds something, except Evicting → Free: its contents are gone or not wanted. Under

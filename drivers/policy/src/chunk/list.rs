@@ -138,16 +138,12 @@ impl ChunkTable<'_> {
 
     /// Moves a chunk from where it is to `to`, without a copy in flight.
     pub(super) fn shift(&mut self, id: ChunkId, to: ChunkState) -> Result<(), ChunkError> {
-        self.shift_to(id, self.place(to, false))?;
-        if to == ChunkState::Used {
-            self.age();
-        }
-        Ok(())
+        self.shift_to(id, self.place(to, false))
     }
 
     /// What the guard does not hold is young no more. Two at most, one more than comes: so a guard that became smaller is kept
     /// before long, and no call takes long.
-    pub(super) fn age(&mut self) {
+    fn age(&mut self) {
         for _ in 0..2 {
             if self.lists.young <= self.lists.guard {
                 return;
@@ -177,6 +173,9 @@ impl ChunkTable<'_> {
         self.set_place(id, from, to);
         if let Some(list) = to.list() {
             self.append(id, list);
+        }
+        if to == Place::YOUNG {
+            self.age();
         }
         Ok(())
     }
