@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # suite.sh NAME…: in the guest: for each suite load the module, run it, unload, read the kernel's log. After the last one: leaks,
 # of all of them (a scan takes as long as many a suite).
-# Lines for the runner: HUVM-SUITE name; KTAP; HUVM-SUITE-END name code.
+# Lines for the runner: HUVM-SUITE name; KTAP; HUVM-SUITE-END name code. HUVM_ONLY=test,test: these tests of a suite alone.
 failed=0
+only=$(echo "${HUVM_ONLY:-}" | tr , ' ')
 for name in "$@"; do
 	echo "HUVM-SUITE $name"
 	rc=0
@@ -12,7 +13,7 @@ for name in "$@"; do
 		insmod /lib/huvm.ko test=1 && { [ "$name" = defaults ] || uvmctl policy set --preset demand >/dev/null; } || rc=1
 	fi
 	if [ $rc = 0 ]; then
-		if [ -x "/suites/$name" ]; then "/suites/$name"; else sh "/suites/$name.sh"; fi
+		if [ -x "/suites/$name" ]; then "/suites/$name" $only; else sh "/suites/$name.sh"; fi
 		rc=$?
 		rmmod huvm || { echo "# rmmod failed"; rc=1; }
 	fi

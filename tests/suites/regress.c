@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What broke other drivers, by name (issue 5): each test provokes one such failure and has a bound of its own, so that a
+ * hang is told from slowness.
+ */
+#include "huvm_lib.h"
+#include <pthread.h>
+
+/* Blocks of a launch. */
+#define WIDE 16u
+
+/* Every GPU with all of its memory, and with what suites begin with. */
+static int fresh(void)
+{
+	int fd = huvm_open();
+
+	for (uint32_t g = 0; g < gpu_count(fd); g++) {
+		ARG(huvm_preset, p, .scope = HUVM_SCOPE_GPU, .gpu = g, .name = "demand");
+
+		CHECK_OK(ioctl(fd, HUVM_IOC_PRESET_SET, &p));
+		CHECK_OK(limit_chunks(fd, g, 0));
+	}
+	all_idle(fd);
+	return fd;
+}
+
+static int with_gpu(uint32_t gpu)
+{
+	int fd = huvm_open();
+
+	CHECK_OK(gpu_register(fd, gpu));
+	return fd;
+}
+
+/*
+ * Eviction that spins while it services a fault: the GPU has just the chunks that its two blocks need at one time, one to
+ * read and one to write each, so every fault evicts. It must end, and start a fault again about as often as it evicts.
+ */
+static void eviction_spins_in_a_fault(void)
+{
+	const uint64_t n = 2, each = 6 * BLOCK, len = n * each;
+	int fd = fresh();
+	uint64_t *x, *y, evicted, again;
+	struct huvm_instr i = { .op = HUVM_OP_COPY, .count = PAGE / 8, .steps = each / PAGE, .step_stride = PAGE,
+				.block_stride = each };
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(limit_chunks(fd, 0, 2 * n));
+	x = managed(fd, len);
+	y = managed(fd, len);
+	cpu_fill(x, len, 5, 3);
+	i.a = (uintptr_t)x;
+	i.dst = (uintptr_t)y;
+	evicted = of_gpu(fd, 0, HUVM_CNT_EVICTIONS);
+	again = of_gpu(fd, 0, HUVM_CNT_RETRIES);
+	run_ok(fd, 0, n, &i, 1, 8);
+	evicted = of_gpu(fd, 0, HUVM_CNT_EVICTIONS) - evicted;
+	again = of_gpu(fd, 0, HUVM_CNT_RETRIES) - again;
+	printf("# %llu evictions, %llu starts again\n", (unsigned long long)evicted, (unsigned long long)again);
+	CHECK(evicted >= 2 * len / BLOCK - 2 * n);
+	CHECK(again <= 2 * evicted + 16);
+	CHECK_OK(limit_chunks(fd, 0, 0));
+	cpu_check(y, len, 5, 3);
+}
+
+/* Teardown when a feature was never initialised: files, spaces and GPUs that go without ever having been used. */
+static void teardown_of_what_was_never_used(void)
+{
+	int fd = fresh();
+	uint32_t n = gpu_count(fd);
+	char name[64];
+	int clients = client_count(fd);
+
+	for (int turn = 0; turn < 8; turn++) {
+		int f = huvm_open();
+		void *p = NULL;
+
+		/* Each bit is a step that this file does without. */
+		if (turn & 1)
+			p = managed(f, 3 * BLOCK);
+		if (turn & 2)
+			for (uint32_t g = 0; g < n; g++)
+				CHECK_OK(gpu_register(f, g));
+		if (turn & 4) {
+			ARG(huvm_events, e, .mask = 0);
+
+			/* Off, and never was on. */
+			CHECK_OK(ioctl(f, HUVM_IOC_EVENTS, &e));
+			CHECK_ERR(gpu_unregister(f, n), ENODEV);
+			if (!(turn & 2))
+				CHECK_ERR(gpu_unregister(f, 0), ENOENT);
+		}
+		CHECK_OK(close(f));
+		if (p)
+			CHECK_OK(munmap(p, 3 * BLOCK));
+	}
+	CHECK_EQ(client_count(fd), clients);
+	/* A GPU that never had a client, a lent chunk, a pool or a stream. */
+	pci_name(fd, n - 1, name);
+	rebind(name);
+	rebind(name);
+	all_idle(fd);
+	works(fd, n - 1);
+}
+
+struct mover {
+	int fd;
+	char *p;
+	uint64_t len;
+	uint32_t from;
+	int turns;
+	int failed;
+};
+
+static void *moves(void *arg)
+{
+	struct mover *m = arg;
+
+	for (int i = 0; i < m->turns && !m->failed; i++)
+		m->failed = migrate(m->fd, m->p, m->len, (m->from + (uint32_t)i) & 1);
+	return NULL;
+}
+
+/*
+ * Lock order between two GPUs: each lends to the other and borrows from it, and two ranges of one space change places
+ * between them all the time. The debug kernel's lockdep sees every order that there is; data tell of the rest.
+ */
+static void lock_order_of_two_gpus(void)
+{
+	const uint64_t len = 8 * BLOCK;
+	int fd = fresh();
+	struct mover m[2];
+	pthread_t t[2];
+
+	for (uint32_t g = 0; g < 2; g++) {
+		CHECK_OK(gpu_register(fd, g));
+		CHECK_OK(limit_chunks(fd, g, 10));
+		knob(fd, g, "harvest_borrow", 1);
+		knob(fd, g, "harvest_lend", 1);
+	}
+	for (uint32_t g = 0; g < 2; g++) {
+		m[g] = (struct mover){ .fd = fd, .p = managed(fd, len), .len = len, .from = g, .turns = 6 };
+		cpu_fill((uint64_t *)m[g].p, len, g + 1, 7);
+	}
+	for (uint32_t g = 0; g < 2; g++)
+		CHECK_EQ(pthread_create(&t[g], NULL, moves, &m[g]), 0);
+	for (int i = 0; i < 3; i++)
+		for (uint32_t g = 0; g < 2; g++)
+			gpu_check(fd, 1 - g, m[g].p, len, WIDE, g + 1, 7);
+	for (uint32_t g = 0; g < 2; g++) {
+		pthread_join(t[g], NULL);
+		CHECK_EQ(m[g].failed, 0);
+		cpu_check((uint64_t *)m[g].p, len, g + 1, 7);
+		CHECK_OK(munmap(m[g].p, len));
+	}
+	fresh();
+}
+
+/*
+ * A lock orphaned when a space is destroyed: a client dies while another's faults evict its blocks, a debugger reads them
+ * and its own calls move them. Who comes later must not wait for anything of the dead.
+ */
+static void lock_of_a_dead_space(void)
+{
+	const uint64_t len = 12 * BLOCK;
+	int fd = fresh(), mine = with_gpu(0);
+	uint64_t *p;
+
+	CHECK_OK(limit_chunks(fd, 0, 16));
+	p = managed(mine, len);
+	for (uint64_t i = 0; i < 10; i++) {
+		int ready[2], mem;
+		char path[64], c;
+		uint64_t *theirs, word;
+		pid_t pid;
+
+		CHECK_OK(pipe(ready));
+		pid = fork();
+		if (!pid) {
+			int f = with_gpu(0);
+
+			theirs = managed(f, len);
+			gpu_fill(f, 0, theirs, len, WIDE, i, 1);
+			CHECK_EQ(write(ready[1], &theirs, sizeof(theirs)), sizeof(theirs));
+			for (;;) {
+				CHECK_OK(migrate(f, theirs, len, HUVM_PLACE_HOST));
+				gpu_scale(f, 0, theirs, len, WIDE, 1, 0);
+			}
+		}
+		close(ready[1]);
+		CHECK_EQ(read(ready[0], &theirs, sizeof(theirs)), sizeof(theirs));
+		snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+		mem = open(path, O_RDONLY);
+		CHECK(mem >= 0);
+		for (uint64_t e = 0; e < 4; e++) {
+			CHECK_EQ(pread(mem, &word, 8, (off_t)(uintptr_t)&theirs[e * BLOCK / 4]), 8);
+			CHECK_EQ(word, i + e * BLOCK / 4);
+		}
+		/* Both do not fit. */
+		gpu_fill(mine, 0, p, len, WIDE, i, 3);
+		usleep((useconds_t)(700 * i));
+		end_child(pid);
+		/* Its end of the pipe went with it. */
+		CHECK_EQ(read(ready[0], &c, 1), 0);
+		close(ready[0]);
+		close(mem);
+		gpu_check(mine, 0, p, len, WIDE, i, 3);
+	}
+	CHECK_OK(munmap(p, len));
+	close(mine);
+	gets_idle(fd, 0);
+	fresh();
+}
+
+static void stuck_in_a_wait(void)
+{
+	struct huvm_instr in = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1ull << 32, .imm0 = 1000000000 };
+	int fd = with_gpu(0);
+	uint64_t id;
+
+	CHECK_OK(launch(fd, 0, 1, &in, 1, 8, &id));
+	wait_launch(fd, id);
+}
+
+static void stuck_in_a_read(void)
+{
+	ARG(huvm_events, e, .mask = 1u << HUVM_EVENT_GPU_LOST, .records = 16);
+	struct huvm_event got;
+	int fd = huvm_open();
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &e));
+	CHECK_EQ(read(fd, &got, sizeof(got)), 0);
+}
+
+static void stuck_in_migrate(void)
+{
+	const uint64_t len = 20 * BLOCK;
+	int fd = with_gpu(0);
+	void *p = managed(fd, len);
+
+	for (;;) {
+		CHECK_OK(migrate(fd, p, len, 0));
+		CHECK_OK(migrate(fd, p, len, HUVM_PLACE_HOST));
+	}
+}
+
+static void stuck_in_cpu_faults(void)
+{
+	struct huvm_instr in = { .op = HUVM_OP_SCALE, .count = 1, .steps = 1ull << 24, .imm0 = 1, .imm1 = 1 };
+	int fd = with_gpu(0);
+	volatile uint64_t *p = managed(fd, BLOCK);
+	uint64_t id;
+
+	in.a = in.dst = (uintptr_t)p;
+	CHECK_OK(launch(fd, 0, 1, &in, 1, 8, &id));
+	for (;;)
+		p[1]++;
+}
+
+/* An unkillable client: SIGKILL ends it wherever it is, soon, with all of its threads, and nothing of it stays. */
+static void unkillable_client(void)
+{
+	static void (*const places[])(void) = { stuck_in_a_wait, stuck_in_a_read, stuck_in_migrate, stuck_in_cpu_faults };
+	int fd = fresh();
+
+	for (unsigned int i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		int status = 0, gone;
+		pid_t pid = fork();
+
+		if (!pid) {
+			places[i]();
+			_exit(1);
+		}
+		give_time(200);
+		CHECK_OK(kill(pid, SIGKILL));
+		gone = WITHIN(5000, waitpid(pid, &status, WNOHANG) == pid);
+		if (!gone || !WIFSIGNALED(status))
+			FAIL("place %u: %s", i, gone ? "it had ended by itself" : "it does not die");
+		all_idle(fd);
+	}
+	CHECK(WITHIN(5000, client_count(fd) == 1));
+}
+
+struct side {
+	int fd;
+	uint32_t gpu;
+	uint64_t *p;
+};
+
+/* Additions of each GPU: more than one makes while it has the page. */
+#define ADDITIONS 300000ull
+
+static void *hammers(void *arg)
+{
+	struct side *s = arg;
+	struct huvm_instr in = { .op = HUVM_OP_SCALE, .count = 1, .steps = ADDITIONS, .imm0 = 1, .imm1 = 1 };
+
+	in.a = in.dst = (uintptr_t)&s->p[s->gpu];
+	run_ok(s->fd, s->gpu, 1, &in, 1, 8);
+	return NULL;
+}
+
+/*
+ * Live-lock between two GPUs that migrate the same page: each adds to a word of its own. Both must get on (the
+ * launches end within their bound) and no addition is lost. Once with the detection of thrashing, once without.
+ */
+static void livelock_of_two_gpus(void)
+{
+	int fd = fresh();
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(fd, 1));
+	for (int detect = 0; detect < 2; detect++) {
+		uint64_t *p = managed(fd, BLOCK), moved = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS);
+		struct side s[2] = { { fd, 0, p }, { fd, 1, p } };
+		pthread_t t[2];
+
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "thrash_enable", (uint64_t)detect));
+		for (int g = 0; g < 2; g++)
+			CHECK_EQ(pthread_create(&t[g], NULL, hammers, &s[g]), 0);
+		for (int g = 0; g < 2; g++)
+			pthread_join(t[g], NULL);
+		moved = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS) - moved;
+		printf("# %llu faults\n", (unsigned long long)moved);
+		CHECK(moved >= 8);
+		CHECK_EQ(p[0], ADDITIONS);
+		CHECK_EQ(p[1], ADDITIONS);
+		CHECK_OK(munmap(p, BLOCK));
+	}
+}
+
+/* A length of about @percent of the GPU's memory. */
+static uint64_t part_of(int fd, uint32_t gpu, uint64_t percent)
+{
+	uint64_t blocks = chunk_count(fd, gpu) * percent / 100;
+
+	return (blocks ? blocks : 1) * BLOCK;
+}
+
+/* A job that silently never ends past a size: at each size it ends, and every word is right. */
+static void job_never_ends_past_a_size(void)
+{
+	static const uint64_t percent[] = { 10, 50, 90, 97, 100, 103, 110, 125, 175, 250 };
+	int fd = fresh();
+
+	CHECK_OK(gpu_register(fd, 0));
+	for (unsigned int i = 0; i < sizeof(percent) / sizeof(percent[0]); i++) {
+		uint64_t len = part_of(fd, 0, percent[i]);
+		uint64_t *p = managed(fd, len);
+
+		gpu_fill(fd, 0, p, len, WIDE, i, 5);
+		gpu_scale(fd, 0, p, len, WIDE, 1, 1);
+		gpu_check(fd, 0, p, len, WIDE, i + 1, 5);
+		cpu_check(p, len, i + 1, 5);
+		CHECK_OK(munmap(p, len));
+		gets_idle(fd, 0);
+	}
+}
+
+/* A system crash at half fit: half of the working set fits, under the presets that differ most, twice over. */
+static void crash_at_half_fit(void)
+{
+	static const char *const presets[] = { "demand", "stock-595", "huvm" };
+	int fd = fresh();
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(limit_chunks(fd, 0, 12));
+	for (unsigned int i = 0; i < sizeof(presets) / sizeof(presets[0]); i++) {
+		const uint64_t len = 24 * BLOCK;
+		uint64_t *p = managed(fd, len);
+
+		CHECK_OK(set_preset(fd, HUVM_SCOPE_SPACE, presets[i]));
+		gpu_fill(fd, 0, p, len, WIDE, i, 9);
+		for (uint64_t k = 0; k < 2; k++)
+			gpu_scale(fd, 0, p, len, WIDE, 1, 1);
+		cpu_check(p, len, i + 2, 9);
+		CHECK_OK(munmap(p, len));
+	}
+	fresh();
+}
+
+static const struct ktap_test tests[] = {
+	{ "eviction_spins_in_a_fault", eviction_spins_in_a_fault, 90 },
+	{ "teardown_of_what_was_never_used", teardown_of_what_was_never_used, 60 },
+	{ "lock_order_of_two_gpus", lock_order_of_two_gpus, 90 },
+	{ "lock_of_a_dead_space", lock_of_a_dead_space, 90 },
+	{ "unkillable_client", unkillable_client, 60 },
+	{ "livelock_of_two_gpus", livelock_of_two_gpus, 90 },
+	{ "job_never_ends_past_a_size", job_never_ends_past_a_size, 180 },
+	{ "crash_at_half_fit", crash_at_half_fit, 180 },
+};
+KTAP_MAIN(tests)
