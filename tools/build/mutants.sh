@@ -1,0 +1,256 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+# mutants.sh [NAME…]: can the tests fail? Puts the bugs of tests/mutants into a scratch copy of the tree, one at a time, builds
+# it, runs the suite or host test that is to catch the bug, and says which test did. Exit code 1 if a bug survives, no longer
+# applies or does not build. What was judged before on the same sources is not judged again, unless named or FRESH=1.
+#
+# A patch begins with lines of the form "Word: text":
+#   Bug:     what is wrong, and what it would do to a user
+#   Catch:   VM SUITE [TEST,TEST…]    a VM of tests/suites/suites.list, and one of its suites; or
+#            host CRATE [ARGUMENTS]   cargo test -p CRATE ARGUMENTS
+#   Kernel:  debug                    the debug kernel (else fast)
+#   Limit:   seconds                  for its VM, if the bug is a hang (else LIMIT, 300)
+# Results: build/results/mutants.json, a log for each in build/mutants/logs.
+. "$(dirname "$0")/lib.sh"
+WORK=$BUILD/mutants
+TREE=$WORK/tree
+LOGS=$WORK/logs
+DONE=$WORK/done
+LIMIT=${LIMIT:-300}
+mkdir -p "$TREE" "$LOGS" "$DONE" "$BUILD/results"
+all=0
+[ $# != 0 ] || all=1
+exec 8>"$WORK/lock"
+flock -n 8 || die "make test-mutants runs here already" "wait for it, or use another checkout"
+child=
+trap 'trap - INT TERM; [ -z "$child" ] || kill -- "-$child" 2>/dev/null; exit 130' INT TERM
+
+# What of the checkout the mutants are made from.
+sources() { (cd "$ROOT" && find drivers uapi qemu tools tests Makefile Kbuild Cargo.toml Cargo.lock clippy.toml rustfmt.toml \
+	-name target -prune -o -type f -print | LC_ALL=C sort); }
+
+# The scratch copy is the checkout again. Files that are the same keep their time, so little is built anew.
+sync_tree() {
+	local f
+	sources >"$WORK/files"
+	while read -r f; do
+		cmp -s "$ROOT/$f" "$TREE/$f" && continue
+		mkdir -p "$(dirname "$TREE/$f")"
+		cp "$ROOT/$f" "$TREE/$f"
+	done <"$WORK/files"
+	(cd "$TREE" && find . -path ./build -prune -o -name target -prune -o -type f -print) | sed 's/^\.\///' | LC_ALL=C sort |
+		LC_ALL=C comm -13 "$WORK/files" - | while read -r f; do rm -f "$TREE/$f"; done
+}
+
+field() { sed -n "/^--- /q;s/^$2: *//p" "$1" | head -1; }
+json() { printf '%s' "$1" | tr -d '\000-\037' | sed 's/[\\"]/\\&/g'; }
+
+# build_module CONF: the scratch copy's module, and the checkout's image with that module in the place of its own: of two
+# archives behind each other the kernel takes the later one's file.
+build_module() {
+	local dir=$WORK/initrd
+	[ -f "$BUILD/image-$1.cpio.gz" ] || return 1
+	JOBS=$JOBS "$TREE/tools/build/module.sh" "$1" >"$LOGS/build.log" 2>&1 || return 1
+	rm -rf "$dir"
+	mkdir -p "$dir/lib"
+	strip --strip-debug -o "$dir/lib/huvm.ko" "$TREE/build/module-$1/huvm.ko"
+	(cd "$dir" && echo lib/huvm.ko | cpio -o -H newc --quiet -R 0:0 | gzip -1n) >"$WORK/module.cpio.gz"
+	mkdir -p "$TREE/build"
+	cat "$BUILD/image-$1.cpio.gz" "$WORK/module.cpio.gz" >"$TREE/build/image-$1.cpio.gz"
+}
+
+# in_vm LOG CONF VM SUITE [TESTS]: runs it. Sets by and line to what failed first; by is empty if nothing did.
+in_vm() {
+	local log=$1 conf=$2 vm=$3 suite=$4 only=${5:-} row rc=0 gpus vram mem realism profile code planned ran
+	row=$(awk -v vm="$vm" '$1 == vm' "$ROOT/tests/suites/suites.list")
+	[ -n "$row" ] || die "there is no VM $vm" "mend the mutant's line Catch:"
+	read -r _ gpus vram mem realism profile _ <<<"$row"
+	by= line=
+	rm -f "$log" "$TREE/build/logs/mutant.log"
+	NAME=mutant KCONF=$conf GPUS=$gpus VRAM=$vram MEM=$mem REALISM=$realism PROFILE=$profile TIMING=on LIMIT=$LIMIT \
+		QEMU="$BUILD/qemu/qemu-system-x86_64" RUN="sh /suites/suite.sh $suite" \
+		GENV="HUVM_TIME_SCALE=${TIME_SCALE:-2} HUVM_SEED=${SEED:-1} HUVM_LONG=0 HUVM_ONLY=$only" \
+		setsid "$TREE/tools/build/run.sh" >/dev/null 2>&1 </dev/null 8>&- &
+	child=$!
+	# The first failure is enough.
+	while kill -0 "$child" 2>/dev/null; do
+		if grep -qsE '^not ok ' "$TREE/build/logs/mutant.log"; then
+			kill -- "-$child" 2>/dev/null || true
+			break
+		fi
+		sleep 0.3
+	done
+	wait "$child" 2>/dev/null || rc=$?
+	child=
+	cp "$TREE/build/logs/mutant.log" "$log" 2>/dev/null || true
+	touch "$log"
+	by=$(sed -n 's/^not ok [0-9]* /'"$suite"' /p' "$log" | head -1)
+	if [ -n "$by" ]; then
+		line=$(sed '/^not ok /q' "$log" | grep -E '^# ' | grep -vE '^# [a-z0-9_]+: [0-9.]+ s$' | tail -1)
+		return
+	fi
+	# What the machine's last words were, if it had some.
+	line=$(grep -m1 -E 'BUG:|WARNING:|Kernel panic|Oops|KASAN|INFO: |rmmod failed|leak|rcu:.*stall' "$log" || true)
+	code=$(sed -n "s/^HUVM-SUITE-END $suite \([0-9]*\)$/\1/p" "$log" | tail -1)
+	planned=$(sed -n 's/^1\.\.\([0-9]*\)$/\1/p' "$log" | tail -1)
+	ran=$(grep -cE '^ok ' "$log" || true)
+	if [ "$rc" = 124 ]; then
+		by="$suite (no end within $LIMIT s)"
+	elif [ -z "$code" ]; then
+		by="$suite (the machine stopped)"
+	elif [ "$code" != 0 ] && [ "$code" != 4 ]; then
+		by="$suite (unload, leaks and kernel's log)"
+	elif [ "$rc" != 0 ]; then
+		by="$suite (ended with $rc)"
+	elif [ "${planned:-0}" != "$ran" ] || [ "$ran" = 0 ]; then
+		by="$suite (planned ${planned:-no} tests, ran $ran)"
+	fi
+}
+
+# on_host LOG CRATE [ARGUMENTS]: as in_vm. Returns 1 if it does not compile.
+on_host() {
+	local log=$1 rc=0
+	shift
+	by= line=
+	export CARGO_TARGET_DIR=$WORK/cargo CARGO_BUILD_JOBS=$JOBS
+	(cd "$TREE" && cargo test --locked --no-run -p "$@") >"$log" 2>&1 </dev/null 8>&- || return 1
+	(cd "$TREE" && timeout -k 5 "$LIMIT" cargo test --locked -p "$@") >"$log" 2>&1 </dev/null 8>&- || rc=$?
+	[ "$rc" != 0 ] || return 0
+	by=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$log" | head -1)
+	line=$(grep -m1 -A1 "panicked at" "$log" | tr '\n' ' ' || true)
+	[ "$rc" != 124 ] || by="$1 (no end within $LIMIT s)"
+	[ -n "$by" ] || by="(ended with $rc)"
+	by="$1 $by"
+}
+
+names=()
+for p in "$ROOT"/tests/mutants/*.patch; do
+	n=$(basename "$p" .patch)
+	if [ $all = 1 ]; then
+		names+=("$n")
+		continue
+	fi
+	for want in "$@"; do case $n in "$want" | "$want"-*) names+=("$n") ;; esac; done
+done
+[ ${#names[@]} != 0 ] || die "there is no mutant '$*'" "see tests/mutants"
+started=$(date +%s)
+
+# What a user's tests would run on.
+confs=$(for n in "${names[@]}"; do
+	case $(field "$ROOT/tests/mutants/$n.patch" Catch) in host*) ;; *)
+		k=$(field "$ROOT/tests/mutants/$n.patch" Kernel)
+		echo "${k:-fast}"
+		;;
+	esac
+done | sort -u)
+for conf in $confs; do
+	"$ROOT/tools/build/kernel.sh" "$conf"
+	"$ROOT/qemu/build.sh"
+	"$ROOT/tools/build/module.sh" "$conf"
+	"$ROOT/tools/build/image.sh" "$conf"
+done
+sync_tree
+base=$( (cd "$ROOT" && grep -E '^(drivers|uapi|qemu|tests/vectors|tests/loopback|tests/guest|Kbuild|Cargo)' "$WORK/files" | xargs cat; rustc -V) | short_hash)
+# key SUITE: what a verdict depends on, but for the bug: the driver, the device, and the suite (or "host").
+key() { (cd "$ROOT/tests/suites" && echo "$base" && cat ./*.h suite.sh suites.list && cat "$1.c" "$1.sh" 2>/dev/null) | short_hash; }
+
+# Without a bug all of it must pass: one run for each suite or host test, of all that the mutants name there.
+baseline() {
+	local n k c vm suite only words id
+	declare -A tests=() whole=()
+	for n in "${names[@]}"; do
+		c=$(field "$ROOT/tests/mutants/$n.patch" Catch)
+		k=$(field "$ROOT/tests/mutants/$n.patch" Kernel)
+		read -r vm suite only <<<"$c"
+		if [ "$vm" = host ]; then
+			tests["$c"]=
+			continue
+		fi
+		id="${k:-fast} $vm $suite"
+		[ -n "$only" ] || whole["$id"]=1
+		tests["$id"]+=",$only"
+	done
+	for id in "${!tests[@]}"; do
+		only=$(printf %s "${tests[$id]}" | tr , '\n' | sed '/^$/d' | sort -u | paste -sd,)
+		[ -z "${whole[$id]:-}" ] || only=
+		words=$(printf '%s %s %s' "$(key "${id##* }")" "$id" "$only" | short_hash)
+		[ "${FRESH:-0}" = 1 ] || [ ! -f "$DONE/baseline-$words" ] || continue
+		say "without a bug: $id $only"
+		case $id in
+		host*)
+			# shellcheck disable=SC2086 # words
+			on_host "$LOGS/baseline.log" ${id#host } || die "the host tests do not compile" "read $LOGS/baseline.log"
+			;;
+		*)
+			build_module "${id%% *}" || die "the module does not build" "read $LOGS/build.log"
+			# shellcheck disable=SC2086 # words
+			in_vm "$LOGS/baseline.log" $id "$only"
+			;;
+		esac
+		[ -z "$by" ] || die "without any bug this fails: $by: $line" "mend that first (log: $LOGS/baseline.log)"
+		touch "$DONE/baseline-$words"
+	done
+}
+baseline
+
+bad=0
+for n in "${names[@]}"; do
+	patch=$ROOT/tests/mutants/$n.patch
+	catch=$(field "$patch" Catch)
+	conf=$(field "$patch" Kernel)
+	conf=${conf:-fast}
+	read -r _ suite _ <<<"$catch"
+	mark=$( (key "$suite"; cat "$patch") | short_hash)
+	if [ $all = 1 ] && [ "${FRESH:-0}" != 1 ] && grep -qs "\"key\": \"$mark\"" "$DONE/$n.json"; then
+		continue
+	fi
+	began=$SECONDS
+	by= line=
+	result=
+	limit=$(field "$patch" Limit)
+	if ! (cd "$TREE" && patch -p1 -s -F2 --no-backup-if-mismatch -r - <"$patch") >"$LOGS/$n.log" 2>&1; then
+		result="DOES NOT APPLY"
+	elif [ "${catch%% *}" = host ]; then
+		# shellcheck disable=SC2086 # words
+		on_host "$LOGS/$n.log" ${catch#host } || result="DOES NOT BUILD"
+	elif ! build_module "$conf"; then
+		cp "$LOGS/build.log" "$LOGS/$n.log"
+		result="DOES NOT BUILD"
+	else
+		# shellcheck disable=SC2086 # words
+		LIMIT=${limit:-$LIMIT} in_vm "$LOGS/$n.log" "$conf" $catch
+	fi
+	sync_tree
+	[ -n "$result" ] || { [ -n "$by" ] && result=caught; } || result=SURVIVED
+	took=$((SECONDS - began))
+	printf '{"mutant": "%s", "bug": "%s", "catch": "%s", "kernel": "%s", "result": "%s", "by": "%s", "line": "%s", "seconds": %s, "key": "%s"}\n' \
+		"$n" "$(json "$(field "$patch" Bug)")" "$(json "$catch")" "$conf" "$result" "$(json "$by")" "$(json "$line")" \
+		"$took" "$mark" >"$DONE/$n.json"
+	say "$n: $result${by:+ by $by}, $took s"
+	[ "$result" = caught ] || bad=1
+done
+
+# The table, of all that are kept in the tree and were judged.
+value() { sed -n "s/.*\"$2\": \"\([^\"]*\)\".*/\1/p" "$1"; }
+{
+	echo '['
+	sep=
+	for p in "$ROOT"/tests/mutants/*.patch; do
+		f=$DONE/$(basename "$p" .patch).json
+		[ -f "$f" ] || continue
+		printf '%s' "$sep"
+		tr -d '\n' <"$f"
+		sep=$',\n'
+	done
+	printf '\n]\n'
+} >"$BUILD/results/mutants.json"
+caught=0
+printf '\n%-36s %-10s %5s  %s\n' mutant result time 'caught by'
+for n in "${names[@]}"; do
+	f=$DONE/$n.json
+	printf '%-36s %-10s %4ss  %s\n' "$n" "$(value "$f" result)" "$(sed -n 's/.*"seconds": \([0-9]*\).*/\1/p' "$f")" "$(value "$f" by)"
+	if [ "$(value "$f" result)" = caught ]; then caught=$((caught + 1)); else bad=1; fi
+done
+say "$(($(date +%s) - started)) s in all; build/results/mutants.json"
+echo "$caught of ${#names[@]} mutants caught"
+exit $bad
