@@ -252,6 +252,28 @@ static void munmap_while_running(void)
 	cpu_check(p, LEN / 2, 1, 0);
 }
 
+static void unmapped_is_gone_for_the_gpu(void)
+{
+	/* Half of a block is unmapped while the GPU has all of it; the other half keeps the block alive. */
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, BLOCK), *q = p + BLOCK / 16;
+	struct huvm_instr i = over(HUVM_OP_FILL, BLOCK / 2, 4);
+	struct huvm_wait w;
+
+	gpu_fill(fd, 0, p, BLOCK, BLOCKS, 3, 3);
+	CHECK_EQ(block_info(fd, p).gpu_mapped[0], 512);
+	CHECK_OK(munmap(q, BLOCK / 2));
+	CHECK_EQ(block_info(fd, p).gpu_mapped[0], 256);
+	/* What was cached there must not be used either. */
+	i.dst = (uintptr_t)q;
+	w = run_program(fd, 0, 4, &i, 1, 8);
+	CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+	CHECK_EQ(w.error, HUVM_ERROR_FAULT);
+	CHECK(w.fault_va >= (uintptr_t)q && w.fault_va < (uintptr_t)q + BLOCK / 2);
+	gpu_check(fd, 0, p, BLOCK / 2, 8, 3, 3);
+	cpu_check(p, BLOCK / 2, 3, 3);
+}
+
 static void fatal_outside(void)
 {
 	int fd = open_with_gpu(), other = open_with_gpu();
@@ -359,6 +381,27 @@ static void read_mostly(void)
 	gpu_scale(fd, 0, p, LEN, BLOCKS, 1, 1);
 	CHECK_EQ(p[0], 1000);
 	CHECK_EQ(p[1], 9);
+}
+
+static void gpu_writes_a_duplicate(void)
+{
+	/* Both sides have every page and read it; then the GPU writes, and the CPU must see that, whole pages and parts. */
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, 2 * BLOCK);
+
+	cpu_fill(p, 2 * BLOCK, 4, 4);
+	CHECK_OK(advise(fd, p, 2 * BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
+	for (uint64_t turn = 0; turn < 3; turn++) {
+		gpu_check(fd, 0, p, 2 * BLOCK, BLOCKS, 4 + turn, 4);
+		cpu_check(p, 2 * BLOCK, 4 + turn, 4);
+		CHECK_EQ(block_info(fd, p).gpu_pages[0], 512);
+		CHECK_EQ(block_info(fd, p).host_pages, 512);
+		/* Written without being read first. */
+		gpu_fill(fd, 0, p, BLOCK, BLOCKS, 5 + turn, 4);
+		CHECK_EQ(block_info(fd, p).host_pages, 0);
+		gpu_scale(fd, 0, p + BLOCK / 8, BLOCK, BLOCKS, 1, 1);
+		cpu_check(p, 2 * BLOCK, 5 + turn, 4);
+	}
 }
 
 static void preferred_host(void)
@@ -656,8 +699,10 @@ static const struct ktap_test tests[] = {
 	{ "programs", programs }, { "trace_replay", trace_replay }, { "sparse_small_pages", sparse_small_pages },
 	{ "cpu_and_gpu_race", cpu_and_gpu_race }, { "migrate_calls", migrate_calls },
 	{ "unregister_brings_home", unregister_brings_home }, { "munmap_while_running", munmap_while_running },
+	{ "unmapped_is_gone_for_the_gpu", unmapped_is_gone_for_the_gpu },
 	{ "fatal_outside", fatal_outside }, { "fatal_read_only", fatal_read_only }, { "bad_programs", bad_programs },
-	{ "abort_and_wait", abort_and_wait }, { "read_mostly", read_mostly }, { "preferred_host", preferred_host },
+	{ "abort_and_wait", abort_and_wait }, { "read_mostly", read_mostly },
+	{ "gpu_writes_a_duplicate", gpu_writes_a_duplicate }, { "preferred_host", preferred_host },
 	{ "advice_about_half_a_block", advice_about_half_a_block },
 	{ "read_mostly_pages_of_a_block", read_mostly_pages_of_a_block },
 	{ "advice_goes_with_the_mapping", advice_goes_with_the_mapping },

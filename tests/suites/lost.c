@@ -70,7 +70,28 @@ static void no_new_clients(void)
 	CHECK_ERR(gpu_register(fd, g), EIO);
 }
 
+static void lost_when_it_is_unbound(void)
+{
+	/* Half of the block is at home when the GPU goes and its driver lets go of it: that half stays, the other is lost. */
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, BLOCK), v;
+	char name[64];
+
+	pci_name(fd, 0, name);
+	CHECK_OK(gpu_register(fd, 0));
+	gpu_fill(fd, 0, p, BLOCK, 4, 5, 2);
+	CHECK_OK(migrate(fd, p, BLOCK / 2, HUVM_PLACE_HOST));
+	test_reg(fd, 0, INJ_GONE, 0xdead);
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	/* Not zeroes, nor what was there before. */
+	CHECK_EQ(unreadable(p, BLOCK, 5, 2), BLOCK / 2 / PAGE);
+	CHECK_EQ(reads(&p[BLOCK / 8 - 1], &v), SIGBUS);
+	CHECK_EQ(reads(&p[BLOCK / 16 - 1], &v), 0);
+	CHECK_EQ(v, 5 + 2 * (BLOCK / 16 - 1));
+}
+
 static const struct ktap_test tests[] = {
 	{ "gone_under_load", gone_under_load }, { "data_only_there_is_lost", data_only_there_is_lost }, { "no_new_clients", no_new_clients },
+	{ "lost_when_it_is_unbound", lost_when_it_is_unbound },
 };
 KTAP_MAIN(tests)
