@@ -7,7 +7,7 @@
 KCONF ?= fast
 T := tools/build
 
-.PHONY: help deps kernel qemu module image run demo bench bench-compare results test test-mutants check clean distclean
+.PHONY: help deps kernel qemu module image run demo bench bench-compare results test test-full test-mutants check clean distclean
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
 
@@ -27,6 +27,9 @@ results: deps ## Documentation/results.md and pictures in build/results/plots, f
 
 test: deps ## all tests: host, then every suite in a VM on the debug kernel
 	@tests/run
+
+test-full: deps ## the same with every case of the matrix, more rounds and longer ones
+	@FULL=1 tests/run
 
 test-mutants: deps ## can the tests fail? The bugs of tests/mutants, put in one at a time, and which test catches each; M=name: that one
 	@$(T)/mutants.sh $(M)

@@ -1,19 +1,22 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# suite.sh NAME…: in the guest: for each suite load the module, run it, unload, read the kernel's log. After the last one: leaks,
-# of all of them (a scan takes as long as many a suite).
+# suite.sh NAME[@ARGUMENT]…: in the guest: for each suite load the module, run it, unload, read the kernel's log. After the last
+# one: leaks, of all of them (a scan takes as long as many a suite).
 # Lines for the runner: HUVM-SUITE name; KTAP; HUVM-SUITE-END name code. HUVM_ONLY=test,test: these tests of a suite alone.
 failed=0
 only=$(echo "${HUVM_ONLY:-}" | tr , ' ')
 for name in "$@"; do
+	# NAME@ARGUMENT: a suite that takes one.
+	suite=${name%%@*} argument=
+	[ "$suite" = "$name" ] || argument=${name#*@}
 	echo "HUVM-SUITE $name"
 	rc=0
 	if ! grep -q '^huvm ' /proc/modules; then
 		# Suites begin without any technique, and switch on what they are about; suite defaults has what users have.
-		insmod /lib/huvm.ko test=1 && { [ "$name" = defaults ] || uvmctl policy set --preset demand >/dev/null; } || rc=1
+		insmod /lib/huvm.ko test=1 && { [ "$suite" = defaults ] || uvmctl policy set --preset demand >/dev/null; } || rc=1
 	fi
 	if [ $rc = 0 ]; then
-		if [ -x "/suites/$name" ]; then "/suites/$name" $only; else sh "/suites/$name.sh"; fi
+		if [ -x "/suites/$suite" ]; then "/suites/$suite" $argument $only; else sh "/suites/$suite.sh" $argument; fi
 		rc=$?
 		rmmod huvm || { echo "# rmmod failed"; rc=1; }
 	fi

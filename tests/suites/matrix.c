@@ -1,0 +1,555 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The matrix: access mode × words touched × who and how many × policy. A case has a number and a name, such as
+ * gpu-write/stride/two-gpus/memharvester; every word that it touched, and that it did not touch, is checked, and after it no
+ * chunk may be in use.
+ *
+ * matrix [NofM]: the cases of this slice: a tenth of all, which one the seed says, or all with HUVM_FULL=1.
+ * matrix NAME…: these. matrix list: all names.
+ */
+#define _GNU_SOURCE
+#include "matrix_actions.h"
+
+#define CASE_LIMIT_S	40u
+
+/* Of 2 MiB each: a client's range, and a GPU's memory where it is made small. */
+#define SOME		2u
+#define MANY		4u
+#define SMALL_GPU	3u
+
+/* ---- words touched ---- */
+
+static void all_words(struct shapes *s, uint64_t len)
+{
+	s->repeat = 1;
+	add_shape(s, (struct shape){ .blocks = 4, .count = PIECE / 8, .steps = len / PIECE / 4, .block_stride = PIECE,
+		  .step_stride = 4 * PIECE });
+}
+
+/* One word of each page. */
+static void page_stride(struct shapes *s, uint64_t len)
+{
+	s->repeat = 1;
+	add_shape(s, (struct shape){ .at = 40, .blocks = 4, .count = 1, .steps = len / PAGE / 4, .block_stride = PAGE,
+		  .step_stride = 4 * PAGE });
+}
+
+/* Two words of every 17th page: few pages, in every 64 KiB another. */
+static void far_stride(struct shapes *s, uint64_t len)
+{
+	s->repeat = 1;
+	for (uint64_t at = 3 * PAGE + 64; at <= 3 * PAGE + 72; at += 8)
+		add_shape(s, (struct shape){ .at = at, .blocks = 1, .count = len / (17 * PAGE), .steps = 1,
+			  .elem_stride = 17 * PAGE });
+}
+
+/* All of it in one step of one block. */
+static void large(struct shapes *s, uint64_t len)
+{
+	s->repeat = 1;
+	add_shape(s, (struct shape){ .blocks = 1, .count = len / 8, .steps = 1 });
+}
+
+/* Every second piece of 64 KiB. */
+static void pieces(struct shapes *s, uint64_t len)
+{
+	s->repeat = 1;
+	add_shape(s, (struct shape){ .at = PIECE, .blocks = 2, .count = PIECE / 8, .steps = len / PIECE / 4,
+		  .block_stride = 2 * PIECE, .step_stride = 4 * PIECE });
+}
+
+static void twice(struct shapes *s, uint64_t len)
+{
+	pieces(s, len);
+	s->repeat = 2;
+}
+
+static void many_times(struct shapes *s, uint64_t len)
+{
+	pieces(s, len);
+	s->s[0].iterations = 4;
+}
+
+#define PART (8 * PIECE)
+static struct shape part(uint64_t at)
+{
+	return (struct shape){ .at = at, .blocks = 2, .count = PIECE / 8, .steps = 4, .block_stride = PIECE,
+			       .step_stride = 2 * PIECE };
+}
+
+/* Many launches at a time. */
+static void launches(struct shapes *s, uint64_t len)
+{
+	s->repeat = 1;
+	s->together = 1;
+	for (uint64_t at = 0; at < len; at += PART)
+		add_shape(s, part(at));
+}
+
+/* From the end to the beginning, one launch after the other. */
+static void backwards(struct shapes *s, uint64_t len)
+{
+	s->repeat = 1;
+	for (uint64_t at = len; at; at -= PART)
+		add_shape(s, part(at - PART));
+}
+
+/* The first and the last word of each block of 2 MiB. */
+static void edges(struct shapes *s, uint64_t len)
+{
+	s->repeat = 1;
+	for (uint64_t at = 0; at <= BLOCK - 8; at += BLOCK - 8)
+		add_shape(s, (struct shape){ .at = at, .blocks = 1, .count = 1, .steps = len / BLOCK, .step_stride = BLOCK });
+}
+
+static const struct pattern {
+	const char *name;
+	void (*make)(struct shapes *s, uint64_t len);
+} patterns[] = {
+	{ "once", all_words }, { "twice", twice }, { "many", many_times }, { "stride", page_stride },
+	{ "far-stride", far_stride }, { "large", large }, { "64k", pieces }, { "launches", launches },
+	{ "backwards", backwards }, { "edges", edges },
+};
+#define NPATTERNS ((int)(sizeof(patterns) / sizeof(patterns[0])))
+
+/* ---- who and how many ---- */
+
+enum who { ONE, THREADS, SHARED_SPACE, PROCESSES };
+
+static const struct setting {
+	const char *name;
+	enum who who;
+	uint32_t gpus;		/* of each client */
+	uint32_t blocks;	/* of each client's range */
+	uint32_t chunks;	/* that the first GPU has, 0: all */
+	int borrows;		/* the first GPU's clients; the second lends */
+	int both;		/* the second client's first GPU is the second, which is small and borrows as well */
+} settings[] = {
+	{ "one-gpu", ONE, 1, SOME },
+	{ "two-gpus", ONE, 2, SOME },
+	{ "oversubscribed", ONE, 1, MANY, SMALL_GPU },
+	{ "two-gpus-oversubscribed", ONE, 2, MANY, SMALL_GPU, 0, 1 },
+	{ "harvest", ONE, 1, MANY, SMALL_GPU, 1 },
+	{ "harvest-both", PROCESSES, 1, MANY, SMALL_GPU, 1, 1 },
+	{ "threads", THREADS, 1, 1 },
+	{ "shared-space", SHARED_SPACE, 1, 1, 0, 0, 1 },
+	{ "processes", PROCESSES, 1, SOME, SMALL_GPU },
+};
+#define NSETTINGS ((int)(sizeof(settings) / sizeof(settings[0])))
+
+/* ---- policies ---- */
+
+struct value {
+	const char *knob;
+	uint64_t value;
+};
+
+/* A preset, or one change of 'demand', or more where one alone does nothing. Bounds are made to suit small memories. */
+static const struct policy {
+	const char *name, *preset;
+	struct value v[4];
+} policies[] = {
+	{ "demand", "demand" }, { "huvm", "huvm" }, { "memharvester", "memharvester" }, { "stock-595", "stock-595" },
+	{ "stock-460", "stock-460" }, { "random", "random" }, { "zero-copy", "zero-copy" }, { "preef-host", "preef-host" },
+	{ "no-prefetch", "demand", { { "prefetch_mode", 0 } } },
+	{ "prefetch-all", "demand", { { "prefetch_threshold_percent", 1 } } },
+	{ "batch-16", "demand", { { "fault_batch_max", 16 } } },
+	{ "replay-block", "demand", { { "replay_policy", 0 } } },
+	{ "replay-batch", "demand", { { "replay_policy", 1 } } },
+	{ "replay-once", "demand", { { "replay_policy", 3 } } },
+	{ "evict-recent", "demand", { { "evict_order", 2 }, { "evict_guard_chunks", 1 } } },
+	{ "evict-adaptive", "demand", { { "evict_order", 3 }, { "evict_guard_chunks", 1 } } },
+	{ "evict-off", "demand", { { "evict_enable", 0 } } },
+	{ "no-thrash", "demand", { { "thrash_enable", 0 } } },
+	{ "thrash-early", "demand", { { "thrash_threshold_events", 1 }, { "thrash_pin_threshold_periods", 1 },
+				      { "thrash_window_us", 5000 }, { "thrash_pin_windows", 10 } } },
+	{ "host-64k", "demand", { { "host_chunk_sizes", 1 } } },
+	{ "pre-evict", "demand", { { "pre_evict", 1 }, { "pre_evict_share_percent", 50 } } },
+	{ "stream", "demand", { { "stream_prefetch", 2 }, { "prefetch_confirm_steps", 1 }, { "prefetch_amount_mib", 8 } } },
+	{ "next-line", "demand", { { "stream_prefetch", 1 }, { "prefetch_confirm_steps", 1 }, { "prefetch_amount_mib", 4 } } },
+	{ "large-pages", "demand", { { "large_page_evict", 1 } } },
+	{ "eager", "memharvester", { { "prefetch_confirm_steps", 1 }, { "prefetch_amount_mib", 8 },
+				     { "pre_evict_share_percent", 50 }, { "spare_replace", 2 } } },
+	{ "no-write-back", "huvm", { { "write_back", 0 }, { "spare_select", 2 } } },
+};
+#define NPOLICIES ((int)(sizeof(policies) / sizeof(policies[0])))
+
+/* ---- the cases ---- */
+
+struct test_case {
+	int action, pattern, setting, policy;
+};
+
+/* Of the many combinations those are taken whose weighted numbers add up to a multiple of this. */
+#define THINNING 47
+#define CASES_MAX 6000
+
+static struct test_case cases[CASES_MAX];
+static int ncases;
+
+static int goes_together(const struct test_case *c)
+{
+	const struct action *a = &actions[c->action];
+	const struct setting *s = &settings[c->setting];
+
+	if ((a->needs & NEEDS_TWO_GPUS) && s->gpus < 2)
+		return 0;
+	if ((a->needs & NEEDS_OWN_FILE) && s->who == SHARED_SPACE)
+		return 0;
+	if ((a->needs & NO_THREADS) && (s->who == THREADS || s->who == SHARED_SPACE))
+		return 0;
+	/* A piece of work runs when all of its pages are there: with less memory than these it never does. */
+	if ((a->needs & ALL_AT_ONCE) && s->chunks)
+		return 0;
+	/* With eviction off, what does not fit fails its client. */
+	if (!strcmp(policies[c->policy].name, "evict-off") && s->chunks)
+		return 0;
+	return 1;
+}
+
+/* Which of the two dimensions' values met, for each of the six pairs of dimensions. */
+static unsigned char met[6][64][64];
+
+static unsigned char *meeting(const struct test_case *c, int kind)
+{
+	switch (kind) {
+	case 0: return &met[0][c->action][c->pattern];
+	case 1: return &met[1][c->action][c->setting];
+	case 2: return &met[2][c->action][c->policy];
+	case 3: return &met[3][c->pattern][c->setting];
+	case 4: return &met[4][c->pattern][c->policy];
+	default: return &met[5][c->setting][c->policy];
+	}
+}
+
+#define EACH_CASE(c) \
+	for (struct test_case c = { 0 }; c.policy < NPOLICIES; c.policy++) \
+		for (c.setting = 0; c.setting < NSETTINGS; c.setting++) \
+			for (c.action = 0; c.action < NACTIONS; c.action++) \
+				for (c.pattern = 0; c.pattern < NPATTERNS; c.pattern++) \
+					if (goes_together(&c))
+
+/* Evenly spread ones; and where two values that go together would not meet in any, the first case that has both. */
+static void enumerate(void)
+{
+	static unsigned char taken[NPOLICIES][NSETTINGS][NACTIONS][NPATTERNS];
+
+	EACH_CASE(c) {
+		if ((2 * c.pattern + 27 * c.setting + 36 * c.policy + 42 * c.action) % THINNING)
+			continue;
+		taken[c.policy][c.setting][c.action][c.pattern] = 1;
+		for (int kind = 0; kind < 6; kind++)
+			*meeting(&c, kind) = 1;
+	}
+	EACH_CASE(c) {
+		for (int kind = 0; kind < 6; kind++) {
+			if (!*meeting(&c, kind)) {
+				taken[c.policy][c.setting][c.action][c.pattern] = 1;
+				*meeting(&c, kind) = 1;
+			}
+		}
+	}
+	EACH_CASE(c) {
+		if (!taken[c.policy][c.setting][c.action][c.pattern])
+			continue;
+		CHECK(ncases < CASES_MAX);
+		cases[ncases++] = c;
+	}
+}
+
+static void name_of(int n, char *name, size_t room)
+{
+	const struct test_case *c = &cases[n];
+
+	snprintf(name, room, "%s/%s/%s/%s", actions[c->action].name, patterns[c->pattern].name, settings[c->setting].name,
+		 policies[c->policy].name);
+}
+
+/* ---- a case ---- */
+
+static void client_begin(struct client *c, const struct setting *s, uint32_t number, int fd)
+{
+	c->alone = fd < 0;
+	c->fd = fd < 0 ? huvm_open() : fd;
+	c->ngpu = s->gpus;
+	for (uint32_t g = 0; g < s->gpus; g++)
+		c->gpus[g] = (g + (s->both ? number : 0)) % 2;
+	if (c->alone) {
+		for (uint32_t g = 0; g < s->gpus; g++)
+			CHECK_OK(gpu_register(c->fd, c->gpus[g]));
+		if (s->borrows)
+			CHECK_OK(set_knob(c->fd, HUVM_SCOPE_SPACE, "harvest_borrow", 1));
+	}
+}
+
+static void client_run(struct client *c, const struct test_case *t)
+{
+	const struct setting *s = &settings[t->setting];
+
+	client_range(c, s->blocks * BLOCK);
+	patterns[t->pattern].make(&c->shapes, c->len);
+	actions[t->action].run(c);
+	cpu_check_all(c);
+	CHECK_OK(munmap(c->p, c->len));
+	CHECK_OK(munmap(c->copy, c->len));
+	if (c->alone && c->fd >= 0)
+		CHECK_OK(close(c->fd));
+}
+
+struct thread {
+	pthread_t id;
+	struct client c;
+	const struct test_case *t;
+};
+
+static void *thread_run(void *arg)
+{
+	struct thread *t = arg;
+
+	client_run(&t->c, t->t);
+	return NULL;
+}
+
+static void key_of(struct client *c, int n, uint32_t number)
+{
+	c->rng = (uint64_t)n * 77 + number;
+	c->key = 0;
+	while (!c->key)
+		c->key = next_random(&c->rng) << 33 | next_random(&c->rng) << 2;
+}
+
+/* In a process of its own. */
+static void run_case(int n)
+{
+	const struct test_case *t = &cases[n];
+	const struct setting *s = &settings[t->setting];
+	struct thread *threads = calloc(2, sizeof(*threads));
+	int fd = -1;
+
+	CHECK(threads != NULL);
+	catch_touches();
+	for (uint32_t i = 0; i < 2; i++) {
+		key_of(&threads[i].c, n, i);
+		threads[i].t = t;
+	}
+	switch (s->who) {
+	case ONE:
+		client_begin(&threads[0].c, s, 0, -1);
+		client_run(&threads[0].c, t);
+		break;
+	case PROCESSES: {
+		pid_t pid[2];
+
+		for (uint32_t i = 0; i < 2; i++) {
+			pid[i] = fork();
+			if (!pid[i]) {
+				client_begin(&threads[i].c, s, i, -1);
+				client_run(&threads[i].c, t);
+				fflush(stdout);
+				_exit(0);
+			}
+		}
+		for (uint32_t i = 0; i < 2; i++) {
+			int r = outcome(pid[i]);
+
+			if (r)
+				FAIL("client %u ended with %d", i, r);
+		}
+		break;
+	}
+	case SHARED_SPACE:
+		fd = huvm_open();
+		for (uint32_t g = 0; g < 2; g++)
+			CHECK_OK(gpu_register(fd, g));
+		/* fall through */
+	case THREADS:
+		for (uint32_t i = 0; i < 2; i++) {
+			client_begin(&threads[i].c, s, i, fd);
+			CHECK_EQ(pthread_create(&threads[i].id, NULL, thread_run, &threads[i]), 0);
+		}
+		for (uint32_t i = 0; i < 2; i++)
+			CHECK_EQ(pthread_join(threads[i].id, NULL), 0);
+		break;
+	}
+	free(threads);
+}
+
+/* ---- the runner ---- */
+
+static int ctl;
+
+static int set_policy(const struct policy *p)
+{
+	if (set_preset(ctl, HUVM_SCOPE_GLOBAL, p->preset) < 0)
+		return -1;
+	/* Of 128 MiB most would never be used, and each change of policy frees them or makes them. */
+	if (set_knob(ctl, HUVM_SCOPE_GLOBAL, "large_page_pool_mib", 8) < 0)
+		return -1;
+	for (int i = 0; i < 4 && p->v[i].knob; i++)
+		if (set_knob(ctl, HUVM_SCOPE_GLOBAL, p->v[i].knob, p->v[i].value) < 0)
+			return -1;
+	return 0;
+}
+
+static int set_place(const struct setting *s)
+{
+	ARG(huvm_knob, k);
+
+	while (strcmp(k.name, "harvest_lend")) {
+		if (ioctl(ctl, HUVM_IOC_KNOB, &k) < 0)
+			return -1;
+		k.index++;
+		k.scopes = 0;
+	}
+	for (uint32_t g = 0; g < 2; g++) {
+		/* One that need not lend does as the policy says. */
+		ARG(huvm_policy, p, .scope = HUVM_SCOPE_GPU, .gpu = g, .flags = s->borrows ? 0 : HUVM_POLICY_RESET,
+		    .knob = k.index - 1, .value = (uint64_t)s->borrows);
+
+		if (ioctl(ctl, HUVM_IOC_POLICY_SET, &p) < 0 ||
+		    limit_chunks(ctl, g, g == 0 || s->both ? s->chunks : 0) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* Nothing is left of a case: no chunk, no client. */
+static int nothing_left(void)
+{
+	int ok = 1;
+
+	for (uint32_t g = 0; g < 2; g++) {
+		if (limit_chunks(ctl, g, 0) < 0) {
+			printf("# the limit of GPU %u cannot be lifted: %s\n", g, strerror(errno));
+			ok = 0;
+		}
+	}
+	for (uint32_t g = 0; g < 2; g++) {
+		/* A thread of the driver may have a chunk in hand for a moment. */
+		if (!WITHIN(5000, is_idle(ctl, g))) {
+			struct huvm_mem_info m = mem_info(ctl, g);
+
+			printf("# left on GPU %u: %llu used, %llu evicting, %llu + %llu lent, %llu pinned\n", g,
+			       (unsigned long long)m.used, (unsigned long long)m.evicting, (unsigned long long)m.lent_only,
+			       (unsigned long long)m.lent_removable, (unsigned long long)m.pinned);
+			ok = 0;
+		}
+	}
+	if (!WITHIN(5000, client_count(ctl) == 1)) {
+		printf("# %d clients are left\n", client_count(ctl) - 1);
+		ok = 0;
+	}
+	return ok;
+}
+
+static int current;
+static void run_current(void) { run_case(current); }
+
+/* 1: it passed. */
+static int try_case(int n, int *policy)
+{
+	const struct ktap_test t = { "", run_current, CASE_LIMIT_S };
+	const struct test_case *c = &cases[n];
+	int ok;
+
+	if (*policy != c->policy && set_policy(&policies[c->policy]) < 0) {
+		printf("# policy %s: %s\n", policies[c->policy].name, strerror(errno));
+		return 0;
+	}
+	*policy = c->policy;
+	if (set_place(&settings[c->setting]) < 0) {
+		printf("# setting %s: %s\n", settings[c->setting].name, strerror(errno));
+		return 0;
+	}
+	current = n;
+	ok = ktap_one(&t) == KTAP_PASS;
+	return nothing_left() && ok;
+}
+
+static int find(const char *wanted)
+{
+	char name[128];
+
+	for (int n = 0; n < ncases; n++) {
+		name_of(n, name, sizeof(name));
+		if (!strcmp(name, wanted))
+			return n;
+	}
+	printf("# no case '%s'; 'matrix list' says which there are\n", wanted);
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	const char *which = getenv("HUVM_FULL"), *seed = getenv("HUVM_SEED");
+	int all = which && atoi(which), failed = 0, number = 0, planned = 0, policy = -1;
+	unsigned int slice = 1, slices = 1, tenth = seed ? (unsigned int)strtoull(seed, NULL, 0) % 10 : 0;
+	static unsigned char wanted[CASES_MAX];
+	char name[128], slow[128] = "";
+	double began = seconds(), longest = 0;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	enumerate();
+	if (argc == 2 && !strcmp(argv[1], "list")) {
+		for (int n = 0; n < ncases; n++) {
+			name_of(n, name, sizeof(name));
+			puts(name);
+		}
+		return KTAP_PASS;
+	}
+	if (argc > 1 && sscanf(argv[1], "%uof%u", &slice, &slices) == 2) {
+		argc--;
+		argv++;
+		if (!slice || slice > slices)
+			return KTAP_FAIL;
+	}
+	for (int i = 1; i < argc; i++) {
+		int n = find(argv[i]);
+
+		if (n < 0)
+			return KTAP_FAIL;
+		wanted[n] = 1;
+	}
+	/* Within a policy, one of ten; and of these, one of the slices. */
+	for (int n = 0, k = 0; n < ncases; n++) {
+		if (argc > 1 || (!all && (unsigned int)n % 10 != tenth))
+			continue;
+		wanted[n] = (unsigned int)k++ % slices == slice - 1;
+	}
+	for (int n = 0; n < ncases; n++)
+		planned += wanted[n];
+	verified = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(verified != MAP_FAILED);
+	ctl = huvm_open();
+	printf("KTAP version 1\n1..%d\n# %d cases in all, tenth %u%s, slice %u of %u\n", planned, ncases, tenth,
+	       all ? " and the others" : "", slice, slices);
+	if (gpu_count(ctl) < 2) {
+		printf("# two GPUs are wanted\n");
+		return KTAP_FAIL;
+	}
+	for (int n = 0; n < ncases; n++) {
+		double from = seconds(), took;
+
+		if (!wanted[n])
+			continue;
+		name_of(n, name, sizeof(name));
+		number++;
+		if (try_case(n, &policy)) {
+			printf("ok %d %s\n", number, name);
+		} else {
+			printf("# alone: GPUS=2 VRAM=64 RUN=\"sh /suites/suite.sh matrix@%s\" tools/build/run.sh\n"
+			       "not ok %d %s\n", name, number, name);
+			failed++;
+		}
+		took = seconds() - from;
+		if (took > longest) {
+			longest = took;
+			strcpy(slow, name);
+		}
+		if (getenv("HUVM_MATRIX_TIMES"))
+			printf("# time %.3f %s\n", took, name);
+	}
+	printf("# %d cases in %.1f s, %llu MiB compared by the CPU or a GPU; the longest %.2f s: %s\n", planned, seconds() - began,
+	       (unsigned long long)(*verified >> 20), longest, slow);
+	return failed ? KTAP_FAIL : KTAP_PASS;
+}
