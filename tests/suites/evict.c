@@ -2,6 +2,8 @@
 /* Oversubscription: working sets of 1.1, 1.5 and 3 times VRAM, several clients, data verified on both sides. */
 #include "huvm_lib.h"
 
+#include <pthread.h>
+
 /* Rounded to what `over` wants. */
 static uint64_t sized(int fd, uint32_t gpu, unsigned int percent, uint32_t blocks)
 {
@@ -135,6 +137,99 @@ static void evicted_on_request(void)
 	cpu_check(p, 8 * BLOCK, 3, 1);
 }
 
+/* A GPU with four chunks, all in use by the first four blocks of eight: word i is 6 + i. */
+static uint64_t *four_of_eight(int fd)
+{
+	uint64_t *p = managed(fd, 8 * BLOCK);
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(limit_chunks(fd, 0, 4));
+	gpu_fill(fd, 0, p, 4 * BLOCK, 4, 6, 1);
+	CHECK_EQ(free_chunks(fd, 0), 0);
+	return p;
+}
+
+/* The GPU fills a block for which a chunk must be found, and the next copy stands still for a while. */
+static uint64_t begin_fill(int fd, uint64_t *p)
+{
+	struct huvm_instr i = over(HUVM_OP_FILL, BLOCK, 4);
+	uint64_t id;
+
+	i.dst = (uintptr_t)p;
+	i.imm0 = 99;
+	CHECK_OK(launch(fd, 0, 4, &i, 1, 8, &id));
+	return id;
+}
+
+static void copy_in_waits_for_copy_out(void)
+{
+	/* The copy out of the victim stands still: what comes into its chunk must not overtake it. */
+	int fd = huvm_open();
+	uint64_t *p = four_of_eight(fd), id;
+
+	test_reg(fd, 0, INJ_CE_HANG, 1);
+	id = begin_fill(fd, p + 4 * BLOCK / 8);
+	give_time(400);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_EVICTIONS) != 0, 1);
+	test_reg(fd, 0, INJ_CE_HANG, 0);
+	CHECK_EQ(wait_launch(fd, id).status, HUVM_LAUNCH_DONE);
+	cpu_check(p, 4 * BLOCK, 6, 1);
+	cpu_check(p + 4 * BLOCK / 8, BLOCK, 99, 0);
+	CHECK_OK(limit_chunks(fd, 0, 0));
+}
+
+static void *evict_one(void *arg)
+{
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
+
+	CHECK_OK(ioctl(*(int *)arg, HUVM_IOC_TEST_EVICT, &e));
+	CHECK_EQ(e.evicted, 1);
+	return NULL;
+}
+
+static void free_when_copied_out(void)
+{
+	/* As above, and nobody waits for the chunk: it must not be free, for the next one, before the copy out of it is over. */
+	int fd = huvm_open();
+	uint64_t *p = four_of_eight(fd), id;
+	pthread_t t;
+
+	test_reg(fd, 0, INJ_CE_HANG, 1);
+	CHECK_EQ(pthread_create(&t, NULL, evict_one, &fd), 0);
+	give_time(200);
+	CHECK_EQ(free_chunks(fd, 0), 0);
+	id = begin_fill(fd, p + 4 * BLOCK / 8);
+	give_time(200);
+	test_reg(fd, 0, INJ_CE_HANG, 0);
+	pthread_join(t, NULL);
+	CHECK_EQ(wait_launch(fd, id).status, HUVM_LAUNCH_DONE);
+	cpu_check(p, 4 * BLOCK, 6, 1);
+	cpu_check(p + 4 * BLOCK / 8, BLOCK, 99, 0);
+	CHECK_OK(limit_chunks(fd, 0, 0));
+}
+
+static void one_that_fails_keeps_its_chunk(void)
+{
+	/* The host cannot map memory for the copy out: pages and chunk stay, and can be evicted when that is over. */
+	int fd = huvm_open();
+	uint64_t *p = four_of_eight(fd);
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 4);
+	ARG(huvm_test_fail, f, .what = HUVM_FAIL_DMA_MAP, .times = ~0u);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_FAIL, &f));
+	for (int i = 0; i < 3; i++)
+		CHECK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e) < 0);
+	f.times = 0;
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_FAIL, &f));
+	CHECK_EQ(mem_info(fd, 0).used, 4);
+	gpu_check(fd, 0, p, 4 * BLOCK, 4, 6, 1);
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
+	CHECK_EQ(e.evicted, 4);
+	CHECK_EQ(free_chunks(fd, 0), 4);
+	cpu_check(p, 4 * BLOCK, 6, 1);
+	CHECK_OK(limit_chunks(fd, 0, 0));
+}
+
 static void one_chunk_left(void)
 {
 	/* The smallest GPU there can be: three arrays in one chunk, block by block. */
@@ -213,6 +308,8 @@ static const struct ktap_test tests[] = {
 	{ "at_150_random", at_150_random, 120 }, { "at_150_stock_460", at_150_460, 120 },
 	{ "cycles_keep_a_part", cycles_keep_a_part, 240 },
 	{ "host_pieces", host_pieces }, { "zero_copy", zero_copy }, { "evicted_on_request", evicted_on_request },
+	{ "copy_in_waits_for_copy_out", copy_in_waits_for_copy_out }, { "free_when_copied_out", free_when_copied_out },
+	{ "one_that_fails_keeps_its_chunk", one_that_fails_keeps_its_chunk },
 	{ "one_chunk_left", one_chunk_left }, { "no_eviction_allowed", no_eviction_allowed, 120 },
 	{ "clients_share_one_gpu", clients_share_one_gpu, 240 },
 };

@@ -16,8 +16,14 @@ static int open_with_gpu(void)
 
 static void first_touch_on_gpu_is_zero(void)
 {
-	int fd = open_with_gpu();
-	void *p = managed(fd, LEN);
+	int before = open_with_gpu(), fd = open_with_gpu();
+	uint64_t all = chunk_count(fd, 0) * BLOCK;
+	void *p = managed(before, all);
+
+	/* All of the memory was somebody's, who wrote something else there. */
+	gpu_fill(before, 0, p, all, BLOCKS, ~0ull, 0);
+	CHECK_OK(munmap(p, all));
+	p = managed(fd, LEN);
 
 	gpu_check(fd, 0, p, LEN, BLOCKS, 0, 0);
 	cpu_check(p, LEN, 0, 0);
