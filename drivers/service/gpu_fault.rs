@@ -622,7 +622,8 @@ fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
     let mut room = Room::empty();
     let tries = p.get(KnobId::EvictRetriesMax).saturating_add(4);
     // Before the block is locked: it looks at the space's ranges.
-    w.stream = prefetch::note_fault(gpu, &w.sg, &block, &p);
+    // No two batches of a GPU are fetched in the same nanosecond, nor served at once.
+    w.stream = prefetch::note_fault(gpu, &w.sg, &block, w.fetched_ns, &p);
     let mut step = 0;
     for _ in 0..tries {
         {

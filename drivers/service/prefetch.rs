@@ -116,8 +116,15 @@ impl Queue {
     }
 }
 
-/// A demand fault of `gpu` reached `block`. Returns whether it continues a stream: then all of the block is wanted.
-pub(super) fn note_fault(gpu: &Arc<Gpu>, sg: &Arc<SpaceGpu>, block: &Block, p: &Policy) -> bool {
+/// A demand fault of `gpu` reached `block`, with others of the same `batch`. Returns whether it continues a stream: then all of
+/// the block is wanted.
+pub(super) fn note_fault(
+    gpu: &Arc<Gpu>,
+    sg: &Arc<SpaceGpu>,
+    block: &Block,
+    batch: u64,
+    p: &Policy,
+) -> bool {
     if p.get(KnobId::StreamMode) == 0 {
         return false;
     }
@@ -133,11 +140,12 @@ pub(super) fn note_fault(gpu: &Arc<Gpu>, sg: &Arc<SpaceGpu>, block: &Block, p: &
         end: BlockNo::of_va(end + BLOCK_BYTES - 1),
     };
     let config = StreamConfig::of(p);
-    let advice = space
-        .streams
-        .table
-        .lock()
-        .fault(BlockNo::of_va(block.va()), &span, &config);
+    let advice =
+        space
+            .streams
+            .table
+            .lock()
+            .fault(BlockNo::of_va(block.va()), &span, batch, &config);
     judge(gpu, block, &advice);
     if advice.cancel {
         gpu.prefetch_abandon.add(1, Relaxed);

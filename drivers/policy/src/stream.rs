@@ -24,7 +24,8 @@
 //! The history has no time in it: whatever the pace, it holds the last 32 faults that are not explained. In a short range so
 //! many of them are equal steps by chance: of a range only as many count as an eighth of its blocks. The chance that the four
 //! predecessors of a random fault at a given step are among those is 1/8 to the fourth, for the 64 steps that are tried 1.6 %.
-//! (`tests/stream_trust.rs` has what that saves and what it costs, pattern by pattern.)
+//! And a batch is sorted, so it has an order whatever it is of: a stream has blocks of more than one. A block that faults again
+//! while it counts came up with the first of its batches. (`tests/stream_trust.rs` has what that costs, pattern by pattern.)
 //!
 //! Rejected: a state machine per unconfirmed pair of faults, which takes three interleaved arrays for one stream with a
 //! step of their distance and never finds out; a table by faulting SM, which the fault packet names too coarsely.
@@ -46,6 +47,14 @@ const GAP_STEPS: u64 = 4;
 /// once, here 80 blocks of 192 KiB, and what is on its way to the back of it faults again with every batch: taken for no part
 /// of the stream, that gave up the prefetch behind it.
 const STRAGGLER_STEPS: u64 = 16;
+
+/// A fault of no stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unexplained {
+    block: BlockNo,
+    /// The batch that it came with.
+    batch: u64,
+}
 
 /// A 2 MiB block: virtual address / 2 MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -360,7 +369,7 @@ impl Stream {
 pub struct StreamTable {
     streams: [Option<Stream>; STREAMS_MAX],
     /// Faults of no stream; the place before `next` has the newest.
-    history: [Option<BlockNo>; HISTORY],
+    history: [Option<Unexplained>; HISTORY],
     next: usize,
     /// Faults so far.
     clock: u64,
@@ -386,8 +395,15 @@ impl StreamTable {
         }
     }
 
-    /// A demand fault reached `block` of the range `span`. A block outside its span changes nothing.
-    pub fn fault(&mut self, block: BlockNo, span: &BlockSpan, config: &StreamConfig) -> Advice {
+    /// A demand fault reached `block` of the range `span`, with others of the same `batch`: any number that the next batch does
+    /// not have. A block outside its span changes nothing.
+    pub fn fault(
+        &mut self,
+        block: BlockNo,
+        span: &BlockSpan,
+        batch: u64,
+        config: &StreamConfig,
+    ) -> Advice {
         if config.mode == StreamMode::Off || !span.contains(block) {
             return Advice::default();
         }
@@ -424,8 +440,12 @@ impl StreamTable {
             }
         }
 
-        let found = self.find_step(block, span, config, behind);
-        self.remember(block);
+        let newest = Unexplained { block, batch };
+        let lately = self.lately(span, config.confirm.max(1));
+        let found = lately.find_step(newest, config, behind);
+        // One that faults again and again came up with the first of these batches.
+        let before = lately.iter().find(|u| u.block == block);
+        self.remember(before.unwrap_or(newest));
         let Some(step) = found else {
             return Advice {
                 run: None,
@@ -482,7 +502,7 @@ impl StreamTable {
             *s = s.filter(|s| s.span != *span);
         }
         for h in &mut self.history {
-            *h = h.filter(|b| !span.contains(*b));
+            *h = h.filter(|u| !span.contains(u.block));
         }
     }
 
@@ -509,32 +529,6 @@ impl StreamTable {
         Some(run)
     }
 
-    /// The shortest step at which `block` has enough predecessors; of two the one upwards. `behind` is the step of the
-    /// stream that it may be a straggler of, if there is one: only a step the other way counts then.
-    fn find_step(
-        &self,
-        block: BlockNo,
-        span: &BlockSpan,
-        config: &StreamConfig,
-        behind: Option<i64>,
-    ) -> Option<i64> {
-        let length = config.confirm.max(1);
-        let lately = self.lately(span, length);
-        let mut best: Option<i64> = None;
-        for h in lately.iter() {
-            let Some(step) = h.distance(block).filter(|d| config.allows(*d)) else {
-                continue;
-            };
-            let shorter =
-                best.is_none_or(|b| (step.unsigned_abs(), step < 0) < (b.unsigned_abs(), b < 0));
-            let other_way = behind.is_none_or(|s| (s < 0) != (step < 0));
-            if shorter && other_way && lately.has_run(block, step, length) {
-                best = Some(step);
-            }
-        }
-        best
-    }
-
     /// The faults of a range that count for a new stream of `length` steps.
     fn lately(&self, span: &BlockSpan, length: u32) -> Lately {
         let most = (span.len() / LATELY).max(length.into());
@@ -543,37 +537,20 @@ impl StreamTable {
         // From the newest on.
         let (newer, older) = self.history.split_at_checked(self.next).unwrap_or_default();
         let all = newer.iter().rev().chain(older.iter().rev()).flatten();
-        for (to, block) in found
-            .0
-            .iter_mut()
-            .zip(all.filter(|b| span.contains(**b)).take(most))
-        {
-            *to = Some(*block);
+        let all = all.filter(|u| span.contains(u.block)).take(most);
+        for (to, u) in found.0.iter_mut().zip(all) {
+            *to = Some(*u);
         }
         found
     }
 
-    /// How many faults of the history came after the one on `block`; `None` if there is none.
-    fn age(&self, block: BlockNo) -> Option<usize> {
-        let place = self.history.iter().position(|h| *h == Some(block))?;
-        // Both are below HISTORY.
-        self.next
-            .checked_add(HISTORY)?
-            .checked_sub(place)?
-            .checked_sub(1)?
-            .checked_rem(HISTORY)
-    }
-
     /// Puts a fault into the history, as the newest.
-    fn remember(&mut self, block: BlockNo) {
-        if self.age(block) == Some(0) {
-            return;
-        }
+    fn remember(&mut self, newest: Unexplained) {
         for h in &mut self.history {
-            *h = h.filter(|b| *b != block);
+            *h = h.filter(|u| u.block != newest.block);
         }
         if let Some(h) = self.history.get_mut(self.next) {
-            *h = Some(block);
+            *h = Some(newest);
         }
         self.next = self
             .next
@@ -592,26 +569,57 @@ impl StreamTable {
 
 /// Faults of a range, the newest first.
 #[derive(Default)]
-struct Lately([Option<BlockNo>; HISTORY]);
+struct Lately([Option<Unexplained>; HISTORY]);
 
 impl Lately {
-    fn iter(&self) -> impl Iterator<Item = BlockNo> + '_ {
-        self.0.iter().map_while(|b| *b)
+    fn iter(&self) -> impl Iterator<Item = Unexplained> + '_ {
+        self.0.iter().map_while(|u| *u)
     }
 
-    /// True if the `length` blocks at this step before `block` are all here, and not in the wrong order throughout.
-    fn has_run(&self, block: BlockNo, step: i64, length: u32) -> bool {
+    /// The shortest step at which a fault has enough predecessors; of two the one upwards. `behind` is the step of the stream
+    /// that it may be a straggler of, if there is one: only a step the other way counts then.
+    fn find_step(
+        &self,
+        newest: Unexplained,
+        config: &StreamConfig,
+        behind: Option<i64>,
+    ) -> Option<i64> {
+        let length = config.confirm.max(1);
+        let mut best: Option<i64> = None;
+        for u in self.iter() {
+            let step = u.block.distance(newest.block);
+            let Some(step) = step.filter(|d| config.allows(*d)) else {
+                continue;
+            };
+            let shorter =
+                best.is_none_or(|b| (step.unsigned_abs(), step < 0) < (b.unsigned_abs(), b < 0));
+            let other_way = behind.is_none_or(|s| (s < 0) != (step < 0));
+            if shorter && other_way && self.has_run(newest, step, length) {
+                best = Some(step);
+            }
+        }
+        best
+    }
+
+    /// True if the `length` blocks at this step before `newest` are all here, not all of its batch, and not in the wrong order
+    /// throughout.
+    fn has_run(&self, newest: Unexplained, step: i64, length: u32) -> bool {
         let mut in_order = length == 1;
+        let mut batches = false;
         let mut newer: Option<usize> = None;
         for i in 1..=u64::from(length) {
-            let before = step.checked_neg().and_then(|back| block.step(back, i));
-            let Some(age) = before.and_then(|b| self.iter().position(|h| h == b)) else {
+            let before = step
+                .checked_neg()
+                .and_then(|back| newest.block.step(back, i));
+            let found = before.and_then(|b| self.iter().enumerate().find(|(_, u)| u.block == b));
+            let Some((age, u)) = found else {
                 return false;
             };
             in_order |= newer.is_some_and(|n| n < age);
+            batches |= u.batch != newest.batch;
             newer = Some(age);
         }
-        in_order
+        in_order && batches
     }
 }
 

@@ -14,6 +14,7 @@ use huvm_policy::stream::{
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const STRIDE: StreamConfig = StreamConfig {
     mode: StreamMode::Stride,
@@ -40,9 +41,20 @@ fn blocks(a: &Advice) -> Vec<u64> {
     a.run.iter().flat_map(|r| r.blocks()).map(|b| b.0).collect()
 }
 
-/// Faults on `at` one after another; what each was answered.
+/// A number that no batch had before.
+fn batch() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A fault in a batch of its own.
+fn fault(t: &mut StreamTable, at: u64, s: &BlockSpan, c: &StreamConfig) -> Advice {
+    t.fault(BlockNo(at), s, batch(), c)
+}
+
+/// Faults on `at` one after another, each in a batch of its own; what each was answered.
 fn faults(t: &mut StreamTable, at: &[u64], s: &BlockSpan, c: &StreamConfig) -> Vec<Advice> {
-    at.iter().map(|&b| t.fault(BlockNo(b), s, c)).collect()
+    at.iter().map(|&b| fault(t, b, s, c)).collect()
 }
 
 /// The last answer's blocks.
@@ -76,10 +88,10 @@ fn what_a_stream_went_over_is_told_once() {
         for a in faults(&mut t, &begin, &s, &STRIDE) {
             assert_eq!(a.passed, None);
         }
-        let a = t.fault(BlockNo(next), &s, &STRIDE);
+        let a = fault(&mut t, next, &s, &STRIDE);
         assert_eq!(passed(&a), over, "{begin:?}, {next}");
         // A straggler behind it goes over nothing again.
-        let a = t.fault(BlockNo(begin[2]), &s, &STRIDE);
+        let a = fault(&mut t, begin[2], &s, &STRIDE);
         assert_eq!(passed(&a), [0; 0], "{begin:?}, {next}");
     }
 }
@@ -134,9 +146,9 @@ fn nothing_past_either_end_of_the_range() {
     let mut t = StreamTable::new();
     faults(&mut t, &[108, 109], &s, &STRIDE);
     let next_door = span(110, 120);
-    let a = t.fault(BlockNo(110), &next_door, &STRIDE);
+    let a = fault(&mut t, 110, &next_door, &STRIDE);
     assert_eq!(blocks(&a), [0; 0]);
-    assert_eq!(t.fault(BlockNo(99), &s, &STRIDE), Advice::default());
+    assert_eq!(fault(&mut t, 99, &s, &STRIDE), Advice::default());
 }
 
 #[test]
@@ -145,17 +157,17 @@ fn each_fault_extends_the_stream_by_what_is_missing() {
     let mut t = StreamTable::new();
     faults(&mut t, &[0, 1, 2], &s, &STRIDE); // 3 4 5 6
                                              // Late: block 3 was advised.
-    let a = t.fault(BlockNo(3), &s, &STRIDE);
+    let a = fault(&mut t, 3, &s, &STRIDE);
     assert_eq!((blocks(&a), a.expected, a.cancel), (vec![7], true, false));
-    assert_eq!(t.fault(BlockNo(3), &s, &STRIDE), Advice::default(), "again");
+    assert_eq!(fault(&mut t, 3, &s, &STRIDE), Advice::default(), "again");
     // In time up to 7, then the first block not fetched.
-    let a = t.fault(BlockNo(8), &s, &STRIDE);
+    let a = fault(&mut t, 8, &s, &STRIDE);
     assert_eq!((blocks(&a), a.expected), (vec![9, 10, 11, 12], false));
     // Four blocks were resident already: 13 to 16 do not fault.
-    let a = t.fault(BlockNo(16), &s, &STRIDE);
+    let a = fault(&mut t, 16, &s, &STRIDE);
     assert_eq!(blocks(&a), [17, 18, 19, 20]);
     // A larger gap is a jump.
-    let a = t.fault(BlockNo(25), &s, &STRIDE);
+    let a = fault(&mut t, 25, &s, &STRIDE);
     assert!(a.run.is_none() && a.cancel);
 }
 
@@ -168,12 +180,12 @@ fn a_fault_of_no_stream_cancels_and_a_straggler_does_not() {
         first.iter().map(|a| a.cancel).collect::<Vec<_>>(),
         [true, true, false]
     );
-    assert!(t.fault(BlockNo(500), &s, &STRIDE).cancel);
-    assert!(!t.fault(BlockNo(5), &s, &STRIDE).cancel);
-    let straggler = t.fault(BlockNo(4), &s, &STRIDE);
+    assert!(fault(&mut t, 500, &s, &STRIDE).cancel);
+    assert!(!fault(&mut t, 5, &s, &STRIDE).cancel);
+    let straggler = fault(&mut t, 4, &s, &STRIDE);
     assert_eq!(straggler, Advice::default());
     // The stream goes on as if nothing had been.
-    assert_eq!(blocks(&t.fault(BlockNo(6), &s, &STRIDE)), [10]);
+    assert_eq!(blocks(&fault(&mut t, 6, &s, &STRIDE)), [10]);
 }
 
 #[test]
@@ -183,16 +195,16 @@ fn what_was_given_up_is_advised_again() {
     let a = faults(&mut t, &[0, 1, 2], &s, &STRIDE)[2];
     let id = a.run.unwrap().stream;
     // 3 was fetched, 4 to 6 were not.
-    assert!(t.fault(BlockNo(900), &s, &STRIDE).cancel);
+    assert!(fault(&mut t, 900, &s, &STRIDE).cancel);
     t.abandoned(id, 3);
-    let a = t.fault(BlockNo(4), &s, &STRIDE);
+    let a = fault(&mut t, 4, &s, &STRIDE);
     assert_eq!((blocks(&a), a.expected), (vec![5, 6, 7, 8], false));
     assert_eq!(t.counts().abandoned, 3);
     // A report about a stream that is gone changes no other.
     t.forget(&s);
     faults(&mut t, &[20, 21, 22], &s, &STRIDE);
     t.abandoned(id, 4);
-    assert_eq!(blocks(&t.fault(BlockNo(23), &s, &STRIDE)), [27]);
+    assert_eq!(blocks(&fault(&mut t, 23, &s, &STRIDE)), [27]);
 }
 
 #[test]
@@ -269,7 +281,7 @@ fn of_two_streams_the_nearer_one_goes_on() {
     faults(&mut t, &[100, 101, 102], &s, &STRIDE);
     assert_eq!(t.len(), 2);
     // One step of the first, three of the second.
-    let run = t.fault(BlockNo(105), &s, &STRIDE).run.unwrap();
+    let run = fault(&mut t, 105, &s, &STRIDE).run.unwrap();
     assert_eq!((run.step, run.first), (-7, BlockNo(77)));
 }
 
@@ -285,17 +297,17 @@ fn the_stream_confirmed_longest_ago_is_replaced() {
         faults(&mut t, &[i * 1000, i * 1000 + 1, i * 1000 + 2], s, &c);
     }
     // The first is confirmed once more, so the second goes.
-    assert!(t.fault(BlockNo(3), &ranges[0], &c).run.is_some());
+    assert!(fault(&mut t, 3, &ranges[0], &c).run.is_some());
     faults(&mut t, &[2000, 2001, 2002], &ranges[2], &c);
     assert_eq!((t.len(), t.counts().streams), (2, 3));
-    assert!(t.fault(BlockNo(4), &ranges[0], &c).run.is_some());
+    assert!(fault(&mut t, 4, &ranges[0], &c).run.is_some());
     // Block 1003 had been advised, but that stream is gone. Its faults are still in the history, so it begins anew.
-    let a = t.fault(BlockNo(1003), &ranges[1], &c);
+    let a = fault(&mut t, 1003, &ranges[1], &c);
     assert!(a.run.is_some() && !a.expected);
     assert_eq!((t.len(), t.counts().streams), (2, 4));
     // Fewer streams from now on.
     let one = StreamConfig { streams: 0, ..c };
-    t.fault(BlockNo(5), &ranges[0], &one);
+    fault(&mut t, 5, &ranges[0], &one);
     assert_eq!(t.len(), 1);
 }
 
@@ -350,7 +362,7 @@ fn noise(c: &StreamConfig) -> (u64, u64) {
             continue;
         }
         faults += 1;
-        let a = t.fault(BlockNo(block), &s, c);
+        let a = fault(&mut t, block, &s, c);
         for b in std::iter::once(block).chain(blocks(&a)) {
             if !resident.contains(&b) {
                 resident.push_back(b);
@@ -401,7 +413,7 @@ proptest! {
             match op {
                 Op::Fault(b, right_range) => {
                     let s = &spans[usize::from((b >= 40) == right_range)];
-                    let a = t.fault(BlockNo(b), s, &c);
+                    let a = fault(&mut t, b, s, &c);
                     if !right_range {
                         prop_assert_eq!(a, Advice::default());
                     }
@@ -468,7 +480,7 @@ proptest! {
                 continue;
             }
             faulted[w] += 1;
-            let a = t.fault(BlockNo(block), &s, &c);
+            let a = fault(&mut t, block, &s, &c);
             fetched.extend(blocks(&a));
             // Once found, each fault of a walk fetches the whole amount.
             let found = at[w] > u64::from(confirm);
@@ -488,7 +500,7 @@ proptest! {
         let s = span(0, 500 * 33);
         let mut t = StreamTable::new();
         for b in at {
-            prop_assert!(t.fault(BlockNo(b * 33), &s, &STRIDE).run.is_none());
+            prop_assert!(fault(&mut t, b * 33, &s, &STRIDE).run.is_none());
         }
         prop_assert_eq!(t.counts().streams, 0);
     }
@@ -505,7 +517,7 @@ proptest! {
         let s = [span(0, u64::MAX), span(ends.0, ends.1)];
         let mut t = StreamTable::new();
         for (i, b) in at.into_iter().enumerate() {
-            let a = t.fault(BlockNo(b), &s[i % 2], &c);
+            let a = fault(&mut t, b, &s[i % 2], &c);
             if let Some(run) = a.run {
                 prop_assert!(run.blocks().take(3).all(|x| s[i % 2].contains(x)));
                 t.abandoned(run.stream, run.count / 2);
