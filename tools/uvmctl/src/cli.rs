@@ -488,6 +488,9 @@ pub(crate) struct Bench {
     /// Of oversub: times more data than memory
     #[arg(long, value_name = "RATIO", num_args = 1.., value_delimiter = ',')]
     pub(crate) ratios: Vec<f64>,
+    /// Of oversub: presets, by names of 'policy list' [default: all that are compared]
+    #[arg(long, value_name = "PRESET", num_args = 1.., value_delimiter = ',')]
+    pub(crate) presets: Vec<String>,
     /// Measured passes per row
     #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) iterations: u32,

@@ -73,13 +73,10 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
     let memory = memory_of(&device, GPU)?;
     let lineup = Lineup::of(&device)?;
     let machine = Machine::around(&device, GPU)?;
-    let policies: Vec<Policy> = PRESETS.iter().filter_map(|p| lineup.preset(p)).collect();
-    let first = policies.first().ok_or_else(|| {
-        Failure::NotFound(
-            "the driver has no presets".into(),
-            "update the driver".into(),
-        )
-    })?;
+    let policies = chosen(args, &lineup)?;
+    let first = policies
+        .first()
+        .ok_or_else(|| missing("the driver has no presets".into()))?;
     let mut rows = Vec::new();
     let done = (|| {
         for (name, found) in &found {
@@ -103,6 +100,23 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
     // Whatever happened, the GPU has its memory again.
     device.limit_chunks(GPU, 0)?;
     done
+}
+
+fn missing(what: String) -> Failure {
+    Failure::NotFound(what, "'uvmctl policy list' has the driver's".into())
+}
+
+/// The presets asked for, of those that are compared.
+fn chosen(args: &Bench, lineup: &Lineup) -> Result<Vec<Policy>> {
+    let asked = |name: &&str| args.presets.is_empty() || args.presets.iter().any(|p| p == name);
+    for name in &args.presets {
+        let known = PRESETS.iter().find(|p| *p == name);
+        known
+            .and_then(|p| lineup.preset(p))
+            .ok_or_else(|| missing(format!("'{name}' is no preset that oversub compares")))?;
+    }
+    let names = PRESETS.into_iter().filter(asked);
+    Ok(names.filter_map(|p| lineup.preset(p)).collect())
 }
 
 /// Chunks of a memory that `bytes` are `ratio` times of.
