@@ -280,7 +280,7 @@ fn what_has_an_order_is_fetched_ahead_and_moves_no_more() {
                 "{name} {room}/{blocks}"
             );
             assert!(
-                on.moved * 100 <= off.moved * of(102, 120),
+                on.moved * 100 <= off.moved * of(105, 120),
                 "{name} {room}/{blocks}"
             );
         }
