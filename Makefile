@@ -7,7 +7,7 @@
 KCONF ?= fast
 T := tools/build
 
-.PHONY: help deps kernel qemu module image run demo bench bench-compare results test test-full test-mutants check clean distclean
+.PHONY: help deps kernel qemu module image run demo bench bench-compare results test test-full soak test-mutants check clean distclean
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
 
@@ -30,6 +30,9 @@ test: deps ## all tests: host, then every suite in a VM on the debug kernel
 
 test-full: deps ## the same with every case of the matrix, more rounds and longer ones
 	@FULL=1 tests/run
+
+soak: deps ## random clients, policies, pressure, kills, injections, reloads for HOURS= or MINUTES= (debug kernel; KCONF=fast); SEED=n again
+	@SOAK=$$(( $(or $(HOURS),0) * 3600 + $(or $(MINUTES),$(if $(HOURS),0,60)) * 60 )) KCONF=$(if $(filter file,$(origin KCONF)),debug,$(KCONF)) tests/run
 
 test-mutants: deps ## can the tests fail? The bugs of tests/mutants, put in one at a time, and which test catches each; M=name: that one
 	@$(T)/mutants.sh $(M)

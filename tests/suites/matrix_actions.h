@@ -256,6 +256,8 @@ static void odd_range(struct client *c)
 	CHECK_EQ(touch(c->p + head - 1, 0), SIGSEGV);
 	CHECK_EQ(touch(c->p + c->len - tail, 0), SIGSEGV);
 	/* So that the whole can be looked at: what is mapped anew is zero. */
+	memset(c->copy, 0, head);
+	memset((char *)c->copy + c->len - tail, 0, tail);
 	CHECK(mmap(c->p, head, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, c->fd, 0) == c->p);
 	CHECK(mmap(c->p + c->len - tail, tail, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, c->fd, 0) == c->p + c->len - tail);
 	gpu_change(c);
@@ -889,7 +891,7 @@ static const struct action {
 	{ "gpu-read-write", gpu_read_write }, { "cpu-read", cpu_read }, { "cpu-write", cpu_write_over },
 	{ "cpu-read-write", cpu_read_write }, { "in-turns", in_turns }, { "gpu-after-gpu", gpu_after_gpu, NEEDS_TWO_GPUS },
 	{ "gpu-copy", gpu_copy }, { "gpu-reduce", gpu_reduce }, { "gpu-scatter", gpu_scatter, ALL_AT_ONCE },
-	{ "gpu-trace", gpu_trace, ALL_AT_ONCE }, { "unaligned", unaligned }, { "huge", huge }, { "odd-range", odd_range },
+	{ "gpu-trace", gpu_trace, ALL_AT_ONCE }, { "unaligned", unaligned }, { "huge", huge }, { "odd-range", odd_range, NO_THREADS },
 	{ "side-by-side", side_by_side }, { "read-write-calls", read_write_calls }, { "proc-mem", proc_mem },
 	{ "read-only", read_only_range }, { "mprotect-read", protect_read }, { "mprotect-none", protect_none },
 	{ "refused-maps", refused_maps }, { "fork-before", fork_before, NO_THREADS }, { "fork-after", fork_after, NO_THREADS },

@@ -1,0 +1,606 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Soak: rounds of a random mix, until the time is over (HUVM_SOAK_S seconds; half a minute by default, ten with HUVM_FULL=1). Clients do what the
+ * matrix does, in any order, on words that each have a value of their own; meanwhile they are killed, GPUs made small, hardware
+ * let misbehave, host memory made short, policies changed; between rounds the module is unloaded and loaded again. The seed
+ * (HUVM_SEED) says what comes.
+ *
+ * Three kinds of round. Calm: whatever happens must not be seen by any client. Unbind: GPUs go and come back; launches may end,
+ * no byte may be lost. Gone, the last one: a GPU dies, and a page that it alone had may be lost, which raises SIGBUS; a wrong byte
+ * is a failure in all of them.
+ */
+#define _GNU_SOURCE
+#include "matrix_actions.h"
+#include "matrix_dims.h"
+
+#include <stdarg.h>
+
+#define CLIENTS		4
+#define ROUND_S		20u
+/* What clients have to end what they are at. */
+#define END_S		10
+/* A client that has counted nothing for so long (s) hangs: its launches and waits end before that. */
+#define STALL_S		100u
+
+enum kind { CALM, UNBIND, GONE };
+static const char *const kinds[] = { "calm", "unbind", "gone" };
+
+/* What the processes share. */
+static struct shared {
+	uint64_t verified;
+	volatile int stop;
+	volatile int may_lose;	/* a GPU died: pages may be lost */
+	struct slot {
+		volatile uint64_t progress[2];
+		uint64_t operations, lost_pages, broken_launches;
+		const char *volatile doing[2];
+		uint32_t gpus;
+	} slot[CLIENTS];
+} *shared;
+
+static uint64_t rng;
+static uint64_t dice(uint64_t sides) { return next_random(&rng) % sides; }
+
+/* ---- clients ---- */
+
+static void random_shapes(struct client *c)
+{
+	c->shapes = (struct shapes){ 0 };
+	patterns[next_random(&c->rng) % NPATTERNS].make(&c->shapes, c->len);
+}
+
+static void client_key(struct client *c, uint64_t seed)
+{
+	c->rng = seed;
+	c->key = 0;
+	while (!c->key)
+		c->key = next_random(&c->rng) << 33 | next_random(&c->rng) << 2;
+}
+
+/* Anything of the matrix that goes with many clients on a small GPU. */
+static const struct action *random_action(struct client *c, int threads)
+{
+	for (;;) {
+		const struct action *a = &actions[next_random(&c->rng) % NACTIONS];
+		unsigned int not = ALL_AT_ONCE | (threads ? NO_THREADS | NEEDS_OWN_FILE : 0);
+
+		if (a->run != closed && !(a->needs & not) && !((a->needs & NEEDS_TWO_GPUS) && c->ngpu < 2))
+			return a;
+	}
+}
+
+struct worker {
+	struct client c;
+	struct slot *slot;
+	int number, threads;
+	pthread_t id;
+};
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+
+	progress = &w->slot->progress[w->number];
+	client_range(&w->c, (1 + next_random(&w->c.rng) % 3) * BLOCK);
+	while (!shared->stop) {
+		const struct action *a = random_action(&w->c, w->threads);
+
+		w->slot->doing[w->number] = a->name;
+		random_shapes(&w->c);
+		a->run(&w->c);
+		cpu_check_all(&w->c);
+		__atomic_add_fetch(&w->slot->operations, 1, __ATOMIC_RELAXED);
+	}
+	w->slot->doing[w->number] = "its end";
+	CHECK_OK(munmap(w->c.p, w->c.len));
+	return NULL;
+}
+
+/* A process: one worker, or two threads of one space. */
+static void run_calm(struct slot *slot, uint64_t seed, uint32_t ngpu)
+{
+	static struct worker w[2];
+	int fd = huvm_open(), threads;
+
+	client_key(&w[0].c, seed);
+	client_key(&w[1].c, seed + 1000003);
+	threads = 1 + (int)(next_random(&w[0].c.rng) & 1);
+	for (int i = 0; i < threads; i++) {
+		w[i].c.fd = fd;
+		w[i].slot = slot;
+		w[i].number = i;
+		w[i].threads = threads > 1;
+		w[i].c.alone = threads == 1;
+		w[i].c.ngpu = 1 + (uint32_t)(next_random(&w[i].c.rng) % ngpu);
+		for (uint32_t g = 0; g < ngpu; g++)
+			w[i].c.gpus[g] = (g + (uint32_t)i) % ngpu;
+	}
+	slot->gpus = (1u << ngpu) - 1;
+	for (uint32_t g = 0; g < ngpu; g++)
+		CHECK_OK(gpu_register(fd, g));
+	if (next_random(&w[0].c.rng) & 1)
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "harvest_borrow", 1));
+	for (int i = 1; i < threads; i++)
+		CHECK_EQ(pthread_create(&w[i].id, NULL, work, &w[i]), 0);
+	work(&w[0]);
+	for (int i = 1; i < threads; i++)
+		CHECK_EQ(pthread_join(w[i].id, NULL), 0);
+	if (next_random(&w[0].c.rng) & 1)
+		CHECK_OK(close(fd));
+}
+
+static int read_word(const volatile char *p, uint64_t *got)
+{
+	if (sigsetjmp(touch_failed, 1)) {
+		touching = 0;
+		return 0;
+	}
+	touching = 1;
+	*got = *(const volatile uint64_t *)p;
+	touching = 0;
+	return 1;
+}
+
+/*
+ * After something was broken off: each page is looked at. A word of the shapes may be as before or as after; a page may be lost
+ * if a GPU died, and is then mapped anew.
+ */
+static void take_stock(struct client *c, struct slot *slot, const struct shape *broken)
+{
+	uint64_t *after = mmap(NULL, c->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(after != MAP_FAILED);
+	memcpy(after, c->copy, c->len);
+	if (broken)
+		EACH_WORD(broken, w)
+			after[w] = 3 * c->copy[w] + STEP_STEP;
+	for (uint64_t page = 0; page < c->len; page += PAGE) {
+		int sig = touch(c->p + page, 0);
+
+		if (sig) {
+			if (sig != SIGBUS || !shared->may_lose)
+				FAIL("page %llu of the range at %p raises signal %d", (unsigned long long)(page / PAGE),
+				     (void *)c->p, sig);
+			__atomic_add_fetch(&slot->lost_pages, 1, __ATOMIC_RELAXED);
+			CHECK(mmap(c->p + page, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, c->fd, 0) == c->p + page);
+			memset((char *)c->copy + page, 0, PAGE);
+			continue;
+		}
+		for (uint64_t w = page / 8; w < (page + PAGE) / 8; w++) {
+			uint64_t got;
+
+			/* It may have gone to a GPU that died since it was touched. */
+			if (!read_word(c->p + w * 8, &got)) {
+				page -= PAGE;
+				break;
+			}
+			if (got == after[w])
+				c->copy[w] = got;
+			else if (got != c->copy[w])
+				wrong_word(c, w, got, "after something was broken off, the CPU");
+		}
+		count_verified(PAGE);
+	}
+	CHECK_OK(munmap(after, c->len));
+}
+
+/* Changes the words of a shape on a GPU. 0: it did, and nothing is in doubt. */
+static int try_gpu(struct client *c, uint32_t gpu, const struct shape *s)
+{
+	struct huvm_instr in = program(HUVM_OP_SCALE, s);
+	ARG(huvm_launch, l, .gpu = gpu, .blocks = s->blocks, .iterations = 1, .elem_bytes = 8, .nr_instr = 1,
+	    .instrs = (uintptr_t)&in);
+	ARG(huvm_wait, w, .timeout_ns = launch_limit_ns());
+
+	of_change(c, s, &in);
+	if (ioctl(c->fd, HUVM_IOC_LAUNCH, &l) < 0) {
+		CHECK(errno == EIO || errno == ENODEV || errno == ENOENT);
+		return -1;
+	}
+	w.launch = l.launch;
+	if (ioctl(c->fd, HUVM_IOC_WAIT, &w) < 0) {
+		/* Taken away with its GPU. */
+		CHECK_EQ(errno, ENOENT);
+		return -1;
+	}
+	++*progress;
+	if (w.status != HUVM_LAUNCH_DONE)
+		return -1;
+	EACH_WORD(s, v)
+		c->copy[v] = 3 * c->copy[v] + STEP_STEP;
+	return 0;
+}
+
+static int try_cpu(struct client *c, const struct shape *s)
+{
+	volatile uint64_t *p = (uint64_t *)c->p;
+
+	if (sigsetjmp(touch_failed, 1)) {
+		touching = 0;
+		return -1;
+	}
+	touching = 1;
+	EACH_WORD(s, w)
+		p[w] = 3 * p[w] + STEP_STEP;
+	touching = 0;
+	EACH_WORD(s, w)
+		c->copy[w] = 3 * c->copy[w] + STEP_STEP;
+	return 0;
+}
+
+/* Where GPUs go. One that is gone is tried again each time: it may be back. */
+static void run_tolerant(struct slot *slot, uint64_t seed, uint32_t ngpu)
+{
+	struct client c = { .fd = huvm_open(), .alone = 1 };
+
+	client_key(&c, seed);
+	progress = &slot->progress[0];
+	slot->gpus = (1u << ngpu) - 1;
+	client_range(&c, (1 + next_random(&c.rng) % 4) * BLOCK);
+	if (next_random(&c.rng) & 1)
+		set_knob(c.fd, HUVM_SCOPE_SPACE, "harvest_borrow", 1);
+	while (!shared->stop) {
+		uint32_t gpu = (uint32_t)(next_random(&c.rng) % ngpu);
+		uint64_t what = next_random(&c.rng) % 8;
+		const struct shape *s;
+
+		random_shapes(&c);
+		s = &c.shapes.s[0];
+		c.shapes.s[0].iterations = 1;
+		++*progress;
+		__atomic_add_fetch(&slot->operations, 1, __ATOMIC_RELAXED);
+		if (gpu_register(c.fd, gpu) < 0)
+			CHECK(errno == EEXIST || errno == EIO || errno == ENODEV);
+		slot->doing[0] = what < 4 ? "a launch" : what < 6 ? "a CPU's turn" : "a move";
+		if (what < 4) {
+			if (try_gpu(&c, gpu, s) < 0) {
+				__atomic_add_fetch(&slot->broken_launches, 1, __ATOMIC_RELAXED);
+				take_stock(&c, slot, s);
+			}
+		} else if (what < 6) {
+			if (try_cpu(&c, s) < 0)
+				take_stock(&c, slot, s);
+		} else if (what == 6) {
+			if (migrate(c.fd, c.p, c.len, next_random(&c.rng) & 1 ? gpu : HUVM_PLACE_HOST) < 0)
+				CHECK(errno == EIO || errno == ENODEV || errno == ENOENT || errno == ENOMEM);
+		} else {
+			slot->doing[0] = "looking at all";
+			take_stock(&c, slot, NULL);
+		}
+	}
+	slot->doing[0] = "its end";
+	take_stock(&c, slot, NULL);
+	CHECK_OK(munmap(c.p, c.len));
+}
+
+/* ---- the supervisor ---- */
+
+static int ctl = -1;
+static pid_t pids[CLIENTS];
+static struct { uint64_t seen[2]; double since[2]; int killed; } watch[CLIENTS];
+static uint32_t gpus;
+
+static struct {
+	uint64_t rounds, started, killed, reloads, unbinds, injections, pressure, policies, limits, evictions, short_host;
+	uint64_t faults, evicted, launches;
+} did;
+
+static void start(int i, enum kind kind)
+{
+	uint64_t seed = next_random(&rng);
+
+	memset((void *)&shared->slot[i].progress, 0, sizeof(shared->slot[i].progress));
+	shared->slot[i].doing[0] = shared->slot[i].doing[1] = "its start";
+	memset(&watch[i], 0, sizeof(watch[i]));
+	watch[i].since[0] = watch[i].since[1] = seconds();
+	fflush(stdout);
+	pids[i] = fork();
+	CHECK(pids[i] >= 0);
+	if (!pids[i]) {
+		close(ctl);
+		catch_touches();
+		if (kind == CALM)
+			run_calm(&shared->slot[i], seed, gpus);
+		else
+			run_tolerant(&shared->slot[i], seed, gpus);
+		fflush(stdout);
+		_exit(0);
+	}
+	did.started++;
+}
+
+static void show(const char *what)
+{
+	char cmd[200];
+
+	printf("# %s\n", what);
+	fflush(stdout);
+	snprintf(cmd, sizeof(cmd), "%s 2>&1 | head -60 | sed 's/^/#   /'", what);
+	if (system(cmd))
+		printf("# (nothing)\n");
+}
+
+/* Who waits, and for what. */
+static void stalled(int i, int thread)
+{
+	char cmd[160];
+
+	printf("# client %d (pid %d), thread %d: no progress for %.0f s, in %s\n", i, pids[i], thread,
+	       seconds() - watch[i].since[thread], shared->slot[i].doing[thread]);
+	snprintf(cmd, sizeof(cmd), "for t in /proc/%d/task/*; do echo $t; cat $t/stack $t/wchan; echo; done", pids[i]);
+	show(cmd);
+	show("cat /sys/kernel/debug/huvm/spaces");
+	show("cat /sys/kernel/debug/huvm/chunks");
+	show("cat /sys/kernel/debug/huvm/blocks");
+	FAIL("client %d is stalled", i);
+}
+
+/* Clients get on, and none has ended by itself (`over`: they may). Returns how many are left. */
+static int look(int over)
+{
+	int left = 0;
+
+	for (int i = 0; i < CLIENTS; i++) {
+		int status;
+
+		if (!pids[i])
+			continue;
+		if (waitpid(pids[i], &status, WNOHANG) == pids[i]) {
+			if (watch[i].killed ? !WIFSIGNALED(status) && status : !over || status)
+				FAIL("client %d ended with status %#x in %s / %s", i, status, shared->slot[i].doing[0],
+				     shared->slot[i].doing[1]);
+			pids[i] = 0;
+			continue;
+		}
+		left++;
+		for (int t = 0; t < 2; t++) {
+			uint64_t now = shared->slot[i].progress[t];
+
+			if (now != watch[i].seen[t] || (t == 1 && !now)) {
+				watch[i].seen[t] = now;
+				watch[i].since[t] = seconds();
+			} else if (seconds() - watch[i].since[t] > STALL_S * (unsigned int)time_scale()) {
+				/* A thread that has ended waits for the other. */
+				if (strcmp(shared->slot[i].doing[t], "its end"))
+					stalled(i, t);
+			}
+		}
+	}
+	return left;
+}
+
+/* What hardware does that no client may see. */
+static void inject(uint32_t gpu)
+{
+	static const struct { uint32_t reg, most, least; } of[] = {
+		{ INJ_VALID_DELAY, 200000, 0 }, { INJ_REORDER, 600, 0 }, { INJ_DUPLICATE, 600, 0 }, { INJ_OVERFLOW, 5, 1 },
+		{ INJ_CE_FAULT, 6, 1 }, { INJ_DROP_INTR, 4, 1 }, { INJ_NEG_TLB, 2, 0 }, { INJ_LATENCY, 30000, 0 },
+	};
+	unsigned int n = (unsigned int)dice(sizeof(of) / sizeof(of[0]));
+
+	test_reg(ctl, gpu, of[n].reg, of[n].least + (uint32_t)dice(of[n].most - of[n].least));
+	did.injections++;
+}
+
+static void no_injection(uint32_t gpu)
+{
+	static const uint32_t of[][2] = { { INJ_VALID_DELAY, 200 }, { INJ_REORDER, 50 }, { INJ_DUPLICATE, 50 }, { INJ_OVERFLOW, 0 },
+					  { INJ_CE_FAULT, 0 }, { INJ_DROP_INTR, 0 }, { INJ_NEG_TLB, 1 }, { INJ_LATENCY, 0 } };
+
+	for (unsigned int i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+		test_reg(ctl, gpu, of[i][0], of[i][1]);
+}
+
+static void new_policy(void)
+{
+	const struct policy *p;
+
+	do
+		p = &policies[dice(NPOLICIES)];
+	while (!strcmp(p->name, "evict-off"));
+	CHECK_OK(set_policy(ctl, p));
+	for (uint32_t g = 0; g < gpus; g++)
+		knob(ctl, g, "harvest_lend", dice(2));
+	did.policies++;
+}
+
+static void short_of_host(void)
+{
+	ARG(huvm_test_fail, f, .what = dice(2) ? HUVM_FAIL_HOST_2M : HUVM_FAIL_HOST_64K, .times = (uint32_t)(1 + dice(40)));
+
+	CHECK_OK(ioctl(ctl, HUVM_IOC_TEST_FAIL, &f));
+	did.short_host++;
+}
+
+static void press(void)
+{
+	uint64_t len = (16 + dice(64)) * MIB;
+	char *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p != MAP_FAILED) {
+		for (uint64_t at = 0; at < len; at += PAGE)
+			p[at] = 1;
+		munmap(p, len);
+	}
+	write_file("/proc/sys/vm/drop_caches", "3");
+	if (!dice(4))
+		write_file("/proc/sys/vm/compact_memory", "1");
+	did.pressure++;
+}
+
+static void event(enum kind kind)
+{
+	uint32_t gpu = (uint32_t)dice(gpus);
+	char name[HUVM_NAME_LEN];
+
+	if (kind == GONE) {
+		new_policy();
+		return;
+	}
+	switch (dice(kind == UNBIND ? 9 : 8)) {
+	case 0:
+		if (limit_chunks(ctl, gpu, dice(4) ? 6 + (uint32_t)dice(12) : 0) < 0)
+			CHECK(errno == EAGAIN || errno == EBUSY || errno == ENOMEM || errno == EINTR);
+		did.limits++;
+		break;
+	case 1: {
+		ARG(huvm_test_evict, e, .gpu = gpu, .chunks = 1 + (uint32_t)dice(8));
+
+		if (ioctl(ctl, HUVM_IOC_TEST_EVICT, &e) == 0)
+			did.evictions += e.evicted;
+		break;
+	}
+	case 2:
+	case 3:
+		if (kind == CALM)
+			inject(gpu);
+		break;
+	case 4:
+		short_of_host();
+		break;
+	case 5:
+		new_policy();
+		break;
+	case 6:
+		press();
+		break;
+	case 7: {
+		int i = (int)dice(CLIENTS);
+
+		if (pids[i]) {
+			end_child(pids[i]);
+			did.killed++;
+			start(i, kind);
+		}
+		break;
+	}
+	default:
+		pci_name(ctl, gpu, name);
+		CHECK_OK(write_file(DRIVER "unbind", name));
+		usleep((useconds_t)dice(200000));
+		CHECK_OK(write_file(DRIVER "bind", name));
+		did.unbinds++;
+	}
+}
+
+static void round_of(enum kind kind, double until)
+{
+	int n = 2 + (int)dice(CLIENTS - 1), died = 0;
+	double begun = seconds(), over;
+
+	shared->stop = 0;
+	new_policy();
+	for (int i = 0; i < n; i++)
+		start(i, kind);
+	while (seconds() < until) {
+		usleep((useconds_t)(100000 + dice(600000)));
+		look(0);
+		if (kind == GONE && !died && seconds() > begun + (until - begun) / 3) {
+			shared->may_lose = died = 1;
+			test_reg(ctl, gpus - 1, INJ_GONE, 0xdead);
+			did.injections++;
+		} else {
+			event(kind);
+		}
+	}
+	shared->stop = 1;
+	over = seconds() + END_S;
+	while (look(1)) {
+		usleep(50000);
+		/* In the middle of something long, and getting on: it is killed, as others are. */
+		for (int i = 0; seconds() > over && i < CLIENTS; i++) {
+			if (pids[i] && !watch[i].killed) {
+				CHECK_OK(kill(pids[i], SIGKILL));
+				watch[i].killed = 1;
+				did.killed++;
+			}
+		}
+	}
+	for (uint32_t g = 0; g < gpus; g++) {
+		if (died && g == gpus - 1)
+			continue;
+		no_injection(g);
+		CHECK_OK(limit_chunks(ctl, g, 0));
+		knob(ctl, g, "harvest_lend", 0);
+	}
+	for (uint32_t what = HUVM_FAIL_HOST_2M; what <= HUVM_FAIL_HOST_64K; what++) {
+		ARG(huvm_test_fail, f, .what = what);
+
+		CHECK_OK(ioctl(ctl, HUVM_IOC_TEST_FAIL, &f));
+	}
+	/* Nothing is left. What a dead GPU had is nobody's. */
+	for (uint32_t g = 0; g < gpus - (uint32_t)died; g++)
+		gets_idle(ctl, g);
+	if (!WITHIN(5000, client_count(ctl) == 1))
+		FAIL("%d clients are left", client_count(ctl) - 1);
+	did.faults += counter(ctl, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_FAULTS_SERVED);
+	did.evicted += counter(ctl, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_EVICTIONS);
+	did.launches += counter(ctl, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_LAUNCHES);
+	did.rounds++;
+	printf("# round %llu (%s): %d clients, %.0f s, %llu MiB compared so far\n", (unsigned long long)did.rounds, kinds[kind], n,
+	       seconds() - begun, (unsigned long long)(shared->verified >> 20));
+}
+
+/* The module goes and comes: counters begin anew. */
+static void reload(void)
+{
+	close(ctl);
+	if (system("rmmod huvm"))
+		FAIL("the module does not go");
+	if (system("insmod /lib/huvm.ko test=1"))
+		FAIL("the module does not come");
+	ctl = huvm_open();
+	CHECK_EQ(gpu_count(ctl), gpus);
+	did.reloads++;
+}
+
+static int length(const char *s)
+{
+	const char *full = getenv("HUVM_FULL");
+
+	return s && atoi(s) > 0 ? atoi(s) : full && atoi(full) ? 600 : 30;
+}
+
+static void soak(void)
+{
+	const char *s = getenv("HUVM_SOAK_S"), *seed = getenv("HUVM_SEED");
+	double from = seconds(), until = from + length(s);
+	uint64_t operations = 0, lost = 0, broken = 0;
+
+	rng = (seed ? strtoull(seed, NULL, 0) : 1) * 2654435761u + 1;
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(shared != MAP_FAILED);
+	verified = &shared->verified;
+	ctl = huvm_open();
+	gpus = gpu_count(ctl);
+	while (seconds() < until) {
+		double left = until - seconds(), some = left < ROUND_S * 1.5 ? left : ROUND_S;
+
+		/* What died does not come back, so it dies last. */
+		round_of(left <= some ? GONE : did.rounds % 3 == 2 ? UNBIND : CALM, seconds() + some);
+		if (seconds() < until)
+			reload();
+	}
+	for (int i = 0; i < CLIENTS; i++) {
+		operations += shared->slot[i].operations;
+		lost += shared->slot[i].lost_pages;
+		broken += shared->slot[i].broken_launches;
+	}
+#define N(x) (unsigned long long)(x)
+	printf("# soak of %.0f s: %llu rounds, %llu clients, %llu killed, %llu times unloaded and loaded, %llu times a GPU unbound\n",
+	       seconds() - from, N(did.rounds), N(did.started), N(did.killed), N(did.reloads), N(did.unbinds));
+	printf("# %llu operations, %llu launches, %llu faults served, %llu evictions, %llu MiB compared\n", N(operations),
+	       N(did.launches), N(did.faults), N(did.evicted), N(shared->verified >> 20));
+	printf("# survived: %llu injections, %llu times host memory short, %llu times under pressure, %llu limits, %llu policies\n",
+	       N(did.injections), N(did.short_host), N(did.pressure), N(did.limits), N(did.policies));
+	printf("# by GPUs that went: %llu launches broken off, %llu pages lost with a GPU that died; wrong bytes: 0\n", N(broken), N(lost));
+}
+
+int main(int argc, char **argv)
+{
+	const char *s = getenv("HUVM_SOAK_S");
+	/* The limit is scaled by the harness; the time is not. */
+	struct ktap_test test = { "soak", soak, 300 + (unsigned int)length(s) };
+
+	return ktap_run(&test, 1, argc, argv);
+}
