@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Random calls of every kind, in any order: 20,000, or a million with HUVM_FULL=1. A call is made from the types of its fields (an
+ * address of a range or beside it, a length, a GPU, a pointer that is good or bad, ...), and every third one is spoiled after. By a
+ * client without privileges, by root, and through a descriptor that another process opened. HUVM_SEED repeats a run.
+ *
+ * What can fail: an error that the interface does not name; a byte written behind what was asked for; an address of the kernel's in
+ * an answer; a bystander on the same GPUs that loses a byte or does not get on; something left when all is closed; and whatever
+ * the kernel has to say.
+ */
+#define _GNU_SOURCE
+#include "matrix_lib.h"
+
+#include <grp.h>
+#include <poll.h>
+#include <stddef.h>
+#include <sys/stat.h>
+
+#define RANGES		6
+#define RANGE_MAX	(4 * BLOCK)
+#define ROOM		65536u		/* behind a pointer */
+#define CANARY		0xa5
+
+/* Types of fields. All that is not named is left 0. */
+enum type {
+	END, GPU, PLACE, VA, LEN, SMALL, ANY32, ANY64, SCOPE, ID, TIME, KNOB, VALUE, NAME, COUNT, ARRAY, PROGRAM,
+};
+
+struct field {
+	enum type type;
+	unsigned int at;
+};
+
+#define F(t, s, f) { t, offsetof(struct s, f) }
+static const struct call {
+	const char *name;
+	unsigned long cmd;
+	unsigned int size, flags;	/* flags: of those that it knows */
+	unsigned int element;		/* bytes of an element of its array */
+	struct field f[9];
+	int root;			/* for root alone: it changes what others see */
+} calls[] = {
+#define CALL(n, s) .name = #n, .cmd = HUVM_IOC_##n, .size = sizeof(struct s)
+	{ CALL(VERSION, huvm_version) },
+	{ CALL(GPU_INFO, huvm_gpu_info), .f = { F(GPU, huvm_gpu_info, gpu) } },
+	{ CALL(LINK_INFO, huvm_link_info), .f = { F(GPU, huvm_link_info, gpu), F(SMALL, huvm_link_info, index) } },
+	{ CALL(MEM_INFO, huvm_mem_info), .f = { F(GPU, huvm_mem_info, gpu) } },
+	{ CALL(LEND_INFO, huvm_lend_info), .f = { F(GPU, huvm_lend_info, gpu) } },
+	{ CALL(GPU_REGISTER, huvm_gpu_register), .f = { F(GPU, huvm_gpu_register, gpu) } },
+	{ CALL(GPU_REGISTER, huvm_gpu_register), .f = { F(GPU, huvm_gpu_register, gpu) } },
+	{ CALL(GPU_UNREGISTER, huvm_gpu_register), .f = { F(GPU, huvm_gpu_register, gpu) } },
+	{ CALL(MIGRATE, huvm_migrate), .f = { F(VA, huvm_migrate, va), F(LEN, huvm_migrate, length), F(PLACE, huvm_migrate, dst) } },
+	{ CALL(ADVISE, huvm_advise), .f = { F(VA, huvm_advise, va), F(LEN, huvm_advise, length), F(SMALL, huvm_advise, advice),
+					    F(PLACE, huvm_advise, place) } },
+	{ CALL(LAUNCH, huvm_launch), .element = sizeof(struct huvm_instr),
+	  .f = { F(GPU, huvm_launch, gpu), F(SMALL, huvm_launch, blocks), F(SMALL, huvm_launch, iterations),
+		 F(SMALL, huvm_launch, max_resident), F(PROGRAM, huvm_launch, instrs) } },
+	{ CALL(LAUNCH, huvm_launch), .element = sizeof(struct huvm_instr),
+	  .f = { F(GPU, huvm_launch, gpu), F(SMALL, huvm_launch, blocks), F(SMALL, huvm_launch, iterations),
+		 F(PROGRAM, huvm_launch, instrs) } },
+	{ CALL(WAIT, huvm_wait), .f = { F(ID, huvm_wait, launch), F(TIME, huvm_wait, timeout_ns) } },
+	{ CALL(ABORT, huvm_wait), .f = { F(ID, huvm_wait, launch), F(TIME, huvm_wait, timeout_ns) } },
+	{ CALL(KNOB, huvm_knob), .f = { F(KNOB, huvm_knob, index) } },
+	{ CALL(POLICY_GET, huvm_policy), .flags = 1, .f = { F(SCOPE, huvm_policy, scope), F(GPU, huvm_policy, gpu),
+							    F(KNOB, huvm_policy, knob) } },
+	{ CALL(POLICY_SET, huvm_policy), .flags = 1, .f = { F(SCOPE, huvm_policy, scope), F(GPU, huvm_policy, gpu),
+							    F(KNOB, huvm_policy, knob), F(VALUE, huvm_policy, value) } },
+	{ CALL(PRESET_GET, huvm_preset), .flags = 1, .f = { F(SCOPE, huvm_preset, scope), F(GPU, huvm_preset, gpu),
+							    F(SMALL, huvm_preset, index) } },
+	{ CALL(PRESET_SET, huvm_preset), .flags = 1, .f = { F(SCOPE, huvm_preset, scope), F(GPU, huvm_preset, gpu),
+							    F(NAME, huvm_preset, name) } },
+	{ CALL(COUNTERS, huvm_counters), .element = 8,
+	  .f = { F(SCOPE, huvm_counters, scope), F(GPU, huvm_counters, gpu), F(COUNT, huvm_counters, nr),
+		 F(ARRAY, huvm_counters, values) } },
+	{ CALL(LATENCY, huvm_latency), .f = { F(SCOPE, huvm_latency, scope), F(GPU, huvm_latency, gpu), F(SMALL, huvm_latency, kind) } },
+	{ CALL(EVENTS, huvm_events), .flags = HUVM_EVENTS_ALL, .f = { F(ANY32, huvm_events, mask), F(SMALL, huvm_events, records) } },
+	{ CALL(CLIENT_INFO, huvm_client_info), .f = { F(ID, huvm_client_info, client) } },
+	{ CALL(RANGE_INFO, huvm_range_info), .element = sizeof(struct huvm_block_info),
+	  .f = { F(ID, huvm_range_info, client), F(VA, huvm_range_info, va), F(COUNT, huvm_range_info, nr),
+		 F(ARRAY, huvm_range_info, blocks) } },
+	{ CALL(TEST_EVICT, huvm_test_evict), .f = { F(GPU, huvm_test_evict, gpu), F(SMALL, huvm_test_evict, chunks) }, .root = 1 },
+};
+#define NCALLS (sizeof(calls) / sizeof(calls[0]))
+
+/* What a fuzzing process has. */
+static struct {
+	int fd, own;			/* own: it opened the file itself */
+	int root;
+	uint64_t rng, number, done;
+	struct { char *p; uint64_t len; } range[RANGES];
+	unsigned char *arg;		/* of a call: up to a page that is not there, canaries before */
+	unsigned char *room;		/* for arrays */
+	char *hole, *other;		/* one page each, then none: the struct's, and one to point into */
+	uint64_t last_launch;
+	uint64_t ok, errors[140];
+} z;
+
+static uint64_t dice(uint64_t sides) { return next_random(&z.rng) % sides; }
+static uint64_t any64(void) { return next_random(&z.rng) << 33 ^ next_random(&z.rng) << 11 ^ next_random(&z.rng); }
+
+/* Numbers at which things go wrong. None is an address of the kernel's: answers name the address of a failing access. */
+static uint64_t odd_number(void)
+{
+	static const uint64_t of[] = { 0, 1, 2, 7, 8, 15, 16, 17, 63, 64, 255, 4095, 4096, 4097, 65536, BLOCK - 1, BLOCK, 1ull << 31, (1ull << 31) - 1,
+				       UINT32_MAX, 1ull << 32, 1ull << 47, (1ull << 47) - PAGE, 1ull << 49, 1ull << 63, INT64_MAX, UINT64_MAX,
+				       UINT64_MAX - PAGE + 1, 0xffff000000000000ull };
+
+	return of[dice(sizeof(of) / sizeof(of[0]))];
+}
+
+static uint64_t address(void)
+{
+	unsigned int r = (unsigned int)dice(RANGES);
+	uint64_t at = (uintptr_t)z.range[r].p, len = z.range[r].len ? z.range[r].len : BLOCK;
+
+	switch (dice(10)) {
+	case 0: return odd_number();
+	case 1: return (uintptr_t)z.room + dice(ROOM);
+	case 2: return at + dice(2 * len);
+	case 3: return at;
+	default: return at + dice(len / PAGE) * PAGE;
+	}
+}
+
+static uint64_t pointer(void)
+{
+	switch (dice(12)) {
+	case 0: return 0;
+	case 1: return 0xffff888000000000ull;
+	case 2: return (uintptr_t)z.other + PAGE - dice(200);
+	case 3: return (uintptr_t)z.range[dice(RANGES)].p;	/* managed memory itself */
+	default: return (uintptr_t)z.room;
+	}
+}
+
+static void put32(unsigned int at, uint64_t v) { uint32_t w = (uint32_t)v; memcpy(z.arg + at, &w, 4); }
+static void put64(unsigned int at, uint64_t v) { memcpy(z.arg + at, &v, 8); }
+
+/* Mostly programs that are right and short; what they may do to is this client's. */
+static void random_program(uint64_t at, uint32_t n)
+{
+	struct huvm_instr in[HUVM_MAX_INSTR];
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t *w = (uint64_t *)&in[i];
+
+		in[i] = (struct huvm_instr){
+			.op = (uint32_t)dice(13), .count = 1 + dice(600), .steps = 1 + dice(4), .dst = address() & ~7ull,
+			.a = address() & ~7ull, .b = address() & ~7ull, .idx = address() & ~7ull, .block_stride = dice(4) * PAGE,
+			.step_stride = dice(4) * PIECE, .elem_stride = dice(3) * 8, .imm0 = dice(100000), .imm1 = dice(9),
+		};
+		if (!dice(20))
+			w[dice(sizeof(in[0]) / 8)] = dice(2) ? odd_number() : any64() >> 1;
+		/* Nothing that would be at it for hours: that is allowed, but not what is looked for. */
+		if (in[i].op == HUVM_OP_DELAY && in[i].steps * in[i].imm0 > 1000000)
+			in[i].steps = 1, in[i].imm0 %= 1000000;
+		if (in[i].count > 1u << 20 && in[i].count <= 1ull << 32)
+			in[i].count &= 0xffff;
+		if (in[i].steps > 1u << 10 && in[i].steps <= 1ull << 32)
+			in[i].steps &= 0xff;
+	}
+	if (at == (uintptr_t)z.room)
+		memcpy(z.room, in, n * sizeof(in[0]));
+}
+
+static void fill(const struct call *c)
+{
+	uint64_t array, count = 0;
+
+	memset(z.arg, 0, c->size);
+	put32(0, c->size);
+	put32(4, dice(4) ? 0 : (uint32_t)dice(4) & c->flags);
+	for (const struct field *f = c->f; f->type; f++) {
+		switch (f->type) {
+		case GPU: put32(f->at, dice(8) ? dice(3) : odd_number()); break;
+		case PLACE: put32(f->at, dice(8) ? dice(2) ? HUVM_PLACE_HOST : dice(3) : odd_number()); break;
+		case VA: put64(f->at, address()); break;
+		case LEN: put64(f->at, dice(8) ? (1 + dice(dice(4) ? 40 : 1024)) * PAGE : odd_number()); break;
+		case SMALL: put32(f->at, dice(16) ? dice(10) : odd_number()); break;
+		case ANY32: put32(f->at, dice(2) ? dice(1 << 14) : any64()); break;
+		case ANY64: put64(f->at, any64()); break;
+		case SCOPE: put32(f->at, dice(10) ? 1 + dice(4) : odd_number()); break;
+		case ID: put64(f->at, dice(2) ? z.last_launch : dice(2) ? dice(70) : odd_number()); break;
+		case TIME: put64(f->at, dice(3) ? 0 : dice(10) ? dice(3000000) : 700000000000ull); break;
+		case KNOB: put32(f->at, dice(20) ? dice(60) : odd_number()); break;
+		case VALUE: put64(f->at, dice(3) ? dice(40) : odd_number()); break;
+		case NAME: {
+			static const char *const of[] = { "huvm", "demand", "stock-595", "memharvester", "zero-copy", "", "x",
+							  "a name that is as long as the field" };
+
+			strncpy((char *)z.arg + f->at, of[dice(8)], HUVM_NAME_LEN);
+			break;
+		}
+		case COUNT: put32(f->at, count = dice(10) ? dice(ROOM / c->element) : odd_number()); break;
+		case ARRAY:
+			array = pointer();
+			/* Up to the canaries. */
+			if (array == (uintptr_t)z.room && count <= ROOM / c->element)
+				array += ROOM - count * c->element;
+			put64(f->at, array);
+			break;
+		case PROGRAM: {
+			uint32_t n = dice(20) ? 1 + (uint32_t)dice(3) : (uint32_t)dice(HUVM_MAX_INSTR + 1);
+
+			put64(f->at, array = pointer());
+			random_program(array, n);
+			put32(offsetof(struct huvm_launch, nr_instr), dice(30) ? n : odd_number());
+			put32(offsetof(struct huvm_launch, elem_bytes), dice(10) ? 8 : odd_number());
+			break;
+		}
+		case END: break;
+		}
+	}
+}
+
+/* Errors that uapi/huvm.h names. */
+static int is_named(int e)
+{
+	static const int of[] = { EINVAL, EFAULT, E2BIG, ENOTTY, EPERM, ENODEV, EIO, ENOENT, EEXIST, ENOMEM, EBUSY, ENOSPC, ETIMEDOUT,
+				  EINTR, ERANGE, EOPNOTSUPP, ESRCH };
+
+	for (unsigned int i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+		if (of[i] == e)
+			return 1;
+	return 0;
+}
+
+static int is_kernel_address(uint64_t v)
+{
+	return v >= 0xffff800000000000ull && (v < 0xffffffff00000000ull || (v >= 0xffffffff80000000ull && v < 0xfffffffffffff000ull));
+}
+
+static void describe(const struct call *c, const unsigned char *before)
+{
+	printf("# call %llu, %s:", (unsigned long long)z.number, c->name);
+	for (unsigned int i = 0; i < c->size && i < 128; i += 8)
+		printf(" %016llx", (unsigned long long)*(const uint64_t *)(before + i));
+	printf("\n");
+}
+
+static void one_call(void)
+{
+	static unsigned char before[4096];
+	const struct call *c = &calls[dice(NCALLS)];
+	unsigned long cmd = c->cmd;
+	unsigned int size;
+	int r;
+
+	if (c->root && !z.root)
+		return;
+	/* Each kind of struct ends where its page ends. */
+	z.arg = (unsigned char *)z.hole + PAGE - c->size;
+	memset(z.hole, CANARY, PAGE - c->size);
+	fill(c);
+	size = c->size;
+	switch (dice(3)) {
+	case 0:
+		switch (dice(8)) {
+		case 0: put32(0, odd_number()); break;
+		case 1: put32(4, 1u << dice(32)); break;
+		case 2: cmd = _IOC(_IOC_READ | _IOC_WRITE, HUVM_IOC_TYPE, dice(256), dice(300)); break;
+		default:
+			for (uint64_t n = 1 + dice(3); n; n--)
+				z.arg[dice(size)] ^= (unsigned char)(1u << dice(8));
+		}
+		/* Not that: waits that last, GPUs that die, memory that fails. */
+		if (c->cmd == HUVM_IOC_WAIT || c->cmd == HUVM_IOC_ABORT) {
+			uint64_t t;
+
+			memcpy(&t, z.arg + offsetof(struct huvm_wait, timeout_ns), 8);
+			if (t <= 600000000000ull)
+				put64(offsetof(struct huvm_wait, timeout_ns), t % 3000000);
+		}
+		if (c->cmd == HUVM_IOC_LAUNCH) {
+			static const unsigned int of[] = { offsetof(struct huvm_launch, blocks), offsetof(struct huvm_launch, iterations) };
+
+			for (int i = 0; i < 2; i++) {
+				uint32_t n;
+
+				memcpy(&n, z.arg + of[i], 4);
+				if (n <= 1u << 20)
+					put32(of[i], n & 0xff);
+			}
+		}
+		if (cmd == HUVM_IOC_TEST_REG || cmd == HUVM_IOC_TEST_FAIL || cmd == HUVM_IOC_TEST_SELFTEST || cmd == HUVM_IOC_TEST_LIMITS)
+			return;
+	}
+	/* What root may do to everybody is done in another suite; here the bystander must get on. */
+	if (z.root && (cmd == HUVM_IOC_POLICY_SET || cmd == HUVM_IOC_PRESET_SET)) {
+		uint32_t scope;
+
+		memcpy(&scope, z.arg + 8, 4);
+		if (scope != HUVM_SCOPE_SPACE)
+			return;
+	}
+	memcpy(before, z.arg, size);
+	memset(z.room + ROOM, CANARY, PAGE);
+	errno = 0;
+	r = ioctl(z.fd, cmd, z.arg);
+	if (r < 0) {
+		z.errors[errno < 140 ? errno : 0]++;
+		if (!is_named(errno)) {
+			int e = errno;
+
+			describe(c, before);
+			FAIL("error %d (%s)", e, strerror(e));
+		}
+	} else {
+		z.ok++;
+		for (unsigned int i = 0; i + 8 <= size; i += 8) {
+			uint64_t v = *(uint64_t *)(z.arg + i);
+
+			if (v != *(uint64_t *)(before + i) && is_kernel_address(v)) {
+				describe(c, before);
+				FAIL("the answer has %#llx at byte %u", (unsigned long long)v, i);
+			}
+		}
+		if (c->cmd == HUVM_IOC_LAUNCH)
+			memcpy(&z.last_launch, z.arg + offsetof(struct huvm_launch, launch), 8);
+	}
+	for (unsigned int i = 0; i < PAGE - size; i++) {
+		if ((unsigned char)z.hole[i] != CANARY) {
+			describe(c, before);
+			FAIL("a byte before the struct was written");
+		}
+	}
+	for (unsigned int i = 0; i < PAGE; i++) {
+		if (z.room[ROOM + i] != CANARY) {
+			describe(c, before);
+			FAIL("byte %u behind the array was written", i);
+		}
+	}
+}
+
+static void fresh_range(unsigned int r)
+{
+	if (z.range[r].p)
+		munmap(z.range[r].p, z.range[r].len);
+	z.range[r].len = dice(4) ? (1 + dice(RANGE_MAX / PAGE)) * PAGE : BLOCK;
+	z.range[r].p = mmap(NULL, z.range[r].len, dice(6) ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, z.fd, 0);
+	if (z.range[r].p == MAP_FAILED) {
+		/* Another's file. */
+		CHECK(!z.own && errno == EPERM);
+		z.range[r].p = mmap(NULL, z.range[r].len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		CHECK(z.range[r].p != MAP_FAILED);
+	}
+}
+
+static void reopened(void)
+{
+	if (!z.own)
+		return;
+	CHECK_OK(close(z.fd));
+	/* Its ranges go before the next one has some, or after. */
+	if (dice(2)) {
+		for (unsigned int r = 0; r < RANGES; r++) {
+			munmap(z.range[r].p, z.range[r].len);
+			z.range[r].p = NULL;
+		}
+	}
+	z.fd = open(HUVM_DEVICE_PATH, O_RDWR | O_CLOEXEC);
+	CHECK(z.fd >= 0);
+	for (unsigned int r = 0; r < RANGES; r++)
+		fresh_range(r);
+	gpu_register(z.fd, 0);
+	gpu_register(z.fd, 1);
+}
+
+/* Between the calls, what programs do beside. */
+static void one_thing_beside(void)
+{
+	unsigned int r = (unsigned int)dice(RANGES);
+	char *p = z.range[r].p;
+	uint64_t len = z.range[r].len, from, n;
+
+	switch (dice(7)) {
+	case 0:
+		fresh_range(r);
+		break;
+	case 1:
+		from = dice(len / PAGE) * PAGE;
+		n = (1 + dice(40)) * PAGE;
+		munmap(p + from, n < len - from ? n : len - from);
+		break;
+	case 2:
+	case 3:
+		touch(p + dice(len), (int)dice(2));
+		break;
+	case 4: {
+		struct pollfd f = { .fd = z.fd, .events = POLLIN };
+
+		if (poll(&f, 1, 0) == 1 && (f.revents & POLLIN))
+			CHECK(read(z.fd, z.room, dice(4096)) >= 0 || errno == EINVAL || errno == EAGAIN);
+		break;
+	}
+	case 5:
+		madvise(p, len, (int)dice(26));
+		break;
+	default:
+		mprotect(p + dice(len / PAGE) * PAGE, PAGE, (int)dice(4));
+	}
+}
+
+static void prepare(int fd, int own, uint64_t seed)
+{
+	z.fd = fd;
+	z.own = own;
+	z.root = !geteuid();
+	z.rng = seed;
+	z.room = mmap(NULL, ROOM + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	z.hole = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(z.room != MAP_FAILED && z.hole != MAP_FAILED);
+	z.other = z.hole + 2 * PAGE;
+	CHECK_OK(mprotect(z.hole + PAGE, PAGE, PROT_NONE));
+	CHECK_OK(mprotect(z.other + PAGE, PAGE, PROT_NONE));
+	for (unsigned int r = 0; r < RANGES; r++)
+		fresh_range(r);
+}
+
+static void fuzz(uint64_t calls_wanted)
+{
+	catch_touches();
+	for (z.number = 0; z.number < calls_wanted; z.number++) {
+		if (!dice(8))
+			one_thing_beside();
+		if (!dice(400))
+			reopened();
+		one_call();
+		if (progress)
+			++*progress;
+	}
+	printf("# %llu calls: %llu done", (unsigned long long)z.number, (unsigned long long)z.ok);
+	for (int e = 0; e < 140; e++)
+		if (z.errors[e])
+			printf(", %llu %s", (unsigned long long)z.errors[e], strerrorname_np(e));
+	printf("\n");
+}
+
+/* ---- the bystander ---- */
+
+static volatile uint64_t *turns;	/* shared; [0] turns, [1] stop */
+
+static void bystander(void)
+{
+	struct client c = { .fd = huvm_open(), .alone = 1, .gpus = { 0, 1 }, .ngpu = 2, .rng = 5, .key = 77777 };
+
+	CHECK_OK(gpu_register(c.fd, 0));
+	CHECK_OK(gpu_register(c.fd, 1));
+	client_range(&c, 2 * BLOCK);
+	gpu_write_all(&c);
+	while (!turns[1]) {
+		use_all(&c, 0, c.len);
+		gpu_change(&c);
+		gpu_check_shapes(&c);
+		cpu_change(&c);
+		cpu_check_all(&c);
+		turns[0]++;
+	}
+	_exit(0);
+}
+
+static uint64_t seed(void)
+{
+	const char *s = getenv("HUVM_SEED");
+
+	return s ? strtoull(s, NULL, 0) : 1;
+}
+
+static uint64_t wanted(uint64_t share)
+{
+	const char *full = getenv("HUVM_FULL");
+
+	return (full && atoi(full) ? 1000000 : 20000) * share / 10;
+}
+
+enum who { NOBODY, ROOT, STRANGER };
+
+static void with_bystander(enum who who, uint64_t calls_wanted)
+{
+	int ctl = huvm_open(), fd = huvm_open(), status;
+	double from = seconds();
+	pid_t pid, by;
+
+	if (gpu_count(ctl) < 2)
+		SKIP("one GPU");
+	turns = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(turns != MAP_FAILED);
+	by = fork();
+	CHECK(by >= 0);
+	if (!by)
+		bystander();
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		if (who != STRANGER) {
+			close(fd);
+			CHECK_OK(chmod(HUVM_DEVICE_PATH, 0666));
+			fd = open(HUVM_DEVICE_PATH, O_RDWR | O_CLOEXEC);
+		}
+		close(ctl);
+		if (who == NOBODY) {
+			CHECK_OK(setgroups(0, NULL));
+			CHECK_OK(setgid(65534));
+			CHECK_OK(setuid(65534));
+		}
+		prepare(fd, who != STRANGER, seed() * 3 + who);
+		gpu_register(fd, 0);
+		fuzz(calls_wanted);
+		fflush(stdout);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	turns[1] = 1;
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		FAIL("the client ended with status %#x", status);
+	CHECK_EQ(waitpid(by, &status, 0), by);
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		FAIL("the bystander ended with status %#x", status);
+	printf("# %.0f calls a second; meanwhile the bystander had %llu turns\n", (double)calls_wanted / (seconds() - from),
+	       (unsigned long long)turns[0]);
+	CHECK(turns[0] > 0);
+	close(fd);
+	all_idle(ctl);
+	CHECK(WITHIN(5000, client_count(ctl) == 1));
+}
+
+static void by_nobody(void)	{ with_bystander(NOBODY, wanted(5)); }
+static void by_root(void)	{ with_bystander(ROOT, wanted(4)); }
+static void by_a_stranger(void)	{ with_bystander(STRANGER, wanted(1)); }
+
+int main(int argc, char **argv)
+{
+	unsigned int limit = wanted(10) > 100000 ? 3000 : 200;
+	struct ktap_test tests[] = {
+		{ "by_nobody", by_nobody, limit }, { "by_root", by_root, limit }, { "by_a_stranger", by_a_stranger, limit },
+	};
+
+	printf("# seed %llu\n", (unsigned long long)seed());
+	return ktap_run(tests, 3, argc, argv);
+}
