@@ -160,6 +160,28 @@ static void sparse_small_pages(void)
 	cpu_check(p, len, 11, 2);
 }
 
+static void each_page_is_fetched_anew(void)
+{
+	/* Pages that the CPU has mapped one by one. Which one it looks at first after the GPU changed them must not matter. */
+	const uint64_t n = 20, len = n * PAGE;
+	int fd = open_with_gpu();
+	struct huvm_instr i = { .op = HUVM_OP_SCALE, .count = PAGE / 8, .steps = 1, .block_stride = PAGE, .imm0 = 1, .imm1 = 1 };
+	uint64_t *p = managed(fd, len);
+
+	cpu_fill(p, len, 5, 1);
+	i.a = i.dst = (uintptr_t)p;
+	for (uint64_t k = 0; k < n; k++) {
+		uint64_t at = (n - 1 - k) * (PAGE / 8) + k;
+
+		run_ok(fd, 0, (uint32_t)n, &i, 1, 8);
+		CHECK_EQ(p[at], 5 + at + k + 1);
+		cpu_check(p, len, 5 + k + 1, 1);
+		/* Mapped for writing, all of them. */
+		for (uint64_t pg = 0; pg < n; pg++)
+			p[pg * (PAGE / 8)] += 0;
+	}
+}
+
 static volatile int stop;
 
 static void *cpu_side(void *arg)
@@ -278,6 +300,36 @@ static void unmapped_is_gone_for_the_gpu(void)
 	CHECK(w.fault_va >= (uintptr_t)q && w.fault_va < (uintptr_t)q + BLOCK / 2);
 	gpu_check(fd, 0, p, BLOCK / 2, 8, 3, 3);
 	cpu_check(p, BLOCK / 2, 3, 3);
+}
+
+static void clients_fault_together(void)
+{
+	/* Their packets lie side by side in one ring, and no address of one is another's: nobody may be taken for another. */
+	enum { CLIENTS = 4 };
+	uint64_t *p[CLIENTS], id[CLIENTS], fatal;
+	int fd[CLIENTS];
+
+	for (int c = 0; c < CLIENTS; c++) {
+		fd[c] = open_with_gpu();
+		p[c] = managed(fd[c], LEN / 2);
+	}
+	fatal = of_gpu(fd[0], 0, HUVM_CNT_FAULTS_FATAL);
+	for (uint64_t turn = 0; turn < 4; turn++) {
+		for (int c = 0; c < CLIENTS; c++) {
+			struct huvm_instr i = over(HUVM_OP_FILL, LEN / 2, BLOCKS);
+
+			i.dst = (uintptr_t)p[c];
+			i.imm0 = turn + 10 * (uint64_t)c;
+			i.imm1 = 3;
+			CHECK_OK(launch(fd[c], 0, BLOCKS, &i, 1, 8, &id[c]));
+		}
+		for (int c = 0; c < CLIENTS; c++)
+			CHECK_EQ(wait_launch(fd[c], id[c]).status, HUVM_LAUNCH_DONE);
+		/* Home again, so that the next turn faults as well. */
+		for (uint64_t c = 0; c < CLIENTS; c++)
+			cpu_check(p[c], LEN / 2, turn + 10 * c, 3);
+	}
+	CHECK_EQ(of_gpu(fd[0], 0, HUVM_CNT_FAULTS_FATAL), fatal);
 }
 
 static void fatal_outside(void)
@@ -703,9 +755,11 @@ static const struct ktap_test tests[] = {
 	{ "first_touch_on_gpu_is_zero", first_touch_on_gpu_is_zero }, { "cpu_to_gpu_to_cpu", cpu_to_gpu_to_cpu },
 	{ "gpu_writes_cpu_reads", gpu_writes_cpu_reads }, { "full_block_is_one_mapping", full_block_is_one_mapping },
 	{ "programs", programs }, { "trace_replay", trace_replay }, { "sparse_small_pages", sparse_small_pages },
+	{ "each_page_is_fetched_anew", each_page_is_fetched_anew },
 	{ "cpu_and_gpu_race", cpu_and_gpu_race }, { "migrate_calls", migrate_calls },
 	{ "unregister_brings_home", unregister_brings_home }, { "munmap_while_running", munmap_while_running },
 	{ "unmapped_is_gone_for_the_gpu", unmapped_is_gone_for_the_gpu },
+	{ "clients_fault_together", clients_fault_together },
 	{ "fatal_outside", fatal_outside }, { "fatal_read_only", fatal_read_only }, { "bad_programs", bad_programs },
 	{ "abort_and_wait", abort_and_wait }, { "read_mostly", read_mostly },
 	{ "gpu_writes_a_duplicate", gpu_writes_a_duplicate }, { "preferred_host", preferred_host },
