@@ -42,6 +42,16 @@ sync_tree() {
 		LC_ALL=C comm -13 "$WORK/files" - | while read -r f; do rm -f "$TREE/$f"; done
 }
 
+# waited COMMAND…: runs it so that an end of this script is its end.
+waited() {
+	local rc=0
+	setsid "$@" </dev/null 8>&- &
+	child=$!
+	wait "$child" || rc=$?
+	child=
+	return $rc
+}
+
 field() { sed -n "/^--- /q;s/^$2: *//p" "$1" | head -1; }
 json() { printf '%s' "$1" | tr -d '\000-\037' | sed 's/[\\"]/\\&/g'; }
 
@@ -50,7 +60,7 @@ json() { printf '%s' "$1" | tr -d '\000-\037' | sed 's/[\\"]/\\&/g'; }
 build_module() {
 	local dir=$WORK/initrd
 	[ -f "$BUILD/image-$1.cpio.gz" ] || return 1
-	JOBS=$JOBS "$TREE/tools/build/module.sh" "$1" >"$LOGS/build.log" 2>&1 || return 1
+	JOBS=$JOBS waited "$TREE/tools/build/module.sh" "$1" >"$LOGS/build.log" 2>&1 || return 1
 	rm -rf "$dir"
 	mkdir -p "$dir/lib"
 	strip --strip-debug -o "$dir/lib/huvm.ko" "$TREE/build/module-$1/huvm.ko"
@@ -113,8 +123,8 @@ on_host() {
 	shift
 	by= line=
 	export CARGO_TARGET_DIR=$WORK/cargo CARGO_BUILD_JOBS=$JOBS
-	(cd "$TREE" && cargo test --locked --no-run -p "$@") >"$log" 2>&1 </dev/null 8>&- || return 1
-	(cd "$TREE" && timeout -k 5 "$LIMIT" cargo test --locked -p "$@") >"$log" 2>&1 </dev/null 8>&- || rc=$?
+	waited env -C "$TREE" cargo test --locked --no-run -p "$@" >"$log" 2>&1 || return 1
+	waited timeout -k 5 "$LIMIT" env -C "$TREE" cargo test --locked -p "$@" >"$log" 2>&1 || rc=$?
 	[ "$rc" != 0 ] || return 0
 	by=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$log" | head -1)
 	line=$(grep -m1 -A1 "panicked at" "$log" | tr '\n' ' ' || true)
@@ -151,8 +161,8 @@ for conf in $confs; do
 done
 sync_tree
 base=$( (cd "$ROOT" && grep -E '^(drivers|uapi|qemu|tests/vectors|tests/loopback|tests/guest|Kbuild|Cargo)' "$WORK/files" | xargs cat; rustc -V) | short_hash)
-# key SUITE: what a verdict depends on, but for the bug: the driver, the device, and the suite (or "host").
-key() { (cd "$ROOT/tests/suites" && echo "$base" && cat ./*.h suite.sh suites.list && cat "$1.c" "$1.sh" 2>/dev/null) | short_hash; }
+# key VM SUITE: what a verdict depends on, but for the bug: the driver, the device, the machine and the suite (or "host …").
+key() { (cd "$ROOT/tests/suites" && echo "$base" && grep -w "^$1" suites.list; cat huvm_lib.h ktap.h lend_lib.h suite.sh "$2.c" "$2.sh") 2>/dev/null | short_hash; }
 
 # Without a bug all of it must pass: one run for each suite or host test, of all that the mutants name there.
 baseline() {
@@ -173,7 +183,8 @@ baseline() {
 	for id in "${!tests[@]}"; do
 		only=$(printf %s "${tests[$id]}" | tr , '\n' | sed '/^$/d' | sort -u | paste -sd,)
 		[ -z "${whole[$id]:-}" ] || only=
-		words=$(printf '%s %s %s' "$(key "${id##* }")" "$id" "$only" | short_hash)
+		read -r _ vm suite _ <<<"$id"
+		words=$(printf '%s %s %s' "$(key "$vm" "$suite")" "$id" "$only" | short_hash)
 		[ "${FRESH:-0}" = 1 ] || [ ! -f "$DONE/baseline-$words" ] || continue
 		say "without a bug: $id $only"
 		case $id in
@@ -199,8 +210,8 @@ for n in "${names[@]}"; do
 	catch=$(field "$patch" Catch)
 	conf=$(field "$patch" Kernel)
 	conf=${conf:-fast}
-	read -r _ suite _ <<<"$catch"
-	mark=$( (key "$suite"; cat "$patch") | short_hash)
+	read -r vm suite _ <<<"$catch"
+	mark=$( (key "$vm" "$suite"; cat "$patch") | short_hash)
 	if [ $all = 1 ] && [ "${FRESH:-0}" != 1 ] && grep -qs "\"key\": \"$mark\"" "$DONE/$n.json"; then
 		continue
 	fi
