@@ -348,6 +348,12 @@ impl ChunkPool {
         }
     }
 
+    /// Chunks that can be used.
+    pub(crate) fn usable(&self) -> u32 {
+        self.count()
+            .saturating_sub(self.in_state(ChunkState::Unusable))
+    }
+
     /// Chunks lent now, by borrower. One that is being taken back counts until its block has let go of it.
     pub(crate) fn lent_to(&self) -> [u32; SPARE_GPUS_MAX] {
         self.inner.lock().lent_to

@@ -17,6 +17,7 @@ use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
 use huvm_policy::chunk::{ChunkState, FreeChunk};
 use huvm_policy::config::KnobId;
+use huvm_policy::evict::VictimOrder;
 use huvm_policy::refault::EvictConfig;
 use huvm_policy::spare::SpareReplace;
 use kernel::prelude::*;
@@ -106,7 +107,7 @@ const ALL_BUSY_TURNS: u32 = 2000;
 /// # Errors
 /// `ENOMEM` after a bounded number of tries, `EIO` if the GPU is lost.
 pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -> Result<Room> {
-    let (order, tries, enabled) = {
+    let (mut order, tries, enabled) = {
         let p = match space {
             Some(s) => policy::in_force(s, Some(gpu)),
             None => policy::of_gpu(gpu),
@@ -117,6 +118,9 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
             p.is_on(KnobId::EvictEnable),
         )
     };
+    if in_fault && gpu.crowded.load(Relaxed) != 0 {
+        order.order = VictimOrder::Random;
+    }
     let started = time::now_ns();
     let _waits = in_fault.then(|| Demand::new(gpu));
     let mut why = ENOMEM;

@@ -30,6 +30,7 @@ use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::prefetch::tree_prefetch;
 use huvm_policy::types::{Access, GpuId, Nanos};
 use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
 /// Packets of a batch, at most (range of the knob `fault_batch_max`).
@@ -220,6 +221,8 @@ impl Service {
                 break;
             }
         }
+        let crowded = is_crowded(gpu, self.work.len());
+        gpu.crowded.store(crowded.into(), Relaxed);
         if !per_block {
             fetch_in_parallel(gpu, &mut self.work);
         }
@@ -344,6 +347,13 @@ impl Service {
         // The blocks must not be kept beyond the batch.
         self.work.clear();
     }
+}
+
+/// Whether a batch about so many blocks cannot all be there at once. Then some accesses lack a page after the replay, and those
+/// that need two blocks may lack one each, the same after each replay: victims are chosen by chance, so that sooner or later both
+/// are there.
+fn is_crowded(gpu: &Gpu, blocks: usize) -> bool {
+    u32::try_from(blocks).is_ok_and(|n| n > 1 && n >= gpu.chunks().usable())
 }
 
 fn replay(gpu: &Gpu, wait: bool) {

@@ -63,6 +63,38 @@ static void eviction_spins_in_a_fault(void)
 	cpu_check(y, len, 5, 3);
 }
 
+/*
+ * The same past what fits: five blocks copy, each needs two chunks at a time, and there are four. Under least-recently-migrated
+ * alone what one half needs is evicted for the other half before each replay, for ever.
+ */
+static void more_pairs_than_chunks(void)
+{
+	static const char *const presets[] = { "demand", "stock-460", "huvm" };
+	const uint64_t n = 5, len = n * BLOCK;
+	int fd = fresh();
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(limit_chunks(fd, 0, 4));
+	for (unsigned int k = 0; k < sizeof(presets) / sizeof(presets[0]); k++) {
+		struct huvm_instr i = { .op = HUVM_OP_COPY, .count = 1, .steps = 4, .step_stride = BLOCK / 4, .block_stride = BLOCK };
+		uint64_t *x = managed(fd, len), *y = managed(fd, len);
+		struct huvm_wait w;
+
+		CHECK_OK(set_preset(fd, HUVM_SCOPE_SPACE, presets[k]));
+		cpu_fill(x, len, 5 + k, 3);
+		i.a = (uintptr_t)x;
+		i.dst = (uintptr_t)y;
+		w = run_ok(fd, 0, (uint32_t)n, &i, 1, 8);
+		printf("# %s: %llu faults\n", presets[k], (unsigned long long)w.faults);
+		for (uint64_t at = 0; at < len / 8; at += BLOCK / 4 / 8)
+			CHECK_EQ(y[at], 5 + k + 3 * at);
+		CHECK_OK(munmap(x, len));
+		CHECK_OK(munmap(y, len));
+	}
+	CHECK_OK(limit_chunks(fd, 0, 0));
+	gets_idle(fd, 0);
+}
+
 /* Teardown when a feature was never initialised: files, spaces and GPUs that go without ever having been used. */
 static void teardown_of_what_was_never_used(void)
 {
@@ -381,6 +413,7 @@ static void crash_at_half_fit(void)
 
 static const struct ktap_test tests[] = {
 	{ "eviction_spins_in_a_fault", eviction_spins_in_a_fault, 90 },
+	{ "more_pairs_than_chunks", more_pairs_than_chunks, 60 },
 	{ "teardown_of_what_was_never_used", teardown_of_what_was_never_used, 60 },
 	{ "lock_order_of_two_gpus", lock_order_of_two_gpus, 90 },
 	{ "lock_of_a_dead_space", lock_of_a_dead_space, 90 },
