@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `/sys/kernel/debug/huvm`: `spaces`, `blocks`, `chunks`, for people who look for a bug. Text, bounded, no promise of
+//! `/sys/kernel/debug/huvm`: `spaces`, `blocks`, `chunks`, `waits`, for people who look for a bug. Text, bounded, no promise of
 //! stability; programs read the calls of `uapi/huvm.h`.
 
+use crate::account::waits;
 use crate::device::registry;
 use crate::memory::block::Block;
 use crate::memory::{registry as spaces, BLOCK_BYTES};
@@ -27,6 +28,8 @@ pub(crate) struct Views {
     blocks: File<Nothing>,
     #[pin]
     chunks: File<Nothing>,
+    #[pin]
+    waits: File<Nothing>,
     _dir: Dir,
 }
 
@@ -39,10 +42,15 @@ impl Views {
                 spaces <- dir.read_callback_file(c"spaces", Nothing, &show_spaces),
                 blocks <- dir.read_callback_file(c"blocks", Nothing, &show_blocks),
                 chunks <- dir.read_callback_file(c"chunks", Nothing, &show_chunks),
+                waits <- dir.read_callback_file(c"waits", Nothing, &show_waits),
                 _dir: dir,
             }
         }
     }
+}
+
+fn show_waits(_: &Nothing, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    waits::show(f)
 }
 
 fn show_spaces(_: &Nothing, f: &mut fmt::Formatter<'_>) -> fmt::Result {

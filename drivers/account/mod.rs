@@ -6,6 +6,7 @@ pub(crate) mod events;
 pub(crate) mod latency;
 pub(crate) mod policy;
 mod trace;
+pub(crate) mod waits;
 
 use crate::device::Gpu;
 use crate::memory::space::Space;

@@ -3,6 +3,7 @@
 
 use super::{Engine, Fence, Tracker};
 use crate::account::latency::Latencies;
+use crate::account::waits::{self, Listed, Waiting, What};
 use crate::kernel::dma::DmaBuf;
 use crate::kernel::mmio::Bars;
 use crate::kernel::time::{self, Patience};
@@ -275,6 +276,7 @@ impl Lane {
             return if ok { Ok(()) } else { Err(EIO) };
         }
         let (mut seen, mut since) = (self.completed(), time::now_ns());
+        let listed = self.waiting(What::Copy, STALL_NS);
         loop {
             self.moved
                 .wait_timeout(LOOK_NS, || self.poll(value).is_some());
@@ -284,6 +286,7 @@ impl Lane {
             let (now, at) = (self.completed(), time::now_ns());
             if now != seen {
                 (seen, since) = (now, at);
+                listed.got_on();
             } else if self.is_gone() {
                 self.fail();
             } else if at.saturating_sub(since) >= STALL_NS {
@@ -294,6 +297,11 @@ impl Lane {
                 let _gave_up_said_so = self.restart();
             }
         }
+    }
+
+    /// Lists the caller as one who waits for this channel.
+    fn waiting(&self, what: What, bound_ns: u64) -> Waiting {
+        Waiting::on(what, self.gpu, self.id.0.into(), bound_ns)
     }
 
     /// Whether the GPU does not answer any more: then nothing will complete.
@@ -311,6 +319,7 @@ impl Lane {
     fn wait_for_room(&self, seen: u32) -> Result {
         let moved = |lane: &Lane| lane.completed() != seen || lane.is_broken();
         let mut patience = Patience::new(STALL_NS);
+        let _listed = self.waiting(What::Room, STALL_NS);
         while !moved(self) {
             self.moved.wait_timeout(LOOK_NS, || moved(self));
             if !moved(self) && !patience.again() {
@@ -446,6 +455,7 @@ impl Lane {
             self.submitted.load(Relaxed),
             state,
         );
+        waits::tell();
         if self.stop() {
             self.release();
         }
@@ -465,7 +475,7 @@ impl Lane {
 
     /// Takes the channel off its engine: it reaches no memory from here on. Whether that is so.
     pub(super) fn stop(&self) -> bool {
-        let mut patience = Patience::new(STOP_NS);
+        let mut patience = Listed::new(What::Stop, self.gpu, self.id.0.into(), STOP_NS);
         let off = self.runlist.disable(&*self.bars, self.chid);
         let off = off.and(self.runlist.preempt(&*self.bars, &mut || patience.again()));
         match off {

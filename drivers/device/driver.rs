@@ -27,6 +27,7 @@
 use super::faults::{self, FaultState};
 use super::gpu::Parts;
 use super::{peer, registry, selftest, Gpu};
+use crate::account::waits::{self, Waiting, What};
 use crate::kernel::dma::DmaDev;
 use crate::kernel::irq::Irqs;
 use crate::kernel::mmio::{Bars, ExtAt};
@@ -313,6 +314,8 @@ impl Drop for Bound {
         gpu.bars.revoke();
         gpu.dma.close();
         let start = time::now_ns();
+        let left = gpu.dma.live();
+        let _listed = Waiting::on(What::Mappings, gpu.index(), left as u64, RELEASE_NS);
         while gpu.dma.live() != 0 {
             if time::now_ns().saturating_sub(start) > RELEASE_NS {
                 pr_err!(
@@ -320,6 +323,7 @@ impl Drop for Bound {
                     gpu.index(),
                     gpu.dma.live()
                 );
+                waits::tell();
                 break;
             }
             time::sleep_us(1000);

@@ -7,12 +7,12 @@ use crate::account::counters::Counters;
 use crate::account::events;
 use crate::account::latency::Latencies;
 use crate::account::policy::GpuPolicy;
+use crate::account::waits::{Listed, What};
 use crate::channel::{self, Ce, Engine, Pool, Tracker};
 use crate::kernel::dma::{DmaBuf, DmaDev, DmaMapping};
 use crate::kernel::ffi::uapi;
 use crate::kernel::hostpage::HostPages;
 use crate::kernel::mmio::Bars;
-use crate::kernel::time::Patience;
 use crate::kernel::wait::WaitQueue;
 use crate::memory::chunk::ChunkPool;
 use crate::memory::clients::Clients;
@@ -402,10 +402,15 @@ impl Gpu {
         Ok(())
     }
 
+    /// How long a command is waited for.
+    fn patience(&self) -> Listed {
+        Listed::new(What::Command, self.index, 0, COMMAND_NS)
+    }
+
     /// Waits for the last invalidate if nobody did.
     fn settle(&self, posted: &mut bool) -> Result {
         if *posted {
-            let mut patience = Patience::new(COMMAND_NS);
+            let mut patience = self.patience();
             self.hal(invalidate::settle_va(self, &mut || patience.again()))?;
             *posted = false;
         }
@@ -425,7 +430,7 @@ impl Gpu {
         };
         let mut posted = self.commands.lock();
         self.settle(&mut posted)?;
-        let mut patience = Patience::new(COMMAND_NS);
+        let mut patience = self.patience();
         self.hal(invalidate::replay(self, kind, &mut || patience.again()))
     }
 

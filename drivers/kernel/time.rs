@@ -41,6 +41,11 @@ impl Patience {
         }
     }
 
+    /// Whether it has waited for long enough that it sleeps.
+    pub(crate) fn sleeps(&self) -> bool {
+        now_ns().saturating_sub(self.start) >= SPIN_NS
+    }
+
     /// Waits a little. `false` when time is up. May sleep.
     pub(crate) fn again(&mut self) -> bool {
         let waited = now_ns().saturating_sub(self.start);

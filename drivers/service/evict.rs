@@ -6,6 +6,7 @@
 //! everything but the copy that needs its room.
 
 use super::{harvest, map, pool};
+use crate::account::waits::{Waiting, What};
 use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::{self, Engine, Tracker};
 use crate::device::Gpu;
@@ -102,6 +103,9 @@ const ALL_BUSY_US: u64 = 100;
 /// 200 ms means that something is wrong.
 const ALL_BUSY_TURNS: u32 = 2000;
 
+/// The same as a time: each nap may be longer than asked for.
+const ALL_BUSY_NS: u64 = 1_000_000_000;
+
 /// Frees a chunk of `gpu`. `in_fault`: a GPU waits for it.
 ///
 /// # Errors
@@ -125,6 +129,7 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
     let _waits = in_fault.then(|| Demand::new(gpu));
     let mut why = ENOMEM;
     let (mut tried, mut idle) = (0, 0);
+    let mut waiting = None;
     while tried < tries && idle < ALL_BUSY_TURNS {
         if gpu.is_lost() {
             return Err(EIO);
@@ -148,9 +153,12 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
         }
         let Some(victim) = gpu.chunks().take_victim(&order) else {
             idle += 1;
+            let listed = || Waiting::on(What::Chunk, gpu.index(), 0, ALL_BUSY_NS);
+            waiting.get_or_insert_with(listed);
             time::sleep_us(ALL_BUSY_US);
             continue;
         };
+        waiting = None;
         tried += 1;
         match evict(gpu, victim, in_fault) {
             Ok(room) => {

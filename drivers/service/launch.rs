@@ -4,6 +4,7 @@
 //! A GPU has slots; each slot has a descriptor buffer made once. A launch holds its slot until somebody took its
 //! result, or its space went. The thread that waits reads the result; the interrupt only wakes.
 
+use crate::account::waits::{Listed, Waiting, What};
 use crate::account::{self, counters::Counter, events};
 use crate::device::Gpu;
 use crate::kernel::dma::DmaBuf;
@@ -267,7 +268,7 @@ fn stop_slot(gpu: &Arc<Gpu>, slot: usize) {
         return;
     }
     let _in_range = engine.abort(&**gpu, n);
-    let mut patience = time::Patience::new(ABORT_NS);
+    let mut patience = Listed::new(What::Abort, gpu.index(), slot as u64, ABORT_NS);
     while running(gpu) && !gpu.is_lost() {
         if !patience.again() {
             gpu.mark_lost("a launch did not end when aborted");
@@ -320,6 +321,8 @@ pub(crate) fn wait(
         }
     }
     let started = time::now_ns();
+    let _listed =
+        (w.timeout_ns != 0).then(|| Waiting::on(What::Launch, gpu.index(), id, w.timeout_ns));
     loop {
         let Some((slot, found)) = slots.find(space.id(), id) else {
             let there = crate::device::registry::gpu(index).is_some_and(|g| !g.is_lost());

@@ -187,6 +187,59 @@ static void *evict_one(void *arg)
 	return NULL;
 }
 
+/* Whether debugfs lists a wait of this kind for GPU 0, as `ms bound_ms pid name what gpu number`; 'pid' 0: anybody's. */
+static int is_listed(const char *want, int pid)
+{
+	FILE *f = fopen("/sys/kernel/debug/huvm/waits", "r");
+	char line[200], what[32];
+	long ms, bound;
+	int found = 0, who, gpu;
+
+	CHECK(f && fgets(line, sizeof(line), f));
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%ld %ld %d %*s %31s %d", &ms, &bound, &who, what, &gpu) == 5)
+			found |= !strcmp(what, want) && !gpu && (!pid || who == pid) && ms <= bound;
+	fclose(f);
+	return found;
+}
+
+struct end {
+	int fd;
+	uint64_t launch;
+};
+
+static void *wait_for_end(void *arg)
+{
+	struct end *e = arg;
+
+	CHECK_EQ(wait_launch(e->fd, e->launch).status, HUVM_LAUNCH_DONE);
+	return NULL;
+}
+
+static void who_waits_is_listed(void)
+{
+	/* A copy stands still. The client waits for its launch, and who serves its fault waits for the copy. Catches a wait that
+	 * nobody sees, and one that is listed when it is over. */
+	int fd = huvm_open();
+	uint64_t *p = four_of_eight(fd);
+	struct end e = { .fd = fd };
+	pthread_t t;
+
+	CHECK(!is_listed("copy", 0) && !is_listed("launch", 0));
+	test_reg(fd, 0, INJ_CE_HANG, 1);
+	e.launch = begin_fill(fd, p + 4 * BLOCK / 8);
+	CHECK_EQ(pthread_create(&t, NULL, wait_for_end, &e), 0);
+	CHECK(WITHIN(5000, is_listed("launch", getpid())));
+	CHECK(WITHIN(5000, is_listed("copy", 0)));
+	test_reg(fd, 0, INJ_CE_HANG, 0);
+	pthread_join(t, NULL);
+	CHECK(!is_listed("launch", 0));
+	CHECK(WITHIN(5000, !is_listed("copy", 0)));
+	cpu_check(p, 4 * BLOCK, 6, 1);
+	cpu_check(p + 4 * BLOCK / 8, BLOCK, 99, 0);
+	CHECK_OK(limit_chunks(fd, 0, 0));
+}
+
 static void free_when_copied_out(void)
 {
 	/* As above, and nobody waits for the chunk: it must not be free, for the next one, before the copy out of it is over. */
@@ -309,6 +362,7 @@ static const struct ktap_test tests[] = {
 	{ "cycles_keep_a_part", cycles_keep_a_part, 240 },
 	{ "host_pieces", host_pieces }, { "zero_copy", zero_copy }, { "evicted_on_request", evicted_on_request },
 	{ "copy_in_waits_for_copy_out", copy_in_waits_for_copy_out }, { "free_when_copied_out", free_when_copied_out },
+	{ "who_waits_is_listed", who_waits_is_listed },
 	{ "one_that_fails_keeps_its_chunk", one_that_fails_keeps_its_chunk },
 	{ "one_chunk_left", one_chunk_left }, { "no_eviction_allowed", no_eviction_allowed, 120 },
 	{ "clients_share_one_gpu", clients_share_one_gpu, 240 },

@@ -109,9 +109,56 @@ static void replay_policies(void)
 	}
 }
 
+/* Lines that the kernel's log had from where `log` stands, with all of these words. */
+static unsigned logged(int log, const char *a, const char *b)
+{
+	char line[1024];
+	unsigned n = 0;
+	ssize_t got;
+
+	while ((got = read(log, line, sizeof(line) - 1)) > 0 || (got < 0 && errno == EPIPE)) {
+		if (got < 0)
+			continue;
+		line[got] = 0;
+		n += strstr(line, a) && strstr(line, b);
+	}
+	return n;
+}
+
+static void a_copy_that_never_ends(void)
+{
+	/* The copy engine of GPU 0 stands still for good. Within the bound the client has an error, the log says who waited for
+	 * what, and the other GPU does not notice. Catches a wait without a bound, and one that is given up in silence. */
+	int fd = huvm_open(), other = huvm_open(), log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
+	uint64_t *p = managed(fd, LEN), *q = managed(other, LEN), id;
+	struct huvm_instr i = over(HUVM_OP_SCALE, LEN, BLOCKS);
+	struct huvm_wait w;
+
+	CHECK(log >= 0 && lseek(log, 0, SEEK_END) >= 0);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(other, 1));
+	cpu_fill(p, LEN, 60, 3);
+	cpu_fill(q, LEN, 70, 3);
+	test_reg(fd, 0, INJ_CE_HANG, 1);
+	i.dst = i.a = (uintptr_t)p;
+	i.imm0 = i.imm1 = 1;
+	CHECK_OK(launch(fd, 0, BLOCKS, &i, 1, 8, &id));
+	gpu_scale(other, 1, q, LEN, BLOCKS, 1, 1);
+	cpu_check(q, LEN, 71, 3);
+	w = wait_launch(fd, id);
+	CHECK(w.status == HUVM_LAUNCH_FAILED || w.status == HUVM_LAUNCH_ABORTED);
+	CHECK(logged(log, "huvm: waiting", " copy 0 ") > 0);
+	test_reg(fd, 0, INJ_CE_HANG, 0);
+	/* What was not copied is where it was. */
+	cpu_check(p, LEN, 60, 3);
+	close(log);
+}
+
 static const struct ktap_test tests[] = {
 	{ "late_valid", late_valid }, { "reordered_and_duplicated", reordered_and_duplicated },
 	{ "overflow", overflow }, { "lost_interrupts", lost_interrupts }, { "copy_engine_faults", copy_engine_faults },
 	{ "no_negative_caching", no_negative_caching }, { "replay_policies", replay_policies },
+	/* Leaves channels that are given up. */
+	{ "a_copy_that_never_ends", a_copy_that_never_ends, 120 },
 };
 KTAP_MAIN(tests)

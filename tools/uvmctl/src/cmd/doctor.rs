@@ -145,6 +145,32 @@ fn devices(root: &Path) -> Vec<(String, bool)> {
     found
 }
 
+/// What the driver's threads and clients wait for, if the caller may read that: a wait that is longer than its bound is a hang.
+fn waits(root: &Path) -> Option<Check> {
+    let text = std::fs::read_to_string(root.join("sys/kernel/debug/huvm/waits")).ok()?;
+    // `ms bound_ms pid name what gpu number`; names may have spaces, but nothing before them.
+    let waits: Vec<(u64, u64, &str)> = text
+        .lines()
+        .skip(1)
+        .filter_map(|line| {
+            let mut words = line.splitn(3, ' ');
+            let waited = words.next()?.parse().ok()?;
+            Some((waited, words.next()?.parse().ok()?, words.next()?))
+        })
+        .collect();
+    let late = waits.iter().filter(|(waited, bound, _)| waited > bound);
+    let found = match late.max_by_key(|(waited, ..)| *waited) {
+        Some((waited, _, who)) => format!("{waited} ms: {who}"),
+        None => format!("{}, none too long", waits.len()),
+    };
+    Some(check(
+        "waits",
+        waits.iter().all(|(waited, bound, _)| waited <= bound),
+        found,
+        "see dmesg for who waits beside it; 'cat /sys/kernel/debug/huvm/waits' has all",
+    ))
+}
+
 /// What files tell, below `root`.
 fn files(root: &Path) -> Vec<Check> {
     let mut checks = Vec::new();
@@ -194,6 +220,7 @@ fn files(root: &Path) -> Vec<Check> {
                 ),
             ));
         }
+        checks.extend(waits(root));
     }
     checks
 }
@@ -298,6 +325,30 @@ mod tests {
             assert_eq!(c.failed(), c.remedy.is_some(), "{}", c.name);
             assert_ne!(c.remedy.as_deref(), Some(""), "{}", c.name);
         }
+    }
+
+    #[test]
+    fn a_wait_beyond_its_bound_is_a_failed_check() {
+        let root = Root::new("waits");
+        let file = |lines: &str| {
+            let text = format!("ms bound_ms pid name what gpu number\n{lines}");
+            root.file("sys/kernel/debug/huvm/waits", &text);
+            waits(&root.0).unwrap()
+        };
+        let none = file("");
+        assert_eq!(
+            (none.result.as_str(), none.found.as_str()),
+            ("ok", "0, none too long")
+        );
+        let one = file("12 10000 77 huvm-fault/0 copy 0 3\n");
+        assert_eq!(
+            (one.result.as_str(), one.found.as_str()),
+            ("ok", "1, none too long")
+        );
+        let late = file("12 10000 77 a b copy 0 3\n10001 10000 78 job launch 1 5\nodd\n");
+        assert!(late.failed());
+        assert_eq!(late.found, "10001 ms: 78 job launch 1 5");
+        assert!(waits(Path::new("/nonexistent")).is_none());
     }
 
     #[test]

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Who waits for what, now.
+//!
+//! Whoever is about to sleep until a device or another task has done something says so first ([`Waiting::on`]), with the
+//! time within which it is to be over. The list is what a person looks at when something seems to hang
+//! (`/sys/kernel/debug/huvm/waits`), and it goes to the kernel's log when a bound has passed: with the wait that broke its
+//! bound, those that go on beside it, which is the chain. Ending the wait is the business of the code that waits; a wait that
+//! did not end although its bound is over is found by [`look`], which a thread of each GPU calls again and again.
+//!
+//! Not here: threads with nothing to do, readers of events, who may wait for ever, and those that wait for a lock, whose
+//! holders are here.
+//!
+//! The list is a table of slots without a lock, so that it can be written and read anywhere. A reader may see a slot between two
+//! users, half of each; that is for people to look at, and decides nothing.
+
+use crate::kernel::task;
+use crate::kernel::time::{self, Patience};
+use kernel::fmt;
+use kernel::prelude::*;
+use kernel::sync::atomic::{Atomic, Relaxed};
+
+/// Waits that are listed at once; what is more is not seen.
+const SLOTS: usize = 64;
+/// How late a wait may end: whoever waits has to run first, on a machine that may be busy, ns.
+const LATE_NS: u64 = 10_000_000_000;
+/// No GPU.
+pub(crate) const NO_GPU: u8 = u8::MAX;
+
+/// What is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum What {
+    /// A channel's copies; the number is the channel's.
+    Copy,
+    /// Room in a channel's ring; the number is the channel's.
+    Room,
+    /// A channel that is taken off its engine; the number is the channel's.
+    Stop,
+    /// An invalidate, a replay or a cancel.
+    Command,
+    /// A launch, by its client; the number is the launch's.
+    Launch,
+    /// A launch that is aborted; the number is its slot.
+    Abort,
+    /// A chunk that can be evicted.
+    Chunk,
+    /// Others to give up their DMA mappings; the number is how many there were.
+    Mappings,
+}
+
+impl What {
+    const ALL: [What; 8] = [
+        What::Copy,
+        What::Room,
+        What::Stop,
+        What::Command,
+        What::Launch,
+        What::Abort,
+        What::Chunk,
+        What::Mappings,
+    ];
+
+    fn text(self) -> &'static str {
+        match self {
+            What::Copy => "copy",
+            What::Room => "ring-room",
+            What::Stop => "channel-stop",
+            What::Command => "command",
+            What::Launch => "launch",
+            What::Abort => "launch-abort",
+            What::Chunk => "chunk",
+            What::Mappings => "dma-mappings",
+        }
+    }
+}
+
+/// A place in the list.
+struct Slot {
+    /// When it began, or last got on, ns; 0: free.
+    since: Atomic<u64>,
+    bound_ns: Atomic<u64>,
+    /// [`What`], the GPU, and the task's process id, 8, 8 and 32 bits.
+    who: Atomic<u64>,
+    number: Atomic<u64>,
+    /// The task's name.
+    name: [Atomic<u64>; 2],
+    /// It was complained about.
+    told: Atomic<bool>,
+}
+
+static TABLE: [Slot; SLOTS] = [const {
+    Slot {
+        since: Atomic::new(0),
+        bound_ns: Atomic::new(0),
+        who: Atomic::new(0),
+        number: Atomic::new(0),
+        name: [const { Atomic::new(0) }; 2],
+        told: Atomic::new(false),
+    }
+}; SLOTS];
+
+/// One wait, until dropped.
+pub(crate) struct Waiting(Option<&'static Slot>);
+
+impl Waiting {
+    /// The caller waits from now on, on behalf of GPU `gpu` if it is one's, for at most `bound_ns`.
+    pub(crate) fn on(what: What, gpu: u8, number: u64, bound_ns: u64) -> Self {
+        let now = time::now_ns().max(1);
+        let free =
+            |s: &&Slot| s.since.load(Relaxed) == 0 && s.since.cmpxchg(0, now, Relaxed).is_ok();
+        let Some(slot) = TABLE.iter().find(free) else {
+            return Waiting(None);
+        };
+        slot.told.store(false, Relaxed);
+        slot.bound_ns.store(bound_ns, Relaxed);
+        slot.number.store(number, Relaxed);
+        let who = u64::from(task::pid()) << 16 | u64::from(gpu) << 8 | u64::from(what as u8);
+        slot.who.store(who, Relaxed);
+        let comm = task::comm();
+        for (word, bytes) in slot.name.iter().zip(comm.chunks_exact(8)) {
+            let bytes = <[u8; 8]>::try_from(bytes).unwrap_or_default();
+            word.store(u64::from_ne_bytes(bytes), Relaxed);
+        }
+        Waiting(Some(slot))
+    }
+
+    /// What it waits for got on: the bound counts from now.
+    pub(crate) fn got_on(&self) {
+        if let Some(slot) = self.0 {
+            slot.since.store(time::now_ns().max(1), Relaxed);
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0 {
+            slot.since.store(0, Relaxed);
+        }
+    }
+}
+
+/// A [`Patience`] that is listed once it sleeps, and tells who waits when it is at its end.
+pub(crate) struct Listed {
+    patience: Patience,
+    what: What,
+    gpu: u8,
+    number: u64,
+    bound_ns: u64,
+    waiting: Option<Waiting>,
+}
+
+impl Listed {
+    /// Starts now.
+    pub(crate) fn new(what: What, gpu: u8, number: u64, bound_ns: u64) -> Self {
+        Listed {
+            patience: Patience::new(bound_ns),
+            what,
+            gpu,
+            number,
+            bound_ns,
+            waiting: None,
+        }
+    }
+
+    /// Waits a little. `false` when time is up. May sleep.
+    pub(crate) fn again(&mut self) -> bool {
+        if self.waiting.is_none() && self.patience.sleeps() {
+            self.waiting = Some(Waiting::on(self.what, self.gpu, self.number, self.bound_ns));
+        }
+        let more = self.patience.again();
+        if !more {
+            tell();
+        }
+        more
+    }
+}
+
+/// A wait as it was seen.
+struct Seen {
+    waited_ns: u64,
+    bound_ns: u64,
+    who: u64,
+    number: u64,
+    name: [u8; 16],
+}
+
+impl Seen {
+    fn of(slot: &Slot, now: u64) -> Option<Self> {
+        let since = slot.since.load(Relaxed);
+        if since == 0 {
+            return None;
+        }
+        let mut name = [0; 16];
+        for (bytes, word) in name.chunks_exact_mut(8).zip(&slot.name) {
+            bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
+        }
+        Some(Seen {
+            waited_ns: now.saturating_sub(since),
+            bound_ns: slot.bound_ns.load(Relaxed),
+            who: slot.who.load(Relaxed),
+            number: slot.number.load(Relaxed),
+            name,
+        })
+    }
+}
+
+/// `ms bound_ms pid name what gpu number`.
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [what, gpu, ..] = self.who.to_le_bytes();
+        let what = What::ALL.iter().find(|w| **w as u8 == what);
+        let name = self.name.split(|b| *b == 0).next().unwrap_or_default();
+        let name = core::str::from_utf8(name).unwrap_or("?");
+        let (ms, bound) = (self.waited_ns / 1_000_000, self.bound_ns / 1_000_000);
+        write!(f, "{ms} {bound} {} {name} ", self.who >> 16)?;
+        write!(f, "{} ", what.map_or("?", |w| w.text()))?;
+        match gpu {
+            NO_GPU => write!(f, "-")?,
+            n => write!(f, "{n}")?,
+        }
+        write!(f, " {}", self.number)
+    }
+}
+
+/// All waits, a line each.
+pub(crate) fn show(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "ms bound_ms pid name what gpu number")?;
+    let now = time::now_ns();
+    for seen in TABLE.iter().filter_map(|s| Seen::of(s, now)) {
+        fmt::Display::fmt(&seen, f)?;
+        writeln!(f)?;
+    }
+    Ok(())
+}
+
+/// Puts all waits into the kernel's log: something that was waited for did not come.
+pub(crate) fn tell() {
+    let now = time::now_ns();
+    for seen in TABLE.iter().filter_map(|s| Seen::of(s, now)) {
+        pr_err!("huvm: waiting (ms bound_ms pid name what gpu number): {seen}\n");
+    }
+}
+
+/// Looks for waits that go on although their bound is over, and puts each into the kernel's log once, with all that wait beside it.
+pub(crate) fn look() {
+    let now = time::now_ns();
+    for slot in &TABLE {
+        let Some(seen) = Seen::of(slot, now) else {
+            continue;
+        };
+        let late = seen.waited_ns > seen.bound_ns.saturating_add(LATE_NS);
+        if late && slot.told.cmpxchg(false, true, Relaxed).is_ok() {
+            pr_err!("huvm: BUG: a wait is longer than its bound: {seen}\n");
+            tell();
+        }
+    }
+}
