@@ -93,7 +93,7 @@ static inline struct huvm_instr program(uint32_t op, const struct shape *s)
 
 /*
  * What needs pages of two ranges at once does one piece after the other: a GPU whose running pieces need more chunks than it has
- * need not get on.
+ * gets on by chance, and slowly (regress: more_pairs_than_chunks).
  */
 static inline uint64_t start_on(struct client *c, uint32_t gpu, const struct shape *s, const struct huvm_instr *in)
 {
