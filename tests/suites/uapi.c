@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "huvm_lib.h"
 #include <poll.h>
+#include <pthread.h>
 
 struct call {
 	const char *name;
@@ -362,6 +363,51 @@ static char *half_writable(void)
 	return p;
 }
 
+static volatile int woken;
+
+static void *sleeps_in_read(void *arg)
+{
+	struct huvm_event e;
+
+	woken = read(*(int *)arg, &e, sizeof(e)) == sizeof(e) ? 1 : 2;
+	return NULL;
+}
+
+static void *sleeps_in_poll(void *arg)
+{
+	struct pollfd pf = { .fd = *(int *)arg, .events = POLLIN };
+
+	woken = poll(&pf, 1, -1) == 1 ? 1 : 2;
+	return NULL;
+}
+
+static void sleepers_are_woken(void)
+{
+	/* Who sleeps when the event comes must hear of it: nothing else wakes him. */
+	static void *(*const sleepers[])(void *) = { sleeps_in_read, sleeps_in_poll };
+	ARG(huvm_events, on, .mask = 1u << HUVM_EVENT_CPU_FAULT, .records = 16);
+	struct huvm_event e;
+	pthread_t t;
+
+	for (int i = 0; i < 2; i++) {
+		int fd = huvm_open();
+		volatile uint64_t *p = managed(fd, BLOCK);
+
+		CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &on));
+		woken = 0;
+		CHECK_EQ(pthread_create(&t, NULL, sleepers[i], &fd), 0);
+		give_time(200);
+		CHECK_EQ(woken, 0);
+		p[0] = 1;
+		CHECK(WITHIN(3000, woken));
+		CHECK_EQ(woken, 1);
+		pthread_join(t, NULL);
+		if (i)
+			CHECK_EQ(read(fd, &e, sizeof(e)), sizeof(e));
+		close(fd);
+	}
+}
+
 /* A result that cannot be written stays: found by WAIT taking the launch before it copies. */
 static void result_not_lost(void)
 {
@@ -484,7 +530,8 @@ static const struct ktap_test tests[] = {
 	{ "bad_pointers", bad_pointers }, { "unknown_calls", unknown_calls }, { "version", version },
 	{ "wrong_gpu", wrong_gpu }, { "other_process", other_process }, { "knobs_and_policy", knobs_and_policy },
 	{ "presets", presets }, { "privileges", privileges }, { "counters", counters },
-	{ "event_stream", event_stream }, { "result_not_lost", result_not_lost },
+	{ "event_stream", event_stream }, { "sleepers_are_woken", sleepers_are_woken },
+	{ "result_not_lost", result_not_lost },
 	{ "events_not_lost", events_not_lost }, { "clients", clients }, { "ranges", ranges }, { "advice", advice },
 };
 KTAP_MAIN(tests)
