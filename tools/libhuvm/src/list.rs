@@ -10,6 +10,8 @@ use crate::uapi;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
+/// Touches that a block makes at once, at most: the device takes so many records for a piece of an instruction.
+const LANES: u32 = 32;
 
 /// An access to a page of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,8 @@ impl Places {
 pub struct List {
     memory: Managed,
     blocks: u32,
+    /// Touches that a block makes at once.
+    lanes: u32,
     places: Option<Places>,
     rows: u64,
 }
@@ -59,23 +63,39 @@ impl List {
     /// # Errors
     /// [`Error::Argument`], [`Error::Os`].
     pub fn new(device: &Device, touches: usize, blocks: u32) -> Result<List> {
-        let mut list = List::room(device, touches, blocks)?;
+        List::wide(device, touches, blocks, 1)
+    }
+
+    /// The same for blocks that make so many touches at once, 1 to 32, as a warp does: they wait for all of these pages. For
+    /// data that is there most often: an emulated GPU has the less to do.
+    ///
+    /// # Errors
+    /// As [`List::new`].
+    pub fn wide(device: &Device, touches: usize, blocks: u32, lanes: u32) -> Result<List> {
+        let mut list = List::room(device, touches, blocks, lanes)?;
         list.memory
             .advise(uapi::HUVM_ADVISE_PREFERRED, Place::Host.raw())?;
         Ok(list)
     }
 
     /// The same, wherever the pages will be.
-    pub(crate) fn room(device: &Device, touches: usize, blocks: u32) -> Result<List> {
-        let row = u64::from(blocks) * WORD;
+    pub(crate) fn room(device: &Device, touches: usize, blocks: u32, lanes: u32) -> Result<List> {
+        if !(1..=LANES).contains(&lanes) {
+            return Err(Error::Argument(format!(
+                "{lanes} touches at once: there are 1 to {LANES}"
+            )));
+        }
+        let width = u64::from(blocks) * u64::from(lanes);
+        let row = width * WORD;
         let bytes = (touches as u64)
-            .div_ceil(u64::from(blocks.max(1)))
+            .div_ceil(width.max(1))
             .checked_mul(row)
             .and_then(|b| b.checked_next_multiple_of(PAGE))
             .ok_or_else(|| Error::Argument(format!("{touches} touches are too many")))?;
         Ok(List {
             memory: device.alloc(bytes)?,
             blocks,
+            lanes,
             places: None,
             rows: 0,
         })
@@ -88,8 +108,9 @@ impl List {
     /// [`Error::Argument`] if there are no touches, more than there is room for, or one of them is outside; then there is no list.
     pub fn fill(&mut self, places: &Places, touches: &[Touch]) -> Result<()> {
         self.places = None;
-        let rows = touches.len().div_ceil(self.blocks as usize);
-        let whole = rows.saturating_mul(self.blocks as usize);
+        let width = self.blocks as usize * self.lanes as usize;
+        let rows = touches.len().div_ceil(width);
+        let whole = rows.saturating_mul(width);
         let words = self.memory.as_mut_slice();
         let (Some(last), true) = (touches.last(), whole <= words.len()) else {
             return Err(Error::Argument(format!(
@@ -126,16 +147,16 @@ impl List {
         }
     }
 
-    /// The instruction that makes `rows` touches a block, from row `first` on. One at a time: a block that waits for a page
-    /// needs no other.
+    /// The instruction that makes `rows` times as many touches a block as it makes at once, from row `first` on.
     pub(crate) fn instr(&self, first: u64, rows: u64) -> uapi::huvm_instr {
-        let row = u64::from(self.blocks) * WORD;
+        let lanes = u64::from(self.lanes);
+        let row = u64::from(self.blocks) * lanes * WORD;
         uapi::huvm_instr {
             op: uapi::HUVM_OP_TRACE,
-            count: 1,
+            count: lanes,
             steps: rows,
             a: self.memory.va() + first * row,
-            block_stride: WORD,
+            block_stride: lanes * WORD,
             step_stride: row,
             ..Default::default()
         }
@@ -160,7 +181,7 @@ mod tests {
     fn records_are_addresses_in_the_order_of_the_touches() {
         let device = device();
         let ranges = [8192, 4096].map(|b| device.alloc(b).unwrap());
-        let mut list = List::room(&device, 5, 2).unwrap();
+        let mut list = List::room(&device, 5, 2, 1).unwrap();
         let touches = [touch(0, 1, false), touch(1, 0, true), touch(0, 0, true)];
         list.fill(&Places::of(&ranges), &touches).unwrap();
         let (x, y) = (ranges[0].va(), ranges[1].va());
@@ -177,7 +198,7 @@ mod tests {
         let device = device();
         let ranges = [device.alloc(8192).unwrap()];
         let places = Places::of(&ranges);
-        let mut list = List::room(&device, 512, 1).unwrap();
+        let mut list = List::room(&device, 512, 1, 1).unwrap();
         let good = [touch(0, 1, true)];
         for bad in [
             &[][..],
@@ -199,7 +220,7 @@ mod tests {
     fn a_list_is_for_the_ranges_it_was_written_for() {
         let device = device();
         let mut ranges = vec![device.alloc(8192).unwrap(), device.alloc(4096).unwrap()];
-        let mut list = List::room(&device, 1, 1).unwrap();
+        let mut list = List::room(&device, 1, 1, 1).unwrap();
         list.fill(&Places::of(&ranges), &[touch(0, 1, true)])
             .unwrap();
         ranges.swap(0, 1);
@@ -209,11 +230,33 @@ mod tests {
         assert!(list.rows_for(&ranges).is_ok());
     }
 
+    /// Catches rows that are counted by touches, and blocks that read each other's.
+    #[test]
+    fn a_block_of_several_lanes_reads_touches_that_follow_each_other() {
+        let device = device();
+        let ranges = [device.alloc(8192).unwrap()];
+        let mut list = List::room(&device, 9, 2, 4).unwrap();
+        list.fill(&Places::of(&ranges), &[touch(0, 1, true); 9])
+            .unwrap();
+        // Two rows of two blocks, filled up with reads.
+        assert_eq!(list.rows_for(&ranges).unwrap(), 2);
+        let va = ranges[0].va() + 4096;
+        assert_eq!(
+            list.memory.as_slice()[8..16],
+            [&[va | 1][..], &[va; 7]].concat()
+        );
+        let i = list.instr(1, 1);
+        assert_eq!((i.a, i.count, i.steps), (list.memory.va() + 64, 4, 1));
+        assert_eq!((i.block_stride, i.step_stride), (32, 64));
+        assert!(List::room(&device, 9, 2, 0).is_err());
+        assert!(List::room(&device, 9, 2, 33).is_err());
+    }
+
     #[test]
     fn a_list_needs_blocks_and_room() {
         let device = device();
-        assert!(List::room(&device, 5, 0).is_err());
-        assert!(List::room(&device, 0, 4).is_err());
-        assert!(List::room(&device, usize::MAX, u32::MAX).is_err());
+        assert!(List::room(&device, 5, 0, 1).is_err());
+        assert!(List::room(&device, 0, 4, 1).is_err());
+        assert!(List::room(&device, usize::MAX, u32::MAX, 1).is_err());
     }
 }

@@ -424,7 +424,7 @@ mod tests {
                 write: true,
             })
             .collect();
-        let mut list = List::room(&device, 200, 10).unwrap();
+        let mut list = List::room(&device, 200, 10, 1).unwrap();
         assert!(Program::replay(&mut ranges, &list, 0).is_err());
         // 1, 3, and 20 rows.
         for (n, parts) in [(10, 1), (30, 3), (200, 8)] {
