@@ -475,6 +475,18 @@ pub(crate) enum Experiment {
     Harvest,
     /// Jobs on GPU 0 that need more memory than it has, under every preset (the module must be loaded with test=1)
     Oversub,
+    /// Four GPUs, each with a job of its own: who borrows, who lends (test=1, as all below)
+    InterJob,
+    /// Its first case, one technique after the other
+    Ladder,
+    /// Its first case, more and less fetched ahead
+    PrefetchSize,
+    /// Its first borrower, more and more memory lent
+    SpareSize,
+    /// A vector addition beside one borrower and three
+    Interference,
+    /// One job over four GPUs
+    IntraJob,
 }
 
 #[derive(Args, Debug)]
@@ -488,9 +500,21 @@ pub(crate) struct Bench {
     /// Of oversub: times more data than memory
     #[arg(long, value_name = "RATIO", num_args = 1.., value_delimiter = ',')]
     pub(crate) ratios: Vec<f64>,
-    /// Of oversub: presets, by names of 'policy list' [default: all that are compared]
+    /// Of all but harvest: presets, by names of 'policy list', or techniques as the rows name them [default: all that are compared]
     #[arg(long, value_name = "PRESET", num_args = 1.., value_delimiter = ',')]
     pub(crate) presets: Vec<String>,
+    /// Of the experiments with several jobs: cases [default: all]
+    #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
+    pub(crate) cases: Vec<String>,
+    /// Of the same: memory of a GPU, chunks of 2 MiB [default: less than half of what it has]
+    #[arg(long, value_name = "CHUNKS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) chunks: Option<u32>,
+    /// Of the same: folder with the touches of the jobs, where they are recorded
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tapes: Option<PathBuf>,
+    /// Record them in that folder, and run nothing
+    #[arg(long, requires = "tapes", requires = "chunks")]
+    pub(crate) record: bool,
     /// Measured passes per row
     #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) iterations: u32,

@@ -9,7 +9,7 @@ use libhuvm::{uapi, Device};
 use serde::{Deserialize, Serialize};
 
 /// Figures of the measured passes.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Figures {
     pub(crate) workload: String,
     /// Where it ran. All figures below but the first three are this GPU's, whoever else used it meanwhile.
@@ -60,6 +60,25 @@ impl Figures {
             // A part of them; the counters are not read all at one moment.
             spare_hit_bytes: added.get(uapi::HUVM_CNT_SPARE_HIT_BYTES).min(p2p_bytes),
             ..Figures::default()
+        }
+    }
+
+    /// Sums of `made` passes as those of `wanted`.
+    pub(crate) fn scale(&mut self, made: u32, wanted: u32) {
+        self.passes = wanted;
+        for n in [
+            &mut self.time_ns,
+            &mut self.faults,
+            &mut self.h2d_bytes,
+            &mut self.d2h_bytes,
+            &mut self.evictions,
+            &mut self.service_ns,
+            &mut self.fault_batches,
+            &mut self.p2p_bytes,
+            &mut self.spare_hit_bytes,
+        ] {
+            let all = u128::from(*n) * u128::from(wanted) / u128::from(made.max(1));
+            *n = u64::try_from(all).unwrap_or(u64::MAX);
         }
     }
 
@@ -206,6 +225,18 @@ mod tests {
         assert_eq!((f.time_ns, f.faults, f.h2d_bytes), (250, 2, 0));
         // What came back is a part of what went over the links.
         assert_eq!((f.p2p_bytes, f.spare_hit_bytes), (8192, 8192));
+    }
+
+    /// Catches a sum that is left as it was, and one that overflows on the way.
+    #[test]
+    fn sums_are_scaled_to_the_passes_wanted() {
+        let mut f = Figures {
+            time_ns: 70,
+            faults: u64::MAX,
+            ..Figures::default()
+        };
+        f.scale(7, 3);
+        assert_eq!((f.time_ns, f.faults, f.passes), (30, u64::MAX / 7 * 3, 3));
     }
 
     #[test]

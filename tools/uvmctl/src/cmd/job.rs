@@ -9,7 +9,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use libhuvm::{Device, Scope};
 
 /// Bit of `device_flags`: copies move no bytes.
-const PHANTOM: u32 = 1 << 1;
+pub(crate) const PHANTOM: u32 = 1 << 1;
 
 /// What a job does. Its data is there when it is made.
 pub(crate) trait Load: Send {

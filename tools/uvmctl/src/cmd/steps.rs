@@ -26,7 +26,7 @@ pub(crate) struct Steps {
 }
 
 /// What comes next, ready to be started.
-enum Ready {
+pub(crate) enum Ready {
     /// A program, with addresses still to come.
     Launch(u32, Vec<Instr>),
     /// A list that was written, and what it computes, ns.
@@ -123,7 +123,7 @@ fn cut(steps: impl Iterator<Item = Step>) -> impl Iterator<Item = Step> {
 }
 
 /// Writes what is to be written before a step can start.
-fn prepare(step: Step, list: &mut List, places: &Places) -> Result<Ready> {
+pub(crate) fn prepare(step: Step, list: &mut List, places: &Places) -> Result<Ready> {
     Ok(match step {
         Step::Launch(p) => Ready::Launch(p.blocks, p.instrs.iter().map(instr).collect()),
         Step::Trace(t) => {
@@ -146,7 +146,7 @@ fn range(ranges: &mut [Managed], alloc: u32) -> Result<&mut Managed> {
 }
 
 /// What the CPU does between launches; the time that it took, ns.
-fn by_cpu(step: &Step, ranges: &mut [Managed]) -> Result<u64> {
+pub(crate) fn by_cpu(step: &Step, ranges: &mut [Managed]) -> Result<u64> {
     let began = Instant::now();
     match *step {
         Step::Cpu { at, bytes, write } => {
@@ -170,7 +170,7 @@ fn by_cpu(step: &Step, ranges: &mut [Managed]) -> Result<u64> {
 }
 
 /// Starts what is ready on the GPU.
-fn start<'m>(
+pub(crate) fn start<'m>(
     at: &Seat,
     ready: &Ready,
     ranges: &'m mut [Managed],

@@ -93,6 +93,13 @@ impl Policy {
         }
     }
 
+    /// The same with a knob at another value, by another name.
+    pub(in crate::cmd) fn with(mut self, name: &str, knob: &'static str, value: u64) -> Self {
+        self.knobs.push((knob, value));
+        self.name = name.into();
+        self
+    }
+
     /// Whether its GPU borrows.
     pub(in crate::cmd) fn borrows(&self) -> bool {
         [WHOLE, BEST].contains(&self.preset) || self.knobs.contains(&("harvest_borrow", 1))
@@ -114,6 +121,40 @@ pub(in crate::cmd) enum Lend {
     UpTo(u64),
     /// What is free.
     Free,
+}
+
+/// Puts a policy in force on these GPUs, alike on all of them, as on a machine whose owner chose it: each borrows where it needs to
+/// and lends what is free.
+pub(in crate::cmd) fn deploy(
+    device: &Device,
+    gpus: &[u32],
+    policy: &Policy,
+    lend: Lend,
+) -> Result<()> {
+    let knobs = device.knobs()?;
+    let lend = if policy.borrows() {
+        lend
+    } else {
+        Lend::Nothing
+    };
+    for gpu in gpus {
+        let scope = Scope::Gpu(*gpu);
+        let set = |name: &str, value: u64| -> Result<()> {
+            let knob = policy::find(&knobs, name)?;
+            Ok(device.set_policy(scope, knob.index, value)?)
+        };
+        policy::choose(device, scope, policy.preset)?;
+        for (name, value) in &policy.knobs {
+            set(name, *value)?;
+        }
+        let limit = match lend {
+            Lend::UpTo(mib) => mib,
+            Lend::Nothing | Lend::Free => 0,
+        };
+        set("harvest_lend", u64::from(lend != Lend::Nothing))?;
+        set("lend_limit_mib", limit)?;
+    }
+    Ok(())
 }
 
 /// A borrower and its neighbours.

@@ -48,6 +48,21 @@ pub(in crate::cmd) struct Measured {
     pub(super) reclaim_p50_ns: Option<u64>,
     pub(super) reclaim_max_ns: Option<u64>,
     pub(super) mismatches: Option<u64>,
+    /// Bytes of the GPU's memory, where it was made smaller.
+    #[serde(default)]
+    pub(super) memory_bytes: Option<u64>,
+    /// Passes that the figures were scaled from.
+    #[serde(default)]
+    pub(super) passes_made: Option<u32>,
+    /// Time that the driver was at faults.
+    #[serde(default)]
+    pub(super) service_ns: Option<u64>,
+    /// What Belady's MIN moves: computed afterwards (`huvm-results fill`).
+    #[serde(default)]
+    pub(super) belady_bytes: Option<u64>,
+    /// Instructions of the driver.
+    #[serde(default)]
+    pub(super) driver_insns: Option<u64>,
 }
 
 impl Row for Measured {
@@ -89,6 +104,20 @@ impl Row for Measured {
             extra("peer_efficiency", share(self.peer_efficiency)),
             extra("lent_chunks", count(self.lent_chunks)),
             extra("reclaims_copied", Cell::Count(self.reclaims_copied)),
+            extra(
+                "memory_bytes",
+                self.memory_bytes.map_or(Cell::None, Cell::Bytes),
+            ),
+            extra(
+                "passes_made",
+                self.passes_made.map_or(Cell::None, Cell::count),
+            ),
+            extra("service_ns", nanos(self.service_ns)),
+            extra(
+                "belady_bytes",
+                self.belady_bytes.map_or(Cell::None, Cell::Bytes),
+            ),
+            extra("driver_insns", count(self.driver_insns)),
         ]
     }
 }
@@ -117,6 +146,7 @@ impl Measured {
             link_efficiency: f.link_efficiency,
             peer_efficiency: f.peer_efficiency,
             mismatches: f.mismatches,
+            service_ns: Some(f.service_ns),
             ..Measured::default()
         }
     }
@@ -127,7 +157,7 @@ pub(super) fn compare(rows: &mut [Measured]) {
     let first: Vec<Option<u64>> = rows
         .iter()
         .map(|r| {
-            let same = |o: &&Measured| o.case == r.case && o.role == r.role;
+            let same = |o: &&Measured| o.case == r.case && o.role == r.role && o.gpu == r.gpu;
             rows.iter().find(same).map(|o| o.time_ns)
         })
         .collect();

@@ -16,14 +16,20 @@
 //!
 //! `oversub`: jobs on GPU 0 whose data is some times its memory, under every preset ([`oversub`]).
 //!
+//! Several jobs at once, as in the HUVM paper: [`paper`].
+//!
 //! On a machine of one GPU there is `off` alone. The rows of both machines in one document, read with `--from`, give all
 //! figures and what they are to be ([`targets`]).
 
 pub(super) mod lineup;
 
+mod corun;
 mod harvest;
 mod measured;
 mod oversub;
+mod paper;
+mod scene;
+mod tape;
 mod targets;
 
 use super::run::judge;
@@ -35,15 +41,36 @@ pub(super) use measured::Measured;
 pub(super) fn run(out: &Out, b: &Bench) -> Result<()> {
     if let Some(saved) = out.saved::<Vec<Measured>>("bench")? {
         for rows in saved {
-            show(out, &out.adopt(rows), None)?;
+            show(out, &whole(out.adopt(rows)), None)?;
         }
         return Ok(());
+    }
+    if let (true, Some(folder), Some(chunks)) = (b.record, &b.tapes, b.chunks) {
+        return paper::record(out, b, folder, chunks);
     }
     let rows = match b.experiment {
         Experiment::Harvest => harvest::run(out, b)?,
         Experiment::Oversub => oversub::run(out, b)?,
+        _ => paper::run(out, b)?,
     };
     show(out, &rows, save(b.output.as_deref(), &rows))
+}
+
+/// Rows of one experiment out of several guests: jobs that ran alone in each of them are there once, and speed-ups are over the first
+/// row of all.
+fn whole(mut rows: Vec<Measured>) -> Vec<Measured> {
+    if rows.first().is_none_or(|r| r.memory_bytes.is_none()) {
+        return rows;
+    }
+    let mut seen = Vec::new();
+    rows.retain(|r| {
+        let key = (r.case.clone(), r.preset.clone(), r.role.clone(), r.gpu);
+        let new = !seen.contains(&key);
+        seen.push(key);
+        new
+    });
+    measured::compare(&mut rows);
+    rows
 }
 
 /// The rows, and below them what was to be reached. `unsaved`: why they are not in a file.
@@ -54,7 +81,13 @@ fn show(out: &Out, rows: &[Measured], unsaved: Option<Failure>) -> Result<()> {
             let summary = oversub::summary(rows);
             return format!("{}\n{}", out.render(rows), out.render(&summary));
         }
-        let summary = targets::of(rows);
+        let summary = match rows.first().map(|r| r.experiment.as_str()) {
+            None | Some("harvest") => targets::of(rows),
+            _ => targets::of_paper(rows),
+        };
+        if summary.is_empty() {
+            return out.render(rows);
+        }
         format!(
             "{}\n{}{}",
             out.render(rows),

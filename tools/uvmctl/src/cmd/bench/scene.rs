@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Cases in which jobs meet, under one policy after the other.
+//!
+//! Each GPU's memory is made small by the driver's call for tests, so that the same jobs with memory enough, each alone, are the
+//! measure of every row.
+
+use super::super::figures::memory_of;
+use super::corun::{self, Did, Part, Passes, Task};
+use super::lineup::{deploy, Lend, Policy};
+use super::measured::Measured;
+use super::tape::PERIOD;
+use crate::cli::Bench;
+use crate::exit::{Failure, Result};
+use crate::out::Out;
+use crate::units::CHUNK;
+use libhuvm::Device;
+use std::path::PathBuf;
+
+/// All of a GPU's chunks are so many times those that it has here: the largest job of [`super::paper`] needs 1.87 times as many,
+/// and its GPU some for page tables and the guard.
+const MOST: f64 = 2.05;
+
+/// Bounds that the driver has in chunks, and within a share of a small memory (5 % as users have it), keep the part of memory that they
+/// are of the paper's GPUs: 50 chunks of 16 GiB are 0.6 %, in whole percents 1. With 5 % a job that fills 96 % of its GPU is
+/// evicted ahead of demand all the time, which no GPU of that size would see. The same under every policy.
+const SHARE: (&str, u64) = ("pre_evict_share_percent", 1);
+
+/// A part of a job: GPU, workload, times its GPU's memory.
+pub(super) type PartOf = (u32, &'static str, f64);
+
+/// A job of a case. Parts begin each pass together.
+#[derive(Clone, Copy)]
+pub(super) struct JobOf {
+    pub(super) role: &'static str,
+    pub(super) parts: &'static [PartOf],
+}
+
+/// Jobs that run at the same time.
+#[derive(Clone, Copy)]
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    pub(super) jobs: &'static [JobOf],
+    /// Passes before the measured ones, and those measured at most: a pass of an algorithm with many sweeps is long.
+    pub(super) passes: (u32, u32),
+}
+
+/// The machine that the cases run on.
+pub(super) struct Stage<'a> {
+    pub(super) out: &'a Out,
+    experiment: &'static str,
+    device: Device,
+    gpus: Vec<u32>,
+    /// Chunks that each GPU has.
+    pub(super) chunks: u32,
+    iterations: u32,
+    tapes: Option<PathBuf>,
+}
+
+/// Bytes of data that is so many times a memory of so many chunks.
+pub(super) fn bytes(chunks: u32, ratio: f64) -> u64 {
+    (f64::from(chunks) * ratio * CHUNK as f64) as u64
+}
+
+/// A case's jobs with their tapes, and the time of each part alone.
+pub(super) struct Cast {
+    pub(super) tasks: Vec<Task>,
+    /// For each part of each task, in their order.
+    alone: Vec<Did>,
+}
+
+impl<'a> Stage<'a> {
+    /// The first `gpus` GPUs of this machine.
+    pub(super) fn new(
+        out: &'a Out,
+        args: &Bench,
+        experiment: &'static str,
+        gpus: usize,
+    ) -> Result<Stage<'a>> {
+        let device = out.device()?;
+        let here: Vec<u32> = device.gpus()?.iter().map(|g| g.gpu).take(gpus).collect();
+        if here.len() < gpus {
+            return Err(Failure::NotSupported(
+                format!("{experiment} needs {gpus} GPUs, there are {}", here.len()),
+                "start the emulated machine with more".into(),
+            ));
+        }
+        let mut least = u64::MAX;
+        for gpu in &here {
+            least = least.min(memory_of(&device, *gpu)? / CHUNK);
+        }
+        Ok(Stage {
+            out,
+            experiment,
+            device,
+            gpus: here,
+            // CAST: a GPU has fewer than 2^32 chunks.
+            chunks: args.chunks.unwrap_or((least as f64 / MOST) as u32).max(1),
+            tapes: args.tapes.clone(),
+            iterations: args.iterations,
+        })
+    }
+
+    fn passes(&self, case: &Case) -> Passes {
+        let (warmup, most) = case.passes;
+        Passes {
+            warmup,
+            measured: self.iterations.min(most),
+            verify: true,
+        }
+    }
+
+    fn limit(&self, chunks: u32) -> Result<()> {
+        for gpu in &self.gpus {
+            self.device.limit_chunks(*gpu, chunks)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the jobs, and runs each alone with memory enough, under `first`.
+    pub(super) fn cast(&self, case: &Case, first: &Policy) -> Result<Cast> {
+        let mut tasks = Vec::new();
+        for job in case.jobs {
+            let part = |(gpu, name, ratio): &PartOf| {
+                let bytes = bytes(self.chunks, *ratio);
+                Part::new(*gpu, name, bytes, *ratio <= 1.0, self.tapes.as_deref())
+            };
+            tasks.push(Task {
+                role: job.role,
+                parts: job.parts.iter().map(part).collect::<Result<_>>()?,
+            });
+        }
+        self.limit(0)?;
+        deploy(&self.device, &self.gpus, first, Lend::Nothing)?;
+        let mut alone: Vec<Did> = Vec::new();
+        let mut seen: Vec<(Vec<PartOf>, Vec<Did>)> = Vec::new();
+        for (task, of) in tasks.iter().zip(case.jobs) {
+            // Two jobs that differ only in their GPUs take the same time.
+            let same = |(parts, _): &&(Vec<PartOf>, _)| {
+                let each = parts.iter().zip(of.parts);
+                parts.len() == of.parts.len() && each.clone().all(|(a, b)| (a.1, a.2) == (b.1, b.2))
+            };
+            let mut did = match seen.iter().find(same) {
+                Some((_, did)) => did.clone(),
+                None => {
+                    let names: Vec<_> = task.parts.iter().map(|p| p.workload).collect();
+                    self.out
+                        .note(&format!("{}: {} alone", case.name, names.join(", ")));
+                    let passes = Passes {
+                        warmup: PERIOD,
+                        ..self.passes(case)
+                    };
+                    corun::run(self.out, &[task], passes)?
+                }
+            };
+            for (d, part) in did.iter_mut().zip(&task.parts) {
+                d.figures.gpu = part.gpu;
+            }
+            seen.push((of.parts.to_vec(), did.clone()));
+            alone.extend(did);
+        }
+        Ok(Cast { tasks, alone })
+    }
+
+    /// Rows of the jobs alone.
+    pub(super) fn alone(&self, case: &str, cast: &Cast, first: &Policy) -> Vec<Measured> {
+        let name = format!("{case}-alone");
+        let rows = cast.alone.iter().map(|d| self.row(&name, first, d, d));
+        rows.collect()
+    }
+
+    /// All jobs of a case at once, under a policy; `name`: the case of the rows.
+    pub(super) fn together(
+        &self,
+        case: &Case,
+        name: &str,
+        cast: &Cast,
+        policy: &Policy,
+        lend: Lend,
+    ) -> Result<Vec<Measured>> {
+        self.out.note(&format!("{name}: {}", policy.name));
+        let policy = &policy.clone().with(&policy.name, SHARE.0, SHARE.1);
+        deploy(&self.device, &self.gpus, policy, lend)?;
+        self.limit(self.chunks)?;
+        let tasks: Vec<&Task> = cast.tasks.iter().collect();
+        let did = corun::run(self.out, &tasks, self.passes(case))?;
+        let pairs = did.iter().zip(&cast.alone);
+        Ok(pairs
+            .map(|(d, alone)| self.row(name, policy, d, alone))
+            .collect())
+    }
+
+    fn row(&self, case: &str, policy: &Policy, did: &Did, alone: &Did) -> Measured {
+        let f = &did.figures;
+        let memory = f64::from(self.chunks) * CHUNK as f64;
+        Measured {
+            experiment: self.experiment.into(),
+            // CAST: at most 16.
+            gpus: self.gpus.len() as u32,
+            ratio: (f.bytes as f64 / memory * 1e4).round() / 1e4,
+            memory_bytes: Some(u64::from(self.chunks) * CHUNK),
+            ideal_ns: Some(alone.figures.time_ns),
+            passes_made: Some(did.made),
+            ..Measured::of(case, policy, f.gpu, did.role, f)
+        }
+    }
+
+    /// Gives every GPU its memory back.
+    pub(super) fn leave(&self) -> Result<()> {
+        self.limit(0)
+    }
+}
