@@ -4,13 +4,13 @@
 #   KCONF=fast|debug  GPUS=1  VRAM=256 (MiB)  MEM=2G  SMP=2  TIMING=on|off  DATA=real|phantom  REALISM=on|off
 #   PROFILE=v100-p3 (a name in qemu/profiles, or the path of a file, from / on)
 #   ICOUNT=1 (deterministic virtual time)  LIMIT=300 (s)  RUN="command" (else a shell)  NAME=log name  GENV="A=1 B=2"
-#   QEMU_ARGS="more for QEMU"
+#   QEMU_ARGS="more for QEMU"  IMAGE=another guest image
 # Exit code: that of RUN; 124 when the limit passed; 125 when the guest ended without saying how.
 . "$(dirname "$0")/lib.sh"
 KCONF=${KCONF:-fast}
 kdir=$("$ROOT/tools/build/kernel.sh" "$KCONF" --print)
 qemu=$("$ROOT/qemu/build.sh" --print)
-image=$BUILD/image-$KCONF.cpio.gz
+image=${IMAGE:-$BUILD/image-$KCONF.cpio.gz}
 [ -f "$image" ] || die "there is no guest image" "run 'make image KCONF=$KCONF'"
 
 case ${PROFILE:=v100-p3} in
