@@ -401,6 +401,15 @@ static void one_thing_beside(void)
 	}
 }
 
+/* A page there, and room for one that is none. */
+static char *page_at(uintptr_t at)
+{
+	char *p = mmap((void *)at, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	CHECK_EQ((uintptr_t)p, at);
+	return p;
+}
+
 static void prepare(int fd, int own, uint64_t seed)
 {
 	z.fd = fd;
@@ -408,9 +417,10 @@ static void prepare(int fd, int own, uint64_t seed)
 	z.root = !geteuid();
 	z.rng = seed;
 	z.room = mmap(NULL, ROOM + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	z.hole = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(z.room != MAP_FAILED && z.hole != MAP_FAILED);
-	z.other = z.hole + 2 * PAGE;
+	/* Where no other pointer comes to by three bits that are turned over: the driver may write to what it points to. */
+	z.hole = page_at(0x155555550000);
+	z.other = page_at(0x2aaaaaaa0000);
+	CHECK(z.room != MAP_FAILED);
 	CHECK_OK(mprotect(z.hole + PAGE, PAGE, PROT_NONE));
 	CHECK_OK(mprotect(z.other + PAGE, PAGE, PROT_NONE));
 	for (unsigned int r = 0; r < RANGES; r++)

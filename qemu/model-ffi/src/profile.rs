@@ -192,7 +192,15 @@ mod tests {
             }
         }
         names.sort();
-        assert_eq!(names, ["functional", "pcie-only", "ring8", "v100-p3"]);
+        let shipped = [
+            "functional",
+            "pcie-only",
+            "pcie4-nvlink3",
+            "pcie5-nvlink4",
+            "ring8",
+            "v100-p3",
+        ];
+        assert_eq!(names, shipped);
     }
 
     #[test]
