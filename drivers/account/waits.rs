@@ -23,8 +23,6 @@ use kernel::sync::atomic::{Atomic, Relaxed};
 const SLOTS: usize = 64;
 /// How late a wait may end: whoever waits has to run first, on a machine that may be busy, ns.
 const LATE_NS: u64 = 10_000_000_000;
-/// No GPU.
-pub(crate) const NO_GPU: u8 = u8::MAX;
 
 /// What is waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,7 +101,7 @@ static TABLE: [Slot; SLOTS] = [const {
 pub(crate) struct Waiting(Option<&'static Slot>);
 
 impl Waiting {
-    /// The caller waits from now on, on behalf of GPU `gpu` if it is one's, for at most `bound_ns`.
+    /// The caller waits from now on for something of GPU `gpu`, for at most `bound_ns`.
     pub(crate) fn on(what: What, gpu: u8, number: u64, bound_ns: u64) -> Self {
         let now = time::now_ns().max(1);
         let free =
@@ -214,12 +212,12 @@ impl fmt::Display for Seen {
         let name = core::str::from_utf8(name).unwrap_or("?");
         let (ms, bound) = (self.waited_ns / 1_000_000, self.bound_ns / 1_000_000);
         write!(f, "{ms} {bound} {} {name} ", self.who >> 16)?;
-        write!(f, "{} ", what.map_or("?", |w| w.text()))?;
-        match gpu {
-            NO_GPU => write!(f, "-")?,
-            n => write!(f, "{n}")?,
-        }
-        write!(f, " {}", self.number)
+        write!(
+            f,
+            "{} {gpu} {}",
+            what.map_or("?", |w| w.text()),
+            self.number
+        )
     }
 }
 

@@ -276,13 +276,15 @@ impl Lane {
             return if ok { Ok(()) } else { Err(EIO) };
         }
         let (mut seen, mut since) = (self.completed(), time::now_ns());
-        let listed = self.waiting(What::Copy, STALL_NS);
+        // Most copies are over before anybody could read the list.
+        let mut listed = None;
         loop {
             self.moved
                 .wait_timeout(LOOK_NS, || self.poll(value).is_some());
             if let Some(ok) = self.poll(value) {
                 return if ok { Ok(()) } else { Err(EIO) };
             }
+            let listed = listed.get_or_insert_with(|| self.waiting(What::Copy, STALL_NS));
             let (now, at) = (self.completed(), time::now_ns());
             if now != seen {
                 (seen, since) = (now, at);
