@@ -7,6 +7,7 @@
 use super::super::policy;
 use crate::exit::Result;
 use huvm_policy::config::knob_by_name;
+use libhuvm::device::Knob;
 use libhuvm::{Device, Scope};
 
 /// The preset of the whole paper.
@@ -105,6 +106,16 @@ impl Policy {
         [WHOLE, BEST].contains(&self.preset) || self.knobs.contains(&("harvest_borrow", 1))
     }
 
+    /// What a GPU lends beside it: nothing to one that does not borrow.
+    fn lending(&self, lend: Lend) -> [(&'static str, u64); 2] {
+        let (on, limit) = match lend {
+            Lend::UpTo(mib) if self.borrows() => (1, mib),
+            Lend::Free if self.borrows() => (1, 0),
+            _ => (0, 0),
+        };
+        [("harvest_lend", on), ("lend_limit_mib", limit)]
+    }
+
     /// In full: the preset, and each knob that is not as it says.
     pub(in crate::cmd) fn recipe(&self) -> String {
         let knobs = self.knobs.iter().map(|(k, v)| format!(" {k}={v}"));
@@ -131,28 +142,25 @@ pub(in crate::cmd) fn deploy(
     policy: &Policy,
     lend: Lend,
 ) -> Result<()> {
+    let lending = policy.lending(lend);
     let knobs = device.knobs()?;
-    let lend = if policy.borrows() {
-        lend
-    } else {
-        Lend::Nothing
-    };
-    for gpu in gpus {
-        let scope = Scope::Gpu(*gpu);
-        let set = |name: &str, value: u64| -> Result<()> {
-            let knob = policy::find(&knobs, name)?;
-            Ok(device.set_policy(scope, knob.index, value)?)
-        };
-        policy::choose(device, scope, policy.preset)?;
-        for (name, value) in &policy.knobs {
-            set(name, *value)?;
-        }
-        let limit = match lend {
-            Lend::UpTo(mib) => mib,
-            Lend::Nothing | Lend::Free => 0,
-        };
-        set("harvest_lend", u64::from(lend != Lend::Nothing))?;
-        set("lend_limit_mib", limit)?;
+    let mut each = gpus.iter();
+    each.try_for_each(|gpu| apply(device, &knobs, *gpu, policy, &lending))
+}
+
+/// Puts a policy in force on one GPU, then some more knobs.
+fn apply(
+    device: &Device,
+    knobs: &[Knob],
+    gpu: u32,
+    policy: &Policy,
+    more: &[(&str, u64)],
+) -> Result<()> {
+    let scope = Scope::Gpu(gpu);
+    policy::choose(device, scope, policy.preset)?;
+    for (name, value) in policy.knobs.iter().chain(more) {
+        let knob = policy::find(knobs, name)?;
+        device.set_policy(scope, knob.index, *value)?;
     }
     Ok(())
 }
@@ -195,32 +203,16 @@ impl Machine {
         policy: &Policy,
         lend: Lend,
     ) -> Result<()> {
-        let lend = if policy.borrows() {
-            lend
-        } else {
-            Lend::Nothing
-        };
+        let mut lender = vec![("harvest_borrow", 0)];
+        lender.extend(policy.lending(lend));
         let knobs = device.knobs()?;
         for gpu in self.gpus() {
-            let scope = Scope::Gpu(gpu);
-            let set = |name: &str, value: u64| -> Result<()> {
-                let knob = policy::find(&knobs, name)?;
-                Ok(device.set_policy(scope, knob.index, value)?)
+            let more = if gpu == self.borrower {
+                &[][..]
+            } else {
+                &lender
             };
-            policy::choose(device, scope, policy.preset)?;
-            for (name, value) in &policy.knobs {
-                set(name, *value)?;
-            }
-            if gpu == self.borrower {
-                continue;
-            }
-            let limit = match lend {
-                Lend::UpTo(mib) => mib,
-                Lend::Nothing | Lend::Free => 0,
-            };
-            set("harvest_borrow", 0)?;
-            set("harvest_lend", u64::from(lend != Lend::Nothing))?;
-            set("lend_limit_mib", limit)?;
+            apply(device, &knobs, gpu, policy, more)?;
         }
         Ok(())
     }

@@ -210,14 +210,20 @@ pub(super) fn of_paper(rows: &[Measured]) -> Vec<Target> {
         }
         _ => {}
     }
-    let checked = rows.iter().filter(|r| r.mismatches.is_some()).count();
-    if checked != 0 {
-        let wrong = rows.iter().filter_map(|r| r.mismatches).sum::<u64>();
-        let text = format!("{wrong} in {checked} rows");
-        let what = "elements that the CPU found wrong";
-        all.push(target(what, "none", Some((text, wrong == 0))));
-    }
+    // Of phantom data there is nothing to say.
+    all.extend(Some(of_data(rows)).filter(|t| t.met.is_some()));
     all
+}
+
+/// What the CPU found wrong.
+fn of_data(rows: &[Measured]) -> Target {
+    let checked = rows.iter().filter(|r| r.mismatches.is_some()).count();
+    let wrong = rows.iter().filter_map(|r| r.mismatches).sum::<u64>();
+    target(
+        "elements that the CPU found wrong",
+        "none",
+        (checked != 0).then(|| (format!("{wrong} in {checked} rows"), wrong == 0)),
+    )
 }
 
 /// Each target of `harvest`. `policy`, of whom they speak, is that of the reclaims: the whole of what there is.
@@ -262,13 +268,7 @@ pub(super) fn of(rows: &[Measured]) -> Vec<Target> {
     ));
     all.push(of_lender(rows, whole, "lender", "at all of it"));
     all.extend(of_off(rows));
-    let checked = rows.iter().filter(|r| r.mismatches.is_some()).count();
-    let wrong = rows.iter().filter_map(|r| r.mismatches).sum::<u64>();
-    all.push(target(
-        "elements that the CPU found wrong",
-        "none",
-        (checked != 0).then(|| (format!("{wrong} in {checked} rows"), wrong == 0)),
-    ));
+    all.push(of_data(rows));
     all
 }
 
