@@ -398,6 +398,7 @@ enum huvm_counter {
 	HUVM_CNT_SPARE_REPLACED,	/* chunks this GPU lent that the host had too, and that made way for another block */
 	HUVM_CNT_REFAULTS,		/* chunks put to use for a block that had been evicted from here not long before */
 	HUVM_CNT_EVICTIONS_RECENT,	/* chunks chosen for eviction because they were recent (knob evict_order) */
+	HUVM_CNT_PRE_EVICT_HOLDS,	/* times that pre-eviction was held off, as what it had evicted came back (knob pre_evict_hold) */
 	HUVM_CNT_COUNT
 };
 

@@ -143,6 +143,8 @@ pub(crate) enum Counter {
     Refaults = uapi::HUVM_CNT_REFAULTS,
     /// `HUVM_CNT_EVICTIONS_RECENT`: chunks chosen for eviction because they were recent.
     EvictionsRecent = uapi::HUVM_CNT_EVICTIONS_RECENT,
+    /// `HUVM_CNT_PRE_EVICT_HOLDS`: times that pre-eviction was held off.
+    PreEvictHolds = uapi::HUVM_CNT_PRE_EVICT_HOLDS,
 }
 
 /// The counters of one scope.

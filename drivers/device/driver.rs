@@ -27,7 +27,7 @@
 use super::faults::{self, FaultState};
 use super::gpu::Parts;
 use super::{peer, registry, selftest, Gpu};
-use crate::account::waits::{self, Waiting, What};
+use crate::account::waits::{Listed, What};
 use crate::kernel::dma::DmaDev;
 use crate::kernel::irq::Irqs;
 use crate::kernel::mmio::{Bars, ExtAt};
@@ -313,20 +313,14 @@ impl Drop for Bound {
         self.function.clear_master();
         gpu.bars.revoke();
         gpu.dma.close();
-        let start = time::now_ns();
         let left = gpu.dma.live();
-        let _listed = Waiting::on(What::Mappings, gpu.index(), left as u64, RELEASE_NS);
+        let mut wait = Listed::new(What::Mappings, gpu.index(), left as u64, RELEASE_NS);
         while gpu.dma.live() != 0 {
-            if time::now_ns().saturating_sub(start) > RELEASE_NS {
-                pr_err!(
-                    "huvm: gpu {}: {} DMA mappings left\n",
-                    gpu.index(),
-                    gpu.dma.live()
-                );
-                waits::tell();
+            if !wait.again() {
+                let left = gpu.dma.live();
+                pr_err!("huvm: gpu {}: {left} DMA mappings left\n", gpu.index());
                 break;
             }
-            time::sleep_us(1000);
         }
     }
 }

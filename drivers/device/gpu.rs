@@ -83,7 +83,7 @@ pub(crate) struct Gpu {
     /// Faults that wait for a chunk.
     pub(crate) demand: Atomic<u32>,
     /// 1 while a batch of faults is served that is about more blocks than there are chunks, else 0.
-    pub(crate) crowded: Atomic<u32>,
+    pub(crate) crowded: Atomic<bool>,
     /// The invalidate registers take one command at a time. An invalidate that nobody waits for may be under way.
     #[pin]
     commands: Mutex<bool>,
@@ -169,7 +169,7 @@ impl Gpu {
                 host_pool,
                 pre_evict_low: Atomic::new(0),
                 demand: Atomic::new(0),
-                crowded: Atomic::new(0),
+                crowded: Atomic::new(false),
                 commands <- new_mutex!(false, "huvm_gpu_commands"),
                 channels <- Pool::new(),
                 chunks <- chunks,

@@ -104,6 +104,7 @@
 	HUVM_WORD(HUVM_CNT_SPARE_REPLACED, "spare_replaced")		\
 	HUVM_WORD(HUVM_CNT_REFAULTS, "refaults")			\
 	HUVM_WORD(HUVM_CNT_EVICTIONS_RECENT, "evictions_recent")	\
+	HUVM_WORD(HUVM_CNT_PRE_EVICT_HOLDS, "pre_evict_holds")		\
 	HUVM_LAST(HUVM_CNT_COUNT, "none")
 
 /* perf reads the format without the header: give it the numbers. */

@@ -32,7 +32,7 @@ pub(crate) struct Part {
     pub(crate) sg: Arc<SpaceGpu>,
     /// Its memory there.
     pub(crate) chunk: Option<ChunkId>,
-    /// Its last eviction from there.
+    /// It was evicted from there and is not back.
     pub(crate) departed: Option<Departure>,
     /// Pages whose copy in the chunk is valid.
     pub(crate) valid: PageMask,

@@ -7,6 +7,7 @@
 
 use super::block::Block;
 use super::BLOCK_BYTES;
+use crate::device::Gpu;
 use huvm_policy::chunk::{
     ChunkEntry, ChunkLists, ChunkState, ChunkTable, EvictingChunk, FreeChunk, Reclaim,
 };
@@ -15,6 +16,7 @@ use huvm_policy::refault::{EvictConfig, Refaults};
 use huvm_policy::spare::{LendConfig, SPARE_GPUS_MAX};
 use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
+use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex};
 
 /// Who has a chunk.
@@ -83,6 +85,8 @@ impl Inner {
 #[pin_data]
 pub(crate) struct ChunkPool {
     count: u32,
+    /// Blocks with a [`Departure`] from here.
+    away: Atomic<u32>,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -95,9 +99,29 @@ pub(crate) struct Victim {
     pub(crate) recent: bool,
 }
 
-/// The number of an eviction from one GPU; a block keeps that of its last.
-#[derive(Clone, Copy)]
-pub(crate) struct Departure(u64);
+/// A block was evicted from a GPU and is not back: which eviction that was. The block keeps it; the GPU counts them.
+pub(crate) struct Departure {
+    gpu: Arc<Gpu>,
+    number: u64,
+}
+
+impl Departure {
+    /// A block was evicted from `gpu`.
+    pub(crate) fn of(gpu: &Arc<Gpu>) -> Self {
+        let pool = gpu.chunks();
+        pool.away.add(1, Relaxed);
+        Departure {
+            gpu: gpu.clone(),
+            number: pool.inner.lock().refaults.evicted(),
+        }
+    }
+}
+
+impl Drop for Departure {
+    fn drop(&mut self) {
+        self.gpu.chunks().away.add(u32::MAX, Relaxed);
+    }
+}
 
 /// What became of a chunk that its block let go.
 #[derive(PartialEq, Eq)]
@@ -139,6 +163,7 @@ impl ChunkPool {
         inner.table().format();
         Ok(try_pin_init!(Self {
             count,
+            away: Atomic::new(0),
             inner <- new_mutex!(inner, "huvm_chunks"),
         }))
     }
@@ -179,13 +204,8 @@ impl ChunkPool {
         })
     }
 
-    /// A block was evicted.
-    pub(crate) fn departed(&self) -> Departure {
-        Departure(self.inner.lock().refaults.evicted())
-    }
-
-    /// Puts a chunk to use for `owner`, as the most recently migrated one. `left`: the block's last eviction from here. Says
-    /// too whether that was not long ago.
+    /// Puts a chunk to use for `owner`, as the most recently migrated one. `left`: the block was evicted from here. Says too
+    /// whether that was not long ago.
     pub(crate) fn activate(
         &self,
         chunk: FreeChunk,
@@ -201,7 +221,9 @@ impl ChunkPool {
                 };
                 let _none = inner.set_owner(id, Some(owner));
                 let config = inner.evict;
-                let refault = inner.refaults.brought_in(left.map(|d| d.0), &config);
+                let refault = inner
+                    .refaults
+                    .brought_in(left.as_ref().map(|d| d.number), &config);
                 Ok((id, refault))
             }
             Err((token, e)) => {
@@ -332,6 +354,12 @@ impl ChunkPool {
     /// A migration touched the chunk: it goes to the end of the order. No-op for one that is being evicted.
     pub(crate) fn touch(&self, id: ChunkId) {
         let _evicting = self.inner.lock().table().touch(id);
+    }
+
+    /// Blocks that were evicted and are not back, and how many have come back so far.
+    pub(crate) fn away(&self) -> (u32, u64) {
+        let returned = self.inner.lock().refaults.returned();
+        (self.away.load(Relaxed), returned)
     }
 
     /// Chunks in a state.

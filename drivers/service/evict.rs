@@ -13,7 +13,7 @@ use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::time;
 use crate::memory::block::{Block, Inflight};
-use crate::memory::chunk::Victim;
+use crate::memory::chunk::{Departure, Victim};
 use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
 use huvm_policy::chunk::{ChunkState, FreeChunk};
@@ -122,7 +122,7 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
             p.is_on(KnobId::EvictEnable),
         )
     };
-    if in_fault && gpu.crowded.load(Relaxed) != 0 {
+    if in_fault && gpu.crowded.load(Relaxed) {
         order.order = VictimOrder::Random;
     }
     let started = time::now_ns();
@@ -257,7 +257,7 @@ fn empty(
     if let Some(part) = s.part_mut(g) {
         part.valid = PageMask::EMPTY;
         part.chunk = None;
-        part.departed = Some(gpu.chunks().departed());
+        part.departed = Some(Departure::of(gpu));
     }
     s.left(g);
     s.inflight = Some(Inflight {

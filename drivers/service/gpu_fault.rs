@@ -222,7 +222,7 @@ impl Service {
             }
         }
         let crowded = is_crowded(gpu, self.work.len());
-        gpu.crowded.store(crowded.into(), Relaxed);
+        gpu.crowded.store(crowded, Relaxed);
         if !per_block {
             fetch_in_parallel(gpu, &mut self.work);
         }

@@ -185,7 +185,7 @@ fn take_chunk(
         Some(chunk) => chunk,
         None => pool.take_free().ok_or(Stop::NeedChunk)?,
     };
-    let (id, refault) = pool.activate(chunk, block.clone(), part.departed)?;
+    let (id, refault) = pool.activate(chunk, block.clone(), part.departed.take())?;
     part.chunk = Some(id);
     for (counter, n) in [
         (Counter::ChunksAllocated, 1),

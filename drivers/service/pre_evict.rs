@@ -58,7 +58,11 @@ impl PreEvict {
     fn run(&mut self, gpu: &Arc<Gpu>, p: &Policy, config: &PreEvictConfig) {
         let order = EvictConfig::of(p, gpu.chunks().count());
         while !thread::should_stop() && !gpu.is_lost() {
-            match self.state.step(&self.look(gpu), config) {
+            let held = self.state.is_held();
+            let step = self.state.step(&self.look(gpu), config);
+            let holds = !held && self.state.is_held();
+            account::count(Some(gpu), None, Counter::PreEvictHolds, holds.into());
+            match step {
                 PreEvictStep::Idle => return,
                 // One that ends makes the answer change.
                 PreEvictStep::Wait if self.rooms.is_empty() => return,
@@ -100,11 +104,14 @@ impl PreEvict {
             &mut n,
         );
         let [free, removable, only, used, unused, discarded] = n;
+        let (away, returned) = gpu.chunks().away();
         PreEvictInput {
             // What is lent comes back before anything of the GPU's own jobs goes, and mostly without a copy.
             free: free.saturating_add(removable).saturating_add(only),
             in_flight: u32::try_from(self.rooms.len()).unwrap_or(u32::MAX),
             evictable: used.saturating_add(unused).saturating_add(discarded),
+            away,
+            returned,
             demand_waits: gpu.demand.load(Relaxed) != 0,
         }
     }

@@ -48,7 +48,46 @@ static void a_cycle_and_the_owner(void)
 	close(fd);
 }
 
+/* Catches a job that fits and is evicted for nobody, turn by turn; pre-eviction that stays away when room is needed again. */
+static void a_job_that_nearly_fits(void)
+{
+	int fd = huvm_open();
+	uint64_t chunks = chunk_count(fd, 0), evicted[2], holds, ahead;
+
+	knob(fd, 0, "pre_evict_share_percent", 25);
+	for (uint64_t hold = 0; hold < 2; hold++) {
+		struct job j, more;
+
+		knob(fd, 0, "pre_evict_hold", hold);
+		holds = of_gpu(fd, 0, HUVM_CNT_PRE_EVICT_HOLDS);
+		j = job_begin(0, chunks - 1, 75);
+		for (int n = 0; n < 8; n++) {
+			if (n == 4)
+				evicted[hold] = of_gpu(fd, 0, HUVM_CNT_EVICTIONS);
+			job_turn(&j, WIDE);
+			give_time(20);
+		}
+		evicted[hold] = of_gpu(fd, 0, HUVM_CNT_EVICTIONS) - evicted[hold];
+		printf("# pre_evict_hold %llu: %llu evictions\n", (unsigned long long)hold, (unsigned long long)evicted[hold]);
+		holds = of_gpu(fd, 0, HUVM_CNT_PRE_EVICT_HOLDS) - holds;
+		CHECK_EQ(holds > 0, hold);
+		if (hold) {
+			ahead = of_gpu(fd, 0, HUVM_CNT_PRE_EVICTIONS);
+			more = job_begin(0, chunks / 4, 77);
+			job_turn(&j, WIDE);
+			CHECK(WITHIN(5000, of_gpu(fd, 0, HUVM_CNT_PRE_EVICTIONS) > ahead));
+			job_end(&more);
+		}
+		job_end(&j);
+	}
+	CHECK(evicted[0] >= 4);
+	CHECK_EQ(evicted[1], 0);
+	all_idle(fd);
+	close(fd);
+}
+
 static const struct ktap_test tests[] = {
 	{ "it_is_huvm", it_is_huvm }, { "a_cycle_and_the_owner", a_cycle_and_the_owner, 240 },
+	{ "a_job_that_nearly_fits", a_job_that_nearly_fits, 240 },
 };
 KTAP_MAIN(tests)

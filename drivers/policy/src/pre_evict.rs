@@ -12,6 +12,11 @@
 //! **Small memories.** The HUVM paper's bound of 50 chunks is 0.6 % of its GPUs. On one of a few hundred chunks it would
 //! empty what the job uses, so both bounds are scaled down to keep the high one within a share of the memory.
 //!
+//! **A job that nearly fills the memory** would be evicted for nobody: what makes room comes back at once, and something else
+//! goes for it, for ever. So once a chunk that was evicted has come back while everything that was evicted, and is
+//! not back, would fit into what is free, pre-eviction is held off, until that no longer holds: then something new has come, and
+//! somebody needs the room. Before the first that comes back nothing is held off: room ahead is of use once.
+//!
 //! **The hard case** is a GPU on which nothing can be evicted, because all is pinned or lent: the answer is to wait, not
 //! to begin, and the thread must not ask again before something has changed.
 
@@ -28,6 +33,8 @@ pub struct PreEvictConfig {
     pub high: u32,
     /// Evictions under way at most.
     pub in_flight_max: u32,
+    /// It is held off while what would be evicted comes back at once.
+    pub hold: bool,
 }
 
 impl PreEvictConfig {
@@ -44,6 +51,7 @@ impl PreEvictConfig {
             low,
             high,
             in_flight_max: policy.get_u32(KnobId::PreEvictInFlight),
+            hold: policy.is_on(KnobId::PreEvictHold),
         }
     }
 }
@@ -80,6 +88,10 @@ pub struct PreEvictInput {
     pub in_flight: u32,
     /// Chunks that could be evicted (used, unused, discarded).
     pub evictable: u32,
+    /// Blocks whose chunk was evicted from here and that are not back.
+    pub away: u32,
+    /// How often one of those has come back so far.
+    pub returned: u64,
     /// A fetch that a faulting access waits for is under way or waits for a chunk.
     pub demand_waits: bool,
 }
@@ -100,12 +112,20 @@ pub enum PreEvictStep {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PreEvictor {
     running: bool,
+    /// What is evicted would come back, and all of it fits.
+    held: bool,
+    /// [`PreEvictInput::returned`] when last asked.
+    returned: u64,
 }
 
 impl PreEvictor {
     /// Not started.
     pub const fn new() -> Self {
-        Self { running: false }
+        Self {
+            running: false,
+            held: false,
+            returned: 0,
+        }
     }
 
     /// True from the low bound until the high one is reached.
@@ -113,11 +133,21 @@ impl PreEvictor {
         self.running
     }
 
+    /// True while it is held off.
+    pub const fn is_held(&self) -> bool {
+        self.held
+    }
+
     /// What to do now.
     pub fn step(&mut self, input: &PreEvictInput, config: &PreEvictConfig) -> PreEvictStep {
         let high = config.high.max(config.low);
         let expected = input.free.saturating_add(input.in_flight);
-        self.running = config.enabled && expected < if self.running { high } else { config.low };
+        let fits = input.away <= expected;
+        let back = input.returned != self.returned;
+        self.returned = input.returned;
+        self.held = config.hold && fits && (self.held || back);
+        let bound = if self.running { high } else { config.low };
+        self.running = config.enabled && !self.held && expected < bound;
         if !self.running {
             return PreEvictStep::Idle;
         }
@@ -140,6 +170,7 @@ mod tests {
         low: 50,
         high: 64,
         in_flight_max: 8,
+        hold: true,
     };
 
     fn input(free: u32, in_flight: u32) -> PreEvictInput {
@@ -147,6 +178,8 @@ mod tests {
             free,
             in_flight,
             evictable: 1000,
+            away: 2000,
+            returned: 0,
             demand_waits: false,
         }
     }
@@ -213,6 +246,44 @@ mod tests {
         assert_eq!((c.low, c.high), (1, 1));
         let c = PreEvictConfig::of(&policy, 0);
         assert_eq!((c.low, c.high), (0, 0));
+    }
+
+    #[test]
+    fn what_comes_back_and_fits_is_left_alone() {
+        let mut p = PreEvictor::new();
+        let mut i = input(40, 0);
+        i.away = 30;
+        // Room once.
+        assert_eq!(p.step(&i, &CONFIG), PreEvictStep::Begin(8));
+        i.returned = 1;
+        assert_eq!(p.step(&i, &CONFIG), PreEvictStep::Idle);
+        assert!(p.is_held());
+        // Until the last chunk.
+        (i.free, i.away) = (0, 0);
+        assert_eq!(p.step(&i, &CONFIG), PreEvictStep::Idle);
+        // Something new came: one had to go on demand.
+        i.away = 1;
+        assert_eq!(p.step(&i, &CONFIG), PreEvictStep::Begin(8));
+        assert!(!p.is_held());
+    }
+
+    #[test]
+    fn what_comes_back_and_does_not_fit_holds_nothing() {
+        let mut p = PreEvictor::new();
+        let mut i = input(10, 0);
+        for n in 1..5 {
+            i.returned = n;
+            assert_eq!(p.step(&i, &CONFIG), PreEvictStep::Begin(8));
+        }
+        // That was all before it fitted.
+        i.away = 10;
+        assert_eq!(p.step(&i, &CONFIG), PreEvictStep::Begin(8));
+        let off = PreEvictConfig {
+            hold: false,
+            ..CONFIG
+        };
+        i.returned = 9;
+        assert_eq!(p.step(&i, &off), PreEvictStep::Begin(8));
     }
 
     #[test]

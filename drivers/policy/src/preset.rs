@@ -26,7 +26,7 @@ pub const DEFAULT_PRESET: &str = "huvm";
 pub static PRESETS: &[Preset] = &[
     Preset {
         name: DEFAULT_PRESET,
-        doc: "The default: memharvester that keeps a part of what does not fit, without stock-595's runaway thrashing window.",
+        doc: "The default: memharvester that keeps what fits and a part of what does not, without stock-595's runaway thrashing window.",
         changes: &[
             (KnobId::HarvestBorrow, 1),
             (KnobId::HarvestLend, 1),
@@ -36,6 +36,7 @@ pub static PRESETS: &[Preset] = &[
             (KnobId::StreamMode, 2),
             (KnobId::MultiPath, 1),
             (KnobId::EvictOrder, 3),
+            (KnobId::PreEvictHold, 1),
         ],
     },
     Preset {
@@ -256,8 +257,9 @@ mod tests {
                 .collect()
         };
         let memharvester = differs("memharvester").into_iter();
-        let mut huvm: std::vec::Vec<_> =
-            memharvester.chain([ThrashWindowMode, EvictOrder]).collect();
+        let mut huvm: std::vec::Vec<_> = memharvester
+            .chain([ThrashWindowMode, EvictOrder, PreEvictHold])
+            .collect();
         huvm.sort();
         assert_eq!(differs("huvm"), huvm);
         assert_eq!(differs("demand"), [ThrashWindowMode]);

@@ -83,6 +83,8 @@ impl EvictConfig {
 pub struct Refaults {
     /// Evictions so far.
     evicted: u64,
+    /// Chunks brought in so far that had been evicted.
+    returned: u64,
     /// Chunks brought in since the window began.
     seen: u32,
     /// Of these, refaults.
@@ -96,6 +98,7 @@ impl Refaults {
     pub const fn new() -> Self {
         Self {
             evicted: 0,
+            returned: 0,
             seen: 0,
             again: 0,
             cyclic: false,
@@ -111,6 +114,7 @@ impl Refaults {
     /// A chunk was brought in, for a block whose eviction from this GPU had the number `left`, if there was one. True for a
     /// refault. Under another order than [`VictimOrder::Adaptive`] the switch stays as it is: jobs of both may share a GPU.
     pub fn brought_in(&mut self, left: Option<u64>, config: &EvictConfig) -> bool {
+        self.returned = self.returned.wrapping_add(u64::from(left.is_some()));
         let refault = left.is_some_and(|n| self.evicted.wrapping_sub(n) < config.span);
         if config.order != VictimOrder::Adaptive {
             return refault;
@@ -127,6 +131,11 @@ impl Refaults {
             (self.seen, self.again) = (0, 0);
         }
         refault
+    }
+
+    /// Chunks brought in so far that had been evicted, however long ago.
+    pub const fn returned(&self) -> u64 {
+        self.returned
     }
 
     /// The order now.

@@ -316,6 +316,8 @@ enum Happening {
     Land(u32),
     /// A demand fetch begins to wait, or the last one ends.
     Demand(bool),
+    /// Up to this many evicted blocks come back.
+    Return(u32),
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -324,6 +326,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => (0..12u32).prop_map(Happening::Free),
         4 => (0..6u32).prop_map(Happening::Land),
         2 => any::<bool>().prop_map(Happening::Demand),
+        4 => (1..6u32).prop_map(Happening::Return),
     ]
 }
 
@@ -336,11 +339,13 @@ proptest! {
         low in 0..12u32,
         gap in 0..8u32,
         in_flight_max in 1..6u32,
+        hold in any::<bool>(),
     ) {
         const CHUNKS: u32 = 40;
-        let config = PreEvictConfig { enabled: true, low, high: low + gap, in_flight_max };
+        let config = PreEvictConfig { enabled: true, low, high: low + gap, in_flight_max, hold };
         let mut p = PreEvictor::new();
-        let mut i = PreEvictInput { free: 20, in_flight: 0, evictable: CHUNKS - 20, demand_waits: false };
+        let mut i = PreEvictInput { free: 20, in_flight: 0, evictable: CHUNKS - 20, away: 0, returned: 0, demand_waits: false };
+        let mut returned = 0;
         for h in happenings {
             match h {
                 Happening::Allocate(n) => {
@@ -359,7 +364,18 @@ proptest! {
                     i.free += n;
                 }
                 Happening::Demand(on) => i.demand_waits = on,
+                Happening::Return(n) => {
+                    let n = n.min(i.free).min(i.away);
+                    i.free -= n;
+                    i.evictable += n;
+                    i.away -= n;
+                    i.returned += u64::from(n);
+                }
             }
+            let back = matches!(h, Happening::Return(_)) && i.returned != returned;
+            returned = i.returned;
+            let fits = i.away <= i.free + i.in_flight;
+            let held = hold && fits && (back || p.is_held());
             let was_running = p.is_running();
             let expected = i.free + i.in_flight;
             loop {
@@ -370,16 +386,18 @@ proptest! {
                     break;
                 };
                 prop_assert!(n >= 1 && n <= i.evictable);
-                prop_assert!(!i.demand_waits);
+                prop_assert!(!i.demand_waits && !held);
                 prop_assert!(was_running || expected < low, "woken above the low bound");
                 i.evictable -= n;
                 i.in_flight += n;
+                i.away += n;
                 prop_assert!(i.in_flight <= in_flight_max);
                 prop_assert!(i.free + i.in_flight <= low + gap);
             }
+            prop_assert_eq!(p.is_held(), held);
             // It stops short only for a reason.
             let short = i.free + i.in_flight < low;
-            let reason = i.demand_waits || i.in_flight == in_flight_max || i.evictable == 0;
+            let reason = held || i.demand_waits || i.in_flight == in_flight_max || i.evictable == 0;
             prop_assert!(!short || reason);
             prop_assert_eq!(i.free + i.in_flight + i.evictable, CHUNKS);
         }

@@ -351,4 +351,11 @@ knobs! {
         "Chunks, in shares of the memory, over which evict_order=adaptive counts how many were evicted before.",
         "workloads.md 5, ghost-switch"
     }
+
+    // Pre-eviction, continued.
+    PreEvictHold {
+        "pre_evict_hold", "", Choice(OFF_ON), 0..=1, 0, true,
+        "Hold pre-eviction off while what it evicts comes back and everything would fit.",
+        "chosen for this project: a job of 96 % of a memory evicts itself without it"
+    }
 }

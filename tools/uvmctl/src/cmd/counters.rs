@@ -69,6 +69,7 @@ pub(crate) const NAMES: &[&str] = &[
     "spare_replaced",
     "refaults",
     "evictions_recent",
+    "pre_evict_holds",
 ];
 
 #[cfg(test)]
