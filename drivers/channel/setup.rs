@@ -130,12 +130,12 @@ impl Space {
             let mut patience = Patience::new(STEP_NS);
             match runlist.submit(&*self.bars, list, &[], &mut || patience.again()) {
                 Ok(()) | Err(huvm_hal::Error::Gone) => {}
-                Err(e) => pr_err!("huvm: runlist {:#x}: {:?}\n", runlist.base, e),
+                Err(e) => pr_err!("runlist {:#x}: {:?}\n", runlist.base, e),
             }
         }
         match self.forget() {
             Ok(()) | Err(huvm_hal::Error::Gone) => {}
-            Err(e) => pr_err!("huvm: channel space: {:?}\n", e),
+            Err(e) => pr_err!("channel space: {:?}\n", e),
         }
     }
 }
@@ -145,6 +145,7 @@ pub(crate) fn errno(e: huvm_hal::Error) -> Error {
     match e {
         huvm_hal::Error::Timeout(_) => ETIMEDOUT,
         huvm_hal::Error::Busy(_) => EBUSY,
+        huvm_hal::Error::NoRoom => ENOMEM,
         huvm_hal::Error::Absent(_) => EOPNOTSUPP,
         _ => EIO,
     }

@@ -17,6 +17,7 @@
 //! it was overwritten or zeroed, as for every chunk.
 
 use super::evict::Room;
+use super::teardown::Leaving;
 use super::{migrate, pool};
 use crate::account::latency::Kind as Latency;
 use crate::account::{self, counters::Counter, events, policy};
@@ -417,12 +418,14 @@ fn write_back(gpu: &Arc<Gpu>, max: usize, started: &mut KVec<(u64, u32, Arc<Bloc
 pub(crate) fn recall(gpu: &Arc<Gpu>) {
     let pool = gpu.chunks();
     pool.close_lending();
+    let leaving = Leaving::new(gpu);
     for _ in 0..pool.count().saturating_mul(2) {
         let Some(Victim { chunk, owner, .. }) = pool.take_lent() else {
             break;
         };
         if let Some(block) = owner {
-            if gpu.is_lost() || take_back(gpu, &block, chunk.id()).is_err() {
+            let home = || take_back(gpu, &block, chunk.id());
+            if gpu.is_lost() || leaving.insist(home).is_err() {
                 give_up(gpu, &block, chunk.id());
             }
             // The copy out of it is over before the chunk is anybody's.

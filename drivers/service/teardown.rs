@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Taking things away: pages at munmap, a GPU at unregister, close or loss.
 
-use super::map;
+use super::{evict, map};
 use crate::device::Gpu;
+use crate::kernel::time;
 use crate::memory::block::{Block, State};
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES};
 use huvm_policy::chunk::ChunkState;
+use kernel::prelude::*;
 use kernel::sync::Arc;
 
 /// Forgets pages of a block: no mapping, no copy stays. `true` if that was all of it: the block is dead then and its
@@ -91,13 +93,50 @@ fn drop_part(s: &mut State, g: u8) {
     s.host.unmap_gpu(g);
 }
 
+/// How long a GPU that leaves waits, in all, for host memory for what it alone holds. Then each chunk has one try.
+const LEAVE_NS: u64 = 2_000_000_000;
+/// Between two tries, microseconds.
+const LEAVE_NAP_US: u64 = 10_000;
+
+/// The patience of a GPU that leaves: what cannot be brought home now is lost with it, so it tries again.
+pub(super) struct Leaving<'a> {
+    gpu: &'a Arc<Gpu>,
+    until: u64,
+}
+
+impl<'a> Leaving<'a> {
+    /// Starts now.
+    pub(super) fn new(gpu: &'a Arc<Gpu>) -> Self {
+        Leaving {
+            gpu,
+            until: time::now_ns().saturating_add(LEAVE_NS),
+        }
+    }
+
+    /// Calls `f` until there is memory for it, or time is up.
+    pub(super) fn insist<T>(&self, mut f: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            match f() {
+                Err(e) if e == ENOMEM || e == EAGAIN => {
+                    if self.gpu.is_lost() || time::now_ns() > self.until {
+                        return Err(e);
+                    }
+                    time::sleep_us(LEAVE_NAP_US);
+                }
+                did => return did,
+            }
+        }
+    }
+}
+
 /// A GPU leaves the machine in good order: everything it holds goes to the host while it still answers.
 /// Returns the chunks that could not be emptied; pages only in them are lost with the GPU.
 pub(crate) fn evacuate(gpu: &Arc<Gpu>) -> u32 {
     let pool = gpu.chunks();
+    let leaving = Leaving::new(gpu);
     // Each turn empties a chunk or ends; chunks in other hands come back within a few.
     for _ in 0..pool.count().saturating_add(16) {
-        match super::evict::some(gpu, u32::MAX) {
+        match leaving.insist(|| evict::some(gpu, u32::MAX)) {
             Ok(n) if n != 0 => {}
             _ => break,
         }

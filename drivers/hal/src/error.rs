@@ -20,6 +20,8 @@ pub enum Error {
     BadAddress(u64),
     /// A length, count or index is out of its range: what, value.
     OutOfRange(&'static str, u64),
+    /// The caller's memory has no room to note a page table. Nothing was changed.
+    NoRoom,
     /// No room in the ring or pushbuffer until earlier work completes: dwords or entries wanted.
     Busy(u32),
     /// Page tables are missing; supply them and call again. Nothing was changed.

@@ -94,14 +94,14 @@ impl<S: Store> Tree<S> {
     /// An empty tree with `root` as its root table; the page is zeroed.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] when the store has no room, [`Error::TooSmall`], [`Error::BadAddress`].
+    /// [`Error::NoRoom`] when the store has none, [`Error::TooSmall`], [`Error::BadAddress`].
     pub fn new<F: Fence + ?Sized>(fence: &F, mut store: S, root: S::Page) -> Result<Self> {
         let addr = check_page(&root)?;
         zero(&root, TABLE_BYTES);
         fence.wmb();
         store
             .put(TableKey::of(Level::Pde3, GpuVa(0)), root)
-            .map_err(|_| Error::OutOfRange("tables", 0))?;
+            .map_err(|_| Error::NoRoom)?;
         Ok(Tree { store, root: addr })
     }
 
@@ -122,7 +122,7 @@ impl<S: Store> Tree<S> {
     /// cached misses.
     ///
     /// # Errors
-    /// [`Error::Exists`] when nothing is missing, [`Error::OutOfRange`] when the store has no room, [`Error::TooSmall`],
+    /// [`Error::Exists`] when nothing is missing, [`Error::NoRoom`] when the store has none, [`Error::TooSmall`],
     /// [`Error::BadAddress`]; the page comes back in each case.
     pub fn supply<F: Fence + ?Sized>(
         &mut self,
@@ -146,7 +146,7 @@ impl<S: Store> Tree<S> {
         zero(&page, TABLE_BYTES);
         fence.wmb();
         if let Err(page) = self.store.put(TableKey::of(level, va), page) {
-            return Err((Error::OutOfRange("tables", 0), page));
+            return Err((Error::NoRoom, page));
         }
         if let Some(p) = self.store.get(TableKey::of(parent, va)) {
             p.write64(entry_offset(parent, va), entry);
