@@ -236,7 +236,7 @@ pub(crate) fn show(f: &mut fmt::Formatter<'_>) -> fmt::Result {
 pub(crate) fn tell() {
     let now = time::now_ns();
     for seen in TABLE.iter().filter_map(|s| Seen::of(s, now)) {
-        pr_err!("huvm: waiting (ms bound_ms pid name what gpu number): {seen}\n");
+        pr_err!("waiting (ms bound_ms pid name what gpu number): {seen}\n");
     }
 }
 
@@ -249,7 +249,7 @@ pub(crate) fn look() {
         };
         let late = seen.waited_ns > seen.bound_ns.saturating_add(LATE_NS);
         if late && slot.told.cmpxchg(false, true, Relaxed).is_ok() {
-            pr_err!("huvm: BUG: a wait is longer than its bound: {seen}\n");
+            pr_err!("BUG: a wait is longer than its bound: {seen}\n");
             tell();
         }
     }

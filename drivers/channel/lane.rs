@@ -352,7 +352,7 @@ impl Lane {
                 Ok(()) => break,
                 Err(huvm_hal::Error::Busy(_)) => self.wait_for_room(seen)?,
                 Err(e) => {
-                    pr_err!("huvm: gpu {} {:?}: {:?}\n", self.gpu, self.engine, e);
+                    pr_err!("gpu {} {:?}: {:?}\n", self.gpu, self.engine, e);
                     return Err(EIO);
                 }
             }
@@ -371,7 +371,7 @@ impl Lane {
         }
         f(&mut push).map_err(|e| {
             pr_err!(
-                "huvm: gpu {} {:?}: push refused: {:?}\n",
+                "gpu {} {:?}: push refused: {:?}\n",
                 self.gpu,
                 self.engine,
                 e
@@ -430,12 +430,7 @@ impl Lane {
         match self.runlist.clear_faulted(&*self.bars, self.chid) {
             Ok(_) => true,
             Err(e) => {
-                pr_err!(
-                    "huvm: gpu {} {:?}: restart: {:?}\n",
-                    self.gpu,
-                    self.engine,
-                    e
-                );
+                pr_err!("gpu {} {:?}: restart: {:?}\n", self.gpu, self.engine, e);
                 false
             }
         }
@@ -448,7 +443,7 @@ impl Lane {
         }
         let state = self.runlist.state(&*self.bars, self.chid);
         pr_err!(
-            "huvm: gpu {} channel {} ({:?}): waited for {}, has completed {} of {}; {:?}. Taken off its engine\n",
+            "gpu {} channel {} ({:?}): waited for {}, has completed {} of {}; {:?}. Taken off its engine\n",
             self.gpu,
             self.id.0,
             self.engine,
@@ -484,12 +479,7 @@ impl Lane {
             // A GPU that is gone reaches nothing.
             Ok(()) | Err(huvm_hal::Error::Gone) => true,
             Err(e) => {
-                pr_err!(
-                    "huvm: gpu {} {:?}: preempt: {:?}\n",
-                    self.gpu,
-                    self.engine,
-                    e
-                );
+                pr_err!("gpu {} {:?}: preempt: {:?}\n", self.gpu, self.engine, e);
                 false
             }
         }

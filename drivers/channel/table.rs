@@ -135,7 +135,7 @@ pub(crate) fn forget_all() {
         )
     };
     if !live.is_empty() {
-        pr_err!("huvm: {} channels outlive their GPUs\n", live.len());
+        pr_err!("{} channels outlive their GPUs\n", live.len());
     }
     drop((live, retired));
 }

@@ -112,7 +112,7 @@ impl AtEnd for Driver {
         irq::quiesce(&*gpu);
         clear_master(pdev);
         pr_info!(
-            "huvm: gpu {}: silent after {} us\n",
+            "gpu {}: silent after {} us\n",
             gpu.index(),
             time::now_ns().saturating_sub(start) / 1000
         );
@@ -214,7 +214,7 @@ impl Bound {
 
         let id = gpu.identity();
         pr_info!(
-            "huvm: gpu {} at {}: chip {:#x}, {} MiB, {} copy engines{}\n",
+            "gpu {} at {}: chip {:#x}, {} MiB, {} copy engines{}\n",
             gpu.index(),
             gpu.name(),
             id.chip,
@@ -295,7 +295,7 @@ impl Drop for Bound {
             if !gpu.is_lost() {
                 let left = teardown::evacuate(gpu);
                 if left != 0 {
-                    pr_warn!("huvm: gpu {}: {} chunks not emptied\n", gpu.index(), left);
+                    pr_warn!("gpu {}: {} chunks not emptied\n", gpu.index(), left);
                 }
             }
             teardown::release_clients(gpu);
@@ -318,7 +318,7 @@ impl Drop for Bound {
         while gpu.dma.live() != 0 {
             if !wait.again() {
                 let left = gpu.dma.live();
-                pr_err!("huvm: gpu {}: {left} DMA mappings left\n", gpu.index());
+                pr_err!("gpu {}: {left} DMA mappings left\n", gpu.index());
                 break;
             }
         }

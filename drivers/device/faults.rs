@@ -134,7 +134,7 @@ impl Drop for FaultState {
             let mut patience = Patience::new(VALID_NS);
             match ring.disable(&*self.bars, &mut || patience.again()) {
                 Ok(()) | Err(huvm_hal::Error::Gone) => {}
-                Err(e) => pr_err!("huvm: fault ring not disabled: {:?}\n", e),
+                Err(e) => pr_err!("fault ring not disabled: {:?}\n", e),
             }
         }
     }

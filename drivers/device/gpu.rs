@@ -272,7 +272,7 @@ impl Gpu {
         if self.lost.cmpxchg(false, true, Full).is_err() {
             return;
         }
-        pr_err!("huvm: gpu {} ({}) lost: {}\n", self.index, self.name(), why);
+        pr_err!("gpu {} ({}) lost: {}\n", self.index, self.name(), why);
         self.announce_loss();
     }
 
@@ -308,7 +308,7 @@ impl Gpu {
     /// Says that something went wrong that nobody asked for. Quiet when it is lost.
     pub(crate) fn complain(&self, what: &str, e: Error) {
         if !self.is_lost() {
-            pr_err!("huvm: gpu {}: {}: {:?}\n", self.index, what, e);
+            pr_err!("gpu {}: {}: {:?}\n", self.index, what, e);
         }
     }
 

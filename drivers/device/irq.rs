@@ -53,7 +53,7 @@ impl Gpu {
     fn take_info_fault(&self) {
         if let Ok(Some(info)) = fault::take_info(self) {
             pr_warn_once!(
-                "huvm: gpu {}: fault outside both rings: {:x?}\n",
+                "gpu {}: fault outside both rings: {:x?}\n",
                 self.index(),
                 info
             );

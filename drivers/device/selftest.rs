@@ -77,11 +77,11 @@ pub(super) fn check(gpu: &Gpu) -> Result {
     })?;
     wait(fence)?;
     if (0..16).any(|i| buf.read32(4 * i) != 0x4855_564d) || buf.read32(64) != 0 {
-        pr_err!("huvm: gpu {}: a fill did not arrive\n", gpu.index());
+        pr_err!("gpu {}: a fill did not arrive\n", gpu.index());
         return Err(EIO);
     }
     if !gpu.irq_wait.wait_timeout(EVENT_NS, || seen() != before) {
-        pr_err!("huvm: gpu {}: no interrupt\n", gpu.index());
+        pr_err!("gpu {}: no interrupt\n", gpu.index());
         return Err(EIO);
     }
     Ok(())

@@ -259,7 +259,7 @@ unsafe extern "C" fn changed(
         // SAFETY: the device is registered, the group static.
         let did = to_result(unsafe { c::huvm_sysfs_folder(dev, group, bound) });
         if did.is_err() {
-            pr_warn!("huvm: a device has no folder in sysfs: {:?}\n", did);
+            pr_warn!("a device has no folder in sysfs: {:?}\n", did);
         }
     }
     // CAST: NOTIFY_DONE, 0.

@@ -182,7 +182,7 @@ impl ChunkPool {
     pub(crate) fn give_back(&self, chunk: FreeChunk) {
         // The token proves the state, so the move cannot fail.
         if let Err((token, e)) = chunk.give_back(&mut self.inner.lock().table()) {
-            pr_err!("huvm: chunk {:?} not given back: {:?}\n", token, e);
+            pr_err!("chunk {:?} not given back: {:?}\n", token, e);
         }
     }
 
@@ -227,7 +227,7 @@ impl ChunkPool {
                 Ok((id, refault))
             }
             Err((token, e)) => {
-                pr_err!("huvm: chunk {:?} not activated: {:?}\n", token, e);
+                pr_err!("chunk {:?} not activated: {:?}\n", token, e);
                 Err(EIO)
             }
         }
@@ -261,7 +261,7 @@ impl ChunkPool {
                 Some(id)
             }
             Err((token, e)) => {
-                pr_err!("huvm: chunk {:?} not lent: {:?}\n", token, e);
+                pr_err!("chunk {:?} not lent: {:?}\n", token, e);
                 None
             }
         }
@@ -318,7 +318,7 @@ impl ChunkPool {
                     Some(free)
                 }
                 Err((token, e)) => {
-                    pr_err!("huvm: chunk {:?} not handed over: {:?}\n", token, e);
+                    pr_err!("chunk {:?} not handed over: {:?}\n", token, e);
                     None
                 }
             }
@@ -330,7 +330,7 @@ impl ChunkPool {
     /// The victim stays where it was.
     pub(crate) fn abort(&self, chunk: EvictingChunk) {
         if let Err((token, e)) = chunk.abort(&mut self.inner.lock().table()) {
-            pr_err!("huvm: chunk {:?} not put back: {:?}\n", token, e);
+            pr_err!("chunk {:?} not put back: {:?}\n", token, e);
         }
     }
 
@@ -411,7 +411,7 @@ impl ChunkPool {
         let mut inner = self.inner.lock();
         let id = chunk.keep_pinned();
         if let Err(e) = inner.table().retire(id) {
-            pr_err!("huvm: chunk {:?} not retired: {:?}\n", id, e);
+            pr_err!("chunk {:?} not retired: {:?}\n", id, e);
         }
     }
 

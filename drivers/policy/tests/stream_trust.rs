@@ -174,6 +174,34 @@ fn walk(blocks: &[u64], wide: usize) -> Vec<(u64, u64)> {
         .collect()
 }
 
+/// Passes over all parts by a launch of many blocks, each with `own` parts, [`WIDE`] of them at a time and none at another's pace:
+/// the front is `WIDE * own` parts wide.
+fn front(passes: u64, blocks: u64, own: u64) -> Vec<(u64, u64)> {
+    let mut c = Chance(3);
+    let mut touches = Vec::new();
+    for _ in 0..passes {
+        let mut next = 0;
+        let mut running: Vec<(u64, u64)> = Vec::new();
+        loop {
+            while running.len() < WIDE && next < blocks * PARTS {
+                running.push((next, (next + own).min(blocks * PARTS)));
+                next += own;
+            }
+            if running.is_empty() {
+                break;
+            }
+            let i = c.below(running.len() as u64) as usize;
+            let (at, end) = &mut running[i];
+            touches.push((*at / PARTS, *at % PARTS));
+            *at += 1;
+            if at == end {
+                running.remove(i);
+            }
+        }
+    }
+    touches
+}
+
 fn scan(passes: u64, blocks: u64) -> Vec<u64> {
     (0..passes * blocks).map(|i| i % blocks).collect()
 }
@@ -266,6 +294,7 @@ fn what_has_an_order_is_fetched_ahead_and_moves_no_more() {
             ("scan", walk(&scan(4, blocks), 1), of(10, 20)),
             ("scan by 8", walk(&scan(4, blocks), 8), of(10, 20)),
             ("scan by 16", walk(&scan(4, blocks), 16), of(10, 25)),
+            ("front", front(4, blocks, 6), of(10, 30)),
             ("palindrome", walk(&palindrome(4, blocks), 1), of(15, 40)),
             ("pagerank", pagerank(4, blocks), of(10, 20)),
             ("columns", walk(&columns(4, blocks, 7), 1), of(15, 80)),
