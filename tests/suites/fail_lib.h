@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the suites about failing allocations share: the n-th one of a task fails. */
+#ifndef FAIL_LIB_H
+#define FAIL_LIB_H
+
+#include "huvm_lib.h"
+
+/* fail-nth of the task whose allocations fail. */
+static int nth_fd = -1;
+
+/* Fails the n-th allocation of the task from now on. */
+static inline void fail_nth(int n)
+{
+	char text[16];
+	int len = snprintf(text, sizeof(text), "%d", n);
+
+	/* The counter sees this call's own copy too. */
+	for (int i = 0; i < 4; i++)
+		if (pwrite(nth_fd, text, (size_t)len, 0) == len)
+			return;
+	FAIL("fail-nth: %s", strerror(errno));
+}
+
+/* Turns it off; true if it fired. */
+static inline int fired(void)
+{
+	char text[16] = { 0 };
+	int hit;
+
+	/* If the read itself is what fails, the body had no n-th allocation. */
+	if (pread(nth_fd, text, sizeof(text) - 1, 0) <= 0) {
+		fail_nth(0);
+		return 0;
+	}
+	hit = atoi(text) == 0;
+	fail_nth(0);
+	return hit;
+}
+
+/* Copies to and from user space are failed as well as allocations. */
+static inline void check_errno(const char *what, int line)
+{
+	if (errno != ENOMEM && errno != EFAULT)
+		FAIL("line %d: %s: errno %d, %s", line, what, errno, strerror(errno));
+}
+
+static inline void need_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd < 0)
+		SKIP("no %s: not a kernel with fault injection", path);
+	if (write(fd, text, strlen(text)) < 0)
+		FAIL("%s: %s", path, strerror(errno));
+	close(fd);
+}
+
+/* The task whose allocations fail: a process id. */
+static inline void fail_nth_of(const char *task)
+{
+	char path[64];
+
+	if (nth_fd >= 0)
+		close(nth_fd);
+	snprintf(path, sizeof(path), "/proc/%s/fail-nth", task);
+	nth_fd = open(path, O_RDWR);
+	if (nth_fd < 0)
+		SKIP("no %s", path);
+}
+
+static inline void setup(void)
+{
+	need_file("/sys/kernel/debug/failslab/ignore-gfp-wait", "N");
+	need_file("/sys/kernel/debug/failslab/verbose", "0");
+	need_file("/sys/kernel/debug/fail_page_alloc/ignore-gfp-wait", "N");
+	need_file("/sys/kernel/debug/fail_page_alloc/ignore-gfp-highmem", "N");
+	need_file("/sys/kernel/debug/fail_page_alloc/min-order", "0");
+	need_file("/sys/kernel/debug/fail_page_alloc/verbose", "0");
+	fail_nth_of("thread-self");
+}
+
+/* Repeats body(n) with the n-th allocation failing until it did not fire. */
+#define EACH_FAILURE(body) do { \
+	int n_, went_ = 0; \
+	for (n_ = 1; n_ < 400; n_++) { \
+		int hit_; \
+		fail_nth(n_); \
+		body; \
+		hit_ = fired(); \
+		went_ += hit_; \
+		if (!hit_) break; \
+	} \
+	printf("# %d allocations failed, one at a time\n", went_); \
+	CHECK(n_ < 400); \
+	CHECK(went_ > 0); } while (0)
+
+#endif
