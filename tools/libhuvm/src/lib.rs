@@ -7,6 +7,7 @@
 //! | [`managed`] | [`Managed`]: memory that GPUs and CPU share |
 //! | [`work`] | [`Program`]: what a GPU shall do; launch, wait, abort |
 //! | [`ops`] | [`Instr`]: what a program of one's own consists of, over several ranges |
+//! | [`threads`] | [`Threads`]: CPU time of the driver's threads |
 //! | [`list`] | [`List`]: pages that a GPU shall touch, in their order |
 //! | [`error`] | [`Error`]: what failed, why, what to do |
 //! | `capi` | the C interface (`include/libhuvm.h`), with the feature `capi` |
@@ -37,6 +38,7 @@ pub mod managed;
 pub mod ops;
 mod space;
 mod sys;
+pub mod threads;
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::indexing_slicing, clippy::undocumented_unsafe_blocks)]
 #[rustfmt::skip]
 pub mod uapi;
@@ -47,4 +49,5 @@ pub use error::{Error, Result};
 pub use list::{List, Places, Touch};
 pub use managed::{Handle, Managed};
 pub use ops::{At, Instr, Op};
+pub use threads::{Spent, Threads};
 pub use work::{Launch, Program, Report};

@@ -148,6 +148,26 @@ pub(crate) fn read_events(file: &File, max: usize) -> Result<Vec<uapi::huvm_even
     Ok(events)
 }
 
+/// CPU time of a process or kernel thread, ns; `None` if there is none by that number.
+pub(crate) fn cpu_time_ns(pid: u32) -> Option<u64> {
+    let pid = libc::pid_t::try_from(pid).ok()?;
+    let mut clock = 0;
+    // SAFETY: one valid clock id to write to.
+    if unsafe { libc::clock_getcpuclockid(pid, &mut clock) } != 0 {
+        return None;
+    }
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: one valid timespec to write to.
+    if unsafe { libc::clock_gettime(clock, &mut time) } != 0 {
+        return None;
+    }
+    let (s, ns) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
+    s.ok()?.checked_mul(1_000_000_000)?.checked_add(ns.ok()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
