@@ -5,7 +5,7 @@ use crate::exit::Result;
 use crate::row::{extra, field, Cell, Field, Row};
 use crate::units::CHUNK;
 use libhuvm::device::Counters;
-use libhuvm::{uapi, Device};
+use libhuvm::{uapi, Device, Spent};
 use serde::{Deserialize, Serialize};
 
 /// Figures of the measured passes.
@@ -41,6 +41,13 @@ pub(crate) struct Figures {
     /// As `link_efficiency`, for the bytes fetched back from neighbours alone.
     #[serde(default)]
     pub(crate) peer_efficiency: Option<f64>,
+    /// CPU time of the driver's threads for the GPU: its instructions, where the machine executes one in a nanosecond.
+    #[serde(default)]
+    pub(crate) driver_ns: Option<u64>,
+    /// CPU time of the thread that serves faults, over the time taken: what the driver's work can be of the critical path at most,
+    /// as copies go on meanwhile.
+    #[serde(default)]
+    pub(crate) driver_share: Option<f64>,
 }
 
 impl Figures {
@@ -76,9 +83,26 @@ impl Figures {
             &mut self.fault_batches,
             &mut self.p2p_bytes,
             &mut self.spare_hit_bytes,
-        ] {
+        ]
+        .into_iter()
+        .chain(&mut self.driver_ns)
+        {
             let all = u128::from(*n) * u128::from(wanted) / u128::from(made.max(1));
             *n = u64::try_from(all).unwrap_or(u64::MAX);
+        }
+    }
+
+    /// With what the driver's threads spent between two readings, in the time taken. Before [`Self::scale`].
+    pub(crate) fn driven(self, before: Option<Spent>, after: Option<Spent>) -> Self {
+        let spent = before.zip(after).map(|(b, a)| a.since(b));
+        let of_time = |s: Spent| {
+            let share = s.faults_ns as f64 / self.time_ns as f64;
+            (self.time_ns != 0).then(|| (share * 1e4).round() / 1e4)
+        };
+        Figures {
+            driver_ns: spent.map(|s| s.all_ns),
+            driver_share: spent.and_then(of_time),
+            ..self
         }
     }
 
@@ -146,6 +170,11 @@ impl Row for Figures {
             extra(
                 "peer_efficiency",
                 self.peer_efficiency.map_or(Cell::None, Cell::Share),
+            ),
+            extra("driver_ns", self.driver_ns.map_or(Cell::None, Cell::Nanos)),
+            extra(
+                "driver_share",
+                self.driver_share.map_or(Cell::None, Cell::Share),
             ),
         ]
     }
@@ -233,10 +262,29 @@ mod tests {
         let mut f = Figures {
             time_ns: 70,
             faults: u64::MAX,
+            driver_ns: Some(21),
             ..Figures::default()
         };
         f.scale(7, 3);
         assert_eq!((f.time_ns, f.faults, f.passes), (30, u64::MAX / 7 * 3, 3));
+        assert_eq!(f.driver_ns, Some(9));
+    }
+
+    /// Catches all threads' time taken for that of the critical path, and a share of no time.
+    #[test]
+    fn the_thread_of_faults_is_on_the_critical_path() {
+        let spent = |all_ns, faults_ns| Some(Spent { all_ns, faults_ns });
+        let f = Figures {
+            time_ns: 1000,
+            ..Figures::default()
+        };
+        let driven = f.clone().driven(spent(100, 50), spent(900, 300));
+        assert_eq!(driven.driver_ns, Some(800));
+        assert_eq!(driven.driver_share, Some(0.25));
+        let unknown = f.driven(None, spent(900, 300));
+        assert_eq!((unknown.driver_ns, unknown.driver_share), (None, None));
+        let none = Figures::default().driven(spent(0, 0), spent(9, 3));
+        assert_eq!(none.driver_share, None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::policy;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use libhuvm::{Device, Scope};
+use libhuvm::{Device, Scope, Threads};
 
 /// Bit of `device_flags`: copies move no bytes.
 pub(crate) const PHANTOM: u32 = 1 << 1;
@@ -121,10 +121,14 @@ impl Job {
         let (device, gpu) = (device, *gpu);
         let info = device.gpu_info(gpu)?;
         let (mut time_ns, mut before) = (0u64, None);
+        let threads = Threads::of(gpu);
+        let spent = || threads.as_ref().and_then(Threads::spent);
+        let mut driver = None;
         bar.set_message("");
         for nr in 0..self.plan.passes() {
             if nr == self.plan.warmup {
                 before = Some(device.counters(Scope::Gpu(gpu))?);
+                driver = spent();
             }
             let took = self.load.pass(&self.seat, nr)?;
             if before.is_some() {
@@ -133,10 +137,12 @@ impl Job {
             bar.inc(1);
         }
         let after = device.counters(Scope::Gpu(gpu))?;
+        let spent = spent();
         let phantom = info.device_flags & PHANTOM != 0;
         // Before the CPU takes the data: what lends now lent before.
         let figures = Figures::between(before.as_ref().unwrap_or(&after), &after)
-            .on_links(device, &info, time_ns)?;
+            .on_links(device, &info, time_ns)?
+            .driven(driver, spent);
         Ok(Figures {
             workload: self.plan.workload.clone(),
             gpu,

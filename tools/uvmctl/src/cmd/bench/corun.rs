@@ -14,7 +14,7 @@ use crate::out::Out;
 use huvm_workloads::{Ask, Workload};
 use indicatif::ProgressBar;
 use libhuvm::device::Counters;
-use libhuvm::Scope;
+use libhuvm::{Scope, Spent, Threads};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -155,7 +155,8 @@ pub(super) fn run(out: &Out, tasks: &[&Task], passes: Passes) -> Result<Vec<Did>
     let mut all = Vec::new();
     for ((_, role, part, seat, load, info), ended) in players.iter().zip(readings) {
         let figures = Figures::between(&ended.before, &ended.after);
-        let mut figures = figures.on_links(&seat.device, info, ended.time_ns)?;
+        let figures = figures.on_links(&seat.device, info, ended.time_ns)?;
+        let mut figures = figures.driven(ended.driver.0, ended.driver.1);
         figures.scale(ended.made, passes.measured);
         figures.workload = part.workload.into();
         figures.gpu = part.gpu;
@@ -174,10 +175,15 @@ pub(super) fn run(out: &Out, tasks: &[&Task], passes: Passes) -> Result<Vec<Did>
     Ok(all)
 }
 
+/// Counters of a GPU, and what the driver's threads have spent on it.
+type Reading = (Counters, Option<Spent>);
+
 /// Readings of a part's GPU around its measured passes.
 struct Ended {
     before: Counters,
     after: Counters,
+    /// What the driver's threads had spent then.
+    driver: (Option<Spent>, Option<Spent>),
     /// Of all passes: as long as the slowest part took.
     time_ns: u64,
     /// Measured passes.
@@ -187,7 +193,11 @@ struct Ended {
 }
 
 fn play(board: &Board, task: usize, seat: &Seat, load: &mut Player) -> Result<Ended> {
-    let read = || seat.device.counters(Scope::Gpu(seat.gpu));
+    let threads = Threads::of(seat.gpu);
+    let read = || -> Result<Reading> {
+        let counters = seat.device.counters(Scope::Gpu(seat.gpu))?;
+        Ok((counters, threads.as_ref().and_then(Threads::spent)))
+    };
     let (mut before, mut after, mut passes) = (None, None, 0u32);
     loop {
         let took = load.pass(seat, passes)?;
@@ -205,9 +215,10 @@ fn play(board: &Board, task: usize, seat: &Seat, load: &mut Player) -> Result<En
     }
     let (made, time_ns) = board.sum(task);
     match (before, after) {
-        (Some(before), Some(after)) => Ok(Ended {
+        (Some((before, began)), Some((after, ended))) => Ok(Ended {
             before,
             after,
+            driver: (began, ended),
             time_ns,
             made,
             passes,

@@ -60,9 +60,31 @@ pub(in crate::cmd) struct Measured {
     /// What Belady's MIN moves: computed afterwards (`huvm-results fill`).
     #[serde(default)]
     pub(super) belady_bytes: Option<u64>,
-    /// Instructions of the driver.
+    /// Instructions of the driver's threads. Whoever runs the machine fills it in (`tools/build/bench.sh`): where it executes one
+    /// in a nanosecond it is `driver_ns`.
     #[serde(default)]
     pub(super) driver_insns: Option<u64>,
+    /// CPU time of the driver's threads for the GPU.
+    #[serde(default)]
+    pub(super) driver_ns: Option<u64>,
+    /// CPU time of the thread that serves faults, over the time taken.
+    #[serde(default)]
+    pub(super) driver_share: Option<f64>,
+    /// Time that faults waited for copies.
+    #[serde(default)]
+    pub(super) wait_ns: Option<u64>,
+    /// Time that faults took to make room.
+    #[serde(default)]
+    pub(super) evict_ns: Option<u64>,
+    /// Faults that brought a page: the others are duplicates, or came late.
+    #[serde(default)]
+    pub(super) served: Option<u64>,
+    /// Processes, or who counts as one: open files.
+    #[serde(default)]
+    pub(super) clients: Option<u32>,
+    /// Passes before the measured ones.
+    #[serde(default)]
+    pub(super) warmup: Option<u32>,
 }
 
 impl Row for Measured {
@@ -118,6 +140,13 @@ impl Row for Measured {
                 self.belady_bytes.map_or(Cell::None, Cell::Bytes),
             ),
             extra("driver_insns", count(self.driver_insns)),
+            extra("driver_ns", nanos(self.driver_ns)),
+            extra("driver_share", share(self.driver_share)),
+            extra("wait_ns", nanos(self.wait_ns)),
+            extra("evict_ns", nanos(self.evict_ns)),
+            extra("served", count(self.served)),
+            extra("clients", self.clients.map_or(Cell::None, Cell::count)),
+            extra("warmup", self.warmup.map_or(Cell::None, Cell::count)),
         ]
     }
 }
@@ -147,6 +176,8 @@ impl Measured {
             peer_efficiency: f.peer_efficiency,
             mismatches: f.mismatches,
             service_ns: Some(f.service_ns),
+            driver_ns: f.driver_ns,
+            driver_share: f.driver_share,
             ..Measured::default()
         }
     }

@@ -52,6 +52,8 @@ pub(super) struct Stage<'a> {
     gpus: Vec<u32>,
     /// Chunks that each GPU has.
     pub(super) chunks: u32,
+    /// Chunks that each has when a job is alone.
+    all: u32,
     iterations: u32,
     tapes: Option<PathBuf>,
 }
@@ -95,6 +97,7 @@ impl<'a> Stage<'a> {
             gpus: here,
             // CAST: a GPU has fewer than 2^32 chunks.
             chunks: args.chunks.unwrap_or((least as f64 / MOST) as u32).max(1),
+            all: u32::try_from(least).unwrap_or(u32::MAX),
             tapes: args.tapes.clone(),
             iterations: args.iterations,
         })
@@ -164,8 +167,12 @@ impl<'a> Stage<'a> {
     /// Rows of the jobs alone.
     pub(super) fn alone(&self, case: &str, cast: &Cast, first: &Policy) -> Vec<Measured> {
         let name = format!("{case}-alone");
-        let rows = cast.alone.iter().map(|d| self.row(&name, first, d, d));
-        rows.collect()
+        let row = |d| Measured {
+            memory_bytes: Some(u64::from(self.all) * CHUNK),
+            warmup: Some(PERIOD),
+            ..self.row(&name, first, d, d)
+        };
+        cast.alone.iter().map(row).collect()
     }
 
     /// All jobs of a case at once, under a policy; `name`: the case of the rows.
@@ -184,9 +191,11 @@ impl<'a> Stage<'a> {
         let tasks: Vec<&Task> = cast.tasks.iter().collect();
         let did = corun::run(self.out, &tasks, self.passes(case))?;
         let pairs = did.iter().zip(&cast.alone);
-        Ok(pairs
-            .map(|(d, alone)| self.row(name, policy, d, alone))
-            .collect())
+        let row = |(d, alone)| Measured {
+            warmup: Some(case.passes.0),
+            ..self.row(name, policy, d, alone)
+        };
+        Ok(pairs.map(row).collect())
     }
 
     fn row(&self, case: &str, policy: &Policy, did: &Did, alone: &Did) -> Measured {
