@@ -141,8 +141,8 @@ pub(crate) struct Doc {
 
 /// Writes belady_bytes into rows that have none
 ///
-/// Computed offline from the row's workload, bytes, passes and the GPU's memory, with one pass before the measured ones. Rows
-/// of a role 'owner' are left as they are: their memory is lent in part.
+/// Computed offline from the row's workload, bytes, passes and the GPU's memory, with as many passes before the measured ones as
+/// the row says, or one. Rows of a role 'owner' are left as they are: their memory is lent in part.
 #[derive(Args)]
 pub(crate) struct Fill {
     /// A folder of results, or one file

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 
 /// Passes before the measured ones, where a row does not say: `uvmctl run`'s and `bench`'s.
 const WARMUP: u64 = 1;
+/// Experiments whose jobs are recorded first repeat so many passes (`uvmctl`'s tapes).
+const PERIOD: u32 = 2;
 
 /// What decides a trace and a memory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +23,8 @@ struct Ran {
     passes: u32,
     /// Chunks.
     room: usize,
+    /// It repeats its first passes.
+    repeats: bool,
 }
 
 /// What a row ran, if it can be known. An owner's memory is lent in part, so its room is not.
@@ -44,6 +48,7 @@ fn ran(file: &File, row: &Row) -> Option<Ran> {
         warmup: u32::try_from(row.count("warmup").unwrap_or(WARMUP)).ok()?,
         passes,
         room: usize::try_from(memory / CHUNK).ok()?,
+        repeats: row.count("passes_made").is_some(),
     })
 }
 
@@ -69,11 +74,12 @@ fn belady(r: &Ran) -> Result<Option<u64>> {
             let ask = Ask {
                 bytes: r.bytes,
                 seed: r.seed,
-                passes: Some(passes),
+                passes: (!r.repeats).then_some(passes),
             };
             let workload = entry.make(&ask);
             let workload = workload.map_err(|e| Failure::Check(e.to_string()))?;
-            Trace::of(&workload, CHUNK)?
+            let period = if r.repeats { PERIOD } else { u32::MAX };
+            Trace::of_passes(&workload, CHUNK, (0..passes).map(|n| n % period))?
         }
         // Reads and writes all of its data in turn.
         None if r.workload == "scan" => {
@@ -125,6 +131,32 @@ mod tests {
             row.more.insert("memory_bytes".into(), n.into());
         }
         row
+    }
+
+    /// Catches warm-up passes that are counted, and a job with memory enough that is charged for it.
+    #[test]
+    fn a_recorded_job_repeats_its_passes() {
+        let ran = |warmup, passes, room| Ran {
+            workload: "pagerank".into(),
+            bytes: 64 << 20,
+            seed: 1,
+            warmup,
+            passes,
+            room,
+            repeats: true,
+        };
+        let bytes = |r: Ran| belady(&r).unwrap().unwrap();
+        let once = bytes(ran(2, 2, 16));
+        assert!(once != 0);
+        // Steady: four passes move about twice what two do.
+        let twice = bytes(ran(2, 4, 16));
+        let slack = once / 10;
+        assert!(
+            (2 * once - slack..=2 * once + slack).contains(&twice),
+            "{once} {twice}"
+        );
+        assert_eq!(bytes(ran(2, 2, 64)), 0);
+        assert!(bytes(ran(0, 2, 64)) != 0);
     }
 
     /// Catches Belady's traffic of a memory that the job did not have: `oversub` makes it small, and the papers' experiments too.

@@ -99,8 +99,13 @@ fn moved(r: &Row) -> u64 {
     host.saturating_add(r.p2p_bytes)
 }
 
+/// The driver's instructions for one of so many.
+fn each(insns: Option<u64>, count: u64) -> Option<u64> {
+    insns?.checked_div(count)
+}
+
 /// Of these the first `WORDS` are words.
-const COLUMNS: [Column; 17] = [
+const COLUMNS: [Column; 19] = [
     ("case", |_, r| r.case.clone()),
     ("workload", |_, r| r.workload.clone()),
     ("policy", |_, r| r.preset.clone()),
@@ -128,8 +133,16 @@ const COLUMNS: [Column; 17] = [
             format!("{:.2}", moved(r) as f64 / b as f64)
         })
     }),
-    ("driver insns", |_, r| {
-        or_nothing(r.driver_insns, |n| n.to_string())
+    ("insns/fault", |_, r| {
+        or_nothing(each(r.driver_insns, r.faults), |n| n.to_string())
+    }),
+    ("insns/chunk moved", |_, r| {
+        let chunks = moved(r) / units::CHUNK;
+        or_nothing(each(r.driver_insns, chunks), |n| n.to_string())
+    }),
+    // At most so much of the critical path.
+    ("driver", |_, r| {
+        or_nothing(r.number("driver_share"), |s| format!("{:.1} %", s * 100.0))
     }),
     ("link", |_, r| {
         or_nothing(r.link_efficiency, |e| format!("{:.1} %", e * 100.0))

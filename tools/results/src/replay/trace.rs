@@ -55,6 +55,14 @@ impl Trace {
     /// # Errors
     /// A chunk of no size, or a trace that is too long.
     pub fn of(w: &Workload, chunk: u64) -> Result<Trace> {
+        Trace::of_passes(w, chunk, 0..w.passes)
+    }
+
+    /// Some passes of a workload, by number, as [`Self::of`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn of_passes(w: &Workload, chunk: u64, passes: impl Iterator<Item = u32>) -> Result<Trace> {
         if chunk == 0 || chunk % PAGE != 0 {
             return Err(Failure::Usage(format!(
                 "a chunk of {chunk} bytes: it must be a multiple of {PAGE}"
@@ -79,7 +87,7 @@ impl Trace {
             (first + byte / chunk) as u32
         };
         let mut trace = Trace::new(chunks);
-        for pass in 0..w.passes {
+        for pass in passes {
             trace.begin_pass();
             for step in w.pass(pass) {
                 match &step {
