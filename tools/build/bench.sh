@@ -10,20 +10,20 @@
 exp=${1:-harvest}
 quick=${QUICK:-}
 [ "$quick" != 0 ] || quick=
-profile=${PROFILE:-v100-p3}
-every=(harvest oversub inter-job ladder prefetch-size spare-size interference intra-job)
+every=(harvest oversub inter-job ladder prefetch-size spare-size interference intra-job scaling)
 results=$BUILD/results
 mkdir -p "$results" "$BUILD/logs"
 # Of now: the checkout may move while the guests run.
 commit=$(git -C "$ROOT" rev-parse HEAD 2>/dev/null || true)
 [ -z "$(git -C "$ROOT" status --porcelain --untracked-files=no 2>/dev/null)" ] && dirty=false || dirty=true
 
-several() { first=4 second=4 vram=3072 mem=7G data=phantom command=$exp; }
+several() { first=4 second=4 vram=3072 mem=7G data=phantom taped=yes command=$exp; }
 
-# The experiments: estimate on two idle cores; GPUs and arguments of both guests; memory of a GPU and of a guest; data.
+# The experiments: estimate on two idle cores; GPUs and arguments of both guests; memory of a GPU (of the second guest's, if
+# it differs) and of a guest, CPUs, data; whether what the jobs touch is recorded first.
 # quick_a, quick_b: arguments instead, for QUICK=1.
 spec() {
-	first=1 second=1 vram=128 mem=3G data=real quick_a='' quick_b='' command=
+	first=1 second=1 vram=128 vram_b='' mem=3G cpus=2 profile=v100-p3 data=real taped='' quick_a='' quick_b='' command=
 	case $exp in
 	demo)
 		takes="a minute" second=${GPUS:-4} a="demo --preset stock-595" b="demo --neighbours" reader="demo"
@@ -67,19 +67,27 @@ spec() {
 		a="--cases gnmt16,resnet50" b="--cases gnmt8,vgg16"
 		quick_a="--cases resnet50 -i 1" quick_b="--cases vgg16 -i 1"
 		;;
+	scaling)
+		# One CPU: what a thread spends are its own instructions alone.
+		takes="four minutes" first=1 second=16 vram=131072 vram_b=2304 mem=8G cpus=1 profile=full16 data=phantom command=scaling
+		# The fewest GPUs are those of a machine that has no more.
+		a="--cases chunks-1k,chunks-4k,chunks-16k,chunks-64k,clients-1,clients-4,clients-16,clients-64,gpus-1"
+		b="--cases gpus-2,gpus-4,gpus-8,gpus-16"
+		quick_a="--cases chunks-1k,chunks-16k,gpus-1 -i 1" quick_b="--cases gpus-16 -i 1"
+		;;
 	*) die "there is no experiment '$exp'" "use EXP=all, demo or one of: ${every[*]}" ;;
 	esac
 	if [ -n "$quick" ] && [ -n "$quick_a" ]; then
 		a=$quick_a b=$quick_b takes="a minute or two"
-		[ "$data" = real ] || vram=768 mem=3G
+		[ -z "$taped" ] || vram=768 mem=3G
 	fi
-	vram=${VRAM:-$vram} mem=${MEM:-$mem}
+	vram=${VRAM:-$vram} vram_b=${VRAM:-${vram_b:-$vram}} mem=${MEM:-$mem} profile=${PROFILE:-$profile}
 	if [ -n "$command" ]; then
 		a="bench $command $a" b="bench $command $b" reader="bench $command"
 	fi
-	config=$(jq -n --arg gpus "$first, $second" --argjson vram "$vram" --arg mem "$mem" --arg profile "$profile" \
-		--arg data "$data" --argjson quick "$([ -n "$quick" ] && echo true || echo false)" '{gpus: $gpus, vram_mib: $vram,
-		memory: $mem, cpus: 2, profile: $profile, kernel: "fast", icount: true, data: $data, quick: $quick}')
+	config=$(jq -n --arg gpus "$first, $second" --argjson vram "$([ "$vram" = "$vram_b" ] && echo "$vram" || echo "\"$vram, $vram_b\"")" --arg mem "$mem" --arg profile "$profile" \
+		--arg data "$data" --argjson cpus "$cpus" --argjson quick "$([ -n "$quick" ] && echo true || echo false)" '{gpus: $gpus, vram_mib: $vram,
+		memory: $mem, cpus: $cpus, profile: $profile, kernel: "fast", icount: true, data: $data, quick: $quick}')
 }
 
 # The touches of an experiment's jobs, made here: an emulated CPU takes minutes to draw a graph's edges. They are of this tool;
@@ -101,11 +109,11 @@ tapes() {
 	a="$a --tapes /tapes --chunks $chunks" b="$b --tapes /tapes --chunks $chunks"
 }
 
-# guest NAME GPUS COMMAND: runs it; its document is left in build/results/EXPERIMENT-NAME.part.
+# guest NAME GPUS VRAM COMMAND: runs it; its document is left in build/results/EXPERIMENT-NAME.part.
 guest() {
 	local name=$exp-$1 rc=0
-	KCONF=fast GPUS=$2 VRAM=$vram MEM=$mem SMP=2 ICOUNT=1 TIMING=on DATA=$data PROFILE=$profile NAME=$name LIMIT=${LIMIT:-7200} \
-		IMAGE=$image RUN="sh /suites/bench.sh $3" "$ROOT/tools/build/run.sh" |
+	KCONF=fast GPUS=$2 VRAM=$3 MEM=$mem SMP=$cpus ICOUNT=1 TIMING=on DATA=$data PROFILE=$profile NAME=$name LIMIT=${LIMIT:-7200} \
+		IMAGE=$image RUN="sh /suites/bench.sh $4" "$ROOT/tools/build/run.sh" |
 		sed -u -e '/^HUVM-JSON-BEGIN/,/^HUVM-JSON-END/d' -e '/^HUVM-/d' -e '/reboot: Power down/d' -e "s/^/[$1, $2 GPU] /" || rc=$?
 	sed -n '/^HUVM-JSON-BEGIN/,/^HUVM-JSON-END/{/^HUVM-/d;p}' "$BUILD/logs/$name.log" >"$results/$name.part"
 	return "$rc"
@@ -120,24 +128,24 @@ is_there() {
 
 one() {
 	local json=$results/$exp.json rc=0 beside parts logs doc tool=$BUILD/image-fast/bin/uvmctl
-	[ "$first" != 1 ] || [ "$exp" = oversub ] || [ "$second" -ge 2 ] ||
+	[ "$first" != 1 ] || [ "$exp" = oversub ] || [ "$exp" = scaling ] || [ "$second" -ge 2 ] ||
 		die "'$exp' needs neighbours" "leave GPUS= out, or set it to 2 or more"
 	# What an earlier run found is no result of this one.
 	rm -f "$json" "$results/$exp.meta.json" "$results/$exp.targets.txt"
-	say "'$exp': two guests, of $first and of $second GPUs with $vram MiB each (virtual time; about $takes)"
+	say "'$exp': two guests, of $first and of $second GPUs with $vram$([ "$vram" = "$vram_b" ] || echo " and $vram_b") MiB each (virtual time; about $takes)"
 	image=$BUILD/image-fast.cpio.gz
-	[ "$data" = real ] || tapes
+	[ -z "$taped" ] || tapes
 	# A group of its own, to be ended as a whole.
 	set -m
-	guest a "$first" "$a" &
+	guest a "$first" "$vram" "$a" &
 	beside=$!
 	set +m
 	trap 'kill -- -'"$beside"' 2>/dev/null || true' EXIT
 	trap 'exit 130' INT TERM
-	guest b "$second" "$b" || rc=$?
+	guest b "$second" "$vram_b" "$b" || rc=$?
 	wait "$beside" || rc=$?
 	trap - EXIT
-	[ "$data" = real ] || rm -f "$image"
+	[ -z "$taped" ] || rm -f "$image"
 	parts=("$results/$exp-a.part" "$results/$exp-b.part")
 	logs="build/logs/$exp-a.log, build/logs/$exp-b.log"
 	[ "$rc" = 0 ] || { rm -f "${parts[@]}"; die "'$exp' failed with exit code $rc: no results" "read $logs"; }
@@ -159,7 +167,9 @@ one() {
 		configuration: $config, seed: null, warnings: (.warnings // [])}' "$doc" >"$results/$exp.meta.json"
 	sed -n '/^WHAT /,$p' "$doc.txt" >"$results/$exp.targets.txt"
 	[ -s "$results/$exp.targets.txt" ] || rm -f "$results/$exp.targets.txt"
-	jq .data "$doc.json" >"$json.part" && mv "$json.part" "$json"
+	# One instruction a nanosecond (-icount shift=0): what the driver's threads spent is what they executed, and on two CPUs what the
+	# other one executed meanwhile.
+	jq '.data | map(if .driver_ns then .driver_insns = .driver_ns else . end)' "$doc.json" >"$json.part" && mv "$json.part" "$json"
 	rm -f "$doc" "$doc.txt" "$doc.json"
 	say "results: ${json#"$ROOT"/}"
 }

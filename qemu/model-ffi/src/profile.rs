@@ -193,6 +193,7 @@ mod tests {
         }
         names.sort();
         let shipped = [
+            "full16",
             "functional",
             "pcie-only",
             "pcie4-nvlink3",

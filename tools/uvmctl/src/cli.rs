@@ -487,6 +487,8 @@ pub(crate) enum Experiment {
     Interference,
     /// One job over four GPUs
     IntraJob,
+    /// What a fault and an eviction cost with more chunks, GPUs and clients
+    Scaling,
 }
 
 #[derive(Args, Debug)]
@@ -503,10 +505,10 @@ pub(crate) struct Bench {
     /// Of all but harvest: presets, by names of 'policy list', or techniques as the rows name them [default: all that are compared]
     #[arg(long, value_name = "PRESET", num_args = 1.., value_delimiter = ',')]
     pub(crate) presets: Vec<String>,
-    /// Of the experiments with several jobs: cases [default: all]
+    /// Of the experiments with several jobs, and of scaling: cases [default: all that the machine has]
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     pub(crate) cases: Vec<String>,
-    /// Of the same: memory of a GPU, chunks of 2 MiB [default: less than half of what it has]
+    /// Of those with several jobs: memory of a GPU, chunks of 2 MiB [default: less than half of what it has]
     #[arg(long, value_name = "CHUNKS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) chunks: Option<u32>,
     /// Of the same: folder with the touches of the jobs, where they are recorded
@@ -515,7 +517,7 @@ pub(crate) struct Bench {
     /// Record them in that folder, and run nothing
     #[arg(long, requires = "tapes", requires = "chunks")]
     pub(crate) record: bool,
-    /// Measured passes per row
+    /// Measured passes per row; of scaling, 128 faults for each
     #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) iterations: u32,
     /// Blocks of the launches: many, so that those that run together walk through memory as one stream

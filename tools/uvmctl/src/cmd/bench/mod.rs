@@ -18,19 +18,24 @@
 //!
 //! Several jobs at once, as in the HUVM paper: [`paper`].
 //!
+//! `scaling`: what a fault and an eviction cost on larger machines ([`scaling`]).
+//!
 //! On a machine of one GPU there is `off` alone. The rows of both machines in one document, read with `--from`, give all
 //! figures and what they are to be ([`targets`]).
 
 pub(super) mod lineup;
 
 mod corun;
+mod flat;
 mod harvest;
 mod measured;
 mod oversub;
 mod paper;
+mod scaling;
 mod scene;
 mod tape;
 mod targets;
+mod toucher;
 
 use super::run::judge;
 use crate::cli::{Bench, Experiment};
@@ -51,6 +56,7 @@ pub(super) fn run(out: &Out, b: &Bench) -> Result<()> {
     let rows = match b.experiment {
         Experiment::Harvest => harvest::run(out, b)?,
         Experiment::Oversub => oversub::run(out, b)?,
+        Experiment::Scaling => scaling::run(out, b)?,
         _ => paper::run(out, b)?,
     };
     show(out, &rows, save(b.output.as_deref(), &rows))
@@ -81,15 +87,23 @@ fn show(out: &Out, rows: &[Measured], unsaved: Option<Failure>) -> Result<()> {
             let summary = oversub::summary(rows);
             return format!("{}\n{}", out.render(rows), out.render(&summary));
         }
-        let summary = match rows.first().map(|r| r.experiment.as_str()) {
-            None | Some("harvest") => targets::of(rows),
-            _ => targets::of_paper(rows),
+        let (summary, costs) = match rows.first().map(|r| r.experiment.as_str()) {
+            None | Some("harvest") => (targets::of(rows), Vec::new()),
+            Some(scaling::NAME) => {
+                let costs = flat::costs(rows);
+                (targets::of_costs(&costs), costs)
+            }
+            _ => (targets::of_paper(rows), Vec::new()),
+        };
+        let costs = match costs.is_empty() {
+            true => String::new(),
+            false => format!("\n{}", out.render(&costs)),
         };
         if summary.is_empty() {
-            return out.render(rows);
+            return out.render(rows) + &costs;
         }
         format!(
-            "{}\n{}{}",
+            "{}{costs}\n{}{}",
             out.render(rows),
             out.render(&summary),
             targets::count(&summary)

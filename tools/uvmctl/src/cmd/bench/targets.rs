@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What the rows of an experiment are to reach, and what they reach.
 
+use super::flat::{spread, Cost, AXES};
 use super::lineup::{BASE, BEST, WHOLE};
 use super::measured::Measured;
 use super::paper::{BORROWER, LENDER, PART};
@@ -215,6 +216,37 @@ pub(super) fn of_paper(rows: &[Measured]) -> Vec<Target> {
     all
 }
 
+/// By how much a cost may differ between the smallest machine and the largest.
+const FLAT: f64 = 0.1;
+
+/// Each target of `scaling`: flat, whatever grows. Costs are CPU time.
+pub(super) fn of_costs(costs: &[Cost]) -> Vec<Target> {
+    let mut presets: Vec<&str> = Vec::new();
+    for c in costs {
+        if !presets.contains(&c.preset.as_str()) {
+            presets.push(&c.preset);
+        }
+    }
+    type Of = fn(&Cost) -> Option<u64>;
+    let kinds: [(&str, Of); 2] = [("a fault", |c| c.fault), ("an eviction", |c| c.evict)];
+    let mut all = Vec::new();
+    for axis in AXES {
+        for preset in &presets {
+            for (what, of) in kinds {
+                let got = spread(costs, axis, preset, of);
+                all.push(target(
+                    &format!("{axis}: cost of {what} under {preset}"),
+                    "flat within 10 %",
+                    got.map(|(least, most, s)| {
+                        (format!("{least} to {most} ns, {}", percent(s)), s <= FLAT)
+                    }),
+                ));
+            }
+        }
+    }
+    all
+}
+
 /// What the CPU found wrong.
 fn of_data(rows: &[Measured]) -> Target {
     let checked = rows.iter().filter(|r| r.mismatches.is_some()).count();
@@ -362,6 +394,31 @@ mod tests {
 
     fn met(all: &[Target], what: &str) -> Option<bool> {
         all.iter().find(|t| t.what == what).and_then(|t| t.met)
+    }
+
+    /// Catches a cost that grows taken for flat, because another preset's or another axis's does not.
+    #[test]
+    fn a_cost_that_grows_is_missed() {
+        let cost = |case: &str, preset: &str, fault| Cost {
+            case: case.into(),
+            preset: preset.into(),
+            fault: Some(fault),
+            ..Cost::default()
+        };
+        let mut costs = vec![
+            cost("chunks-1k", BASE, 100),
+            cost("chunks-64k", BASE, 109),
+            cost("chunks-1k", BEST, 100),
+            cost("chunks-64k", BEST, 111),
+            cost("gpus-1", BASE, 300),
+        ];
+        let what = |axis: &str, preset: &str| format!("{axis}: cost of a fault under {preset}");
+        assert_eq!(met(&of_costs(&costs), &what("chunks", BASE)), Some(true));
+        assert_eq!(met(&of_costs(&costs), &what("chunks", BEST)), Some(false));
+        assert_eq!(met(&of_costs(&costs), &what("gpus", BASE)), None);
+        // Cheaper is not flat either: something else was measured.
+        costs.push(cost("gpus-16", BASE, 200));
+        assert_eq!(met(&of_costs(&costs), &what("gpus", BASE)), Some(false));
     }
 
     /// Catches a borrower that hides behind a faster one, a lender's slowdown that is not seen, and a target met without rows.
