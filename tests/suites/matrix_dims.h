@@ -107,7 +107,10 @@ struct value {
 	uint64_t value;
 };
 
-/* A preset, or one change of 'demand', or more where one alone does nothing. Bounds are made to suit small memories. */
+/*
+ * A preset, or one change of 'demand', or more where one alone does nothing. Bounds are made to suit small memories: a share is of
+ * all 28 chunks, also where a setting leaves three, so 5 % keep one of these free, and more would evict what has just come.
+ */
 static const struct policy {
 	const char *name, *preset;
 	struct value v[4];
@@ -127,12 +130,12 @@ static const struct policy {
 	{ "thrash-early", "demand", { { "thrash_threshold_events", 1 }, { "thrash_pin_threshold_periods", 1 },
 				      { "thrash_window_us", 5000 }, { "thrash_pin_windows", 10 } } },
 	{ "host-64k", "demand", { { "host_chunk_sizes", 1 } } },
-	{ "pre-evict", "demand", { { "pre_evict", 1 }, { "pre_evict_share_percent", 50 } } },
+	{ "pre-evict", "demand", { { "pre_evict", 1 }, { "pre_evict_share_percent", 5 } } },
 	{ "stream", "demand", { { "stream_prefetch", 2 }, { "prefetch_confirm_steps", 1 }, { "prefetch_amount_mib", 8 } } },
 	{ "next-line", "demand", { { "stream_prefetch", 1 }, { "prefetch_confirm_steps", 1 }, { "prefetch_amount_mib", 4 } } },
 	{ "large-pages", "demand", { { "large_page_evict", 1 } } },
 	{ "eager", "memharvester", { { "prefetch_confirm_steps", 1 }, { "prefetch_amount_mib", 8 },
-				     { "pre_evict_share_percent", 50 }, { "spare_replace", 2 } } },
+				     { "pre_evict_share_percent", 5 }, { "spare_replace", 2 } } },
 	{ "no-write-back", "huvm", { { "write_back", 0 }, { "spare_select", 2 } } },
 };
 #define NPOLICIES ((int)(sizeof(policies) / sizeof(policies[0])))
