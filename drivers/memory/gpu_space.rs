@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A space on one GPU: page tables and the instance block that names them.
 
+use crate::channel::errno;
 use crate::device::Gpu;
 use crate::kernel::dma::DmaBuf;
 use huvm_hal::ga100::instance;
@@ -46,14 +47,6 @@ impl pagetable::Store for Store {
 /// Page tables of one block on one GPU.
 pub(crate) type BlockTables = pagetable::Block<DmaBuf>;
 
-/// The store has room unless memory is short.
-fn no_room(e: huvm_hal::Error) -> Error {
-    match e {
-        huvm_hal::Error::OutOfRange(..) => ENOMEM,
-        _ => EIO,
-    }
-}
-
 /// A space on one GPU. Lives as long as the space has the GPU registered or a block has state there.
 #[pin_data]
 pub(crate) struct SpaceGpu {
@@ -83,7 +76,7 @@ impl SpaceGpu {
         let store = Store {
             tables: RBTree::new(),
         };
-        let tree = Tree::new(&*gpu, store, gpu.dma_alloc(4096)?).map_err(no_room)?;
+        let tree = Tree::new(&*gpu, store, gpu.dma_alloc(4096)?).map_err(errno)?;
         let root = tree.root();
         instance::fill_workload(&inst, root).map_err(|_| EIO)?;
         // The root may have been a table before, of a space that the GPU still remembers.
