@@ -111,6 +111,47 @@ static void unbinding(void)
 	close(fd);
 }
 
+/* Pages that this task shall not get, before there is memory again. */
+#define SHORT_OF 60
+
+/* Catches the only copy of lent memory lost because there was no page for it at the first try. */
+static void leaving_without_memory(void)
+{
+	char name[32], text[16] = { 0 };
+	struct job j;
+	int fd, f;
+
+	setup();
+	fd = begin(1u << 1, 1, 8);
+	pci_name(fd, 1, name);
+	knob(fd, 1, "harvest_lend", 1);
+	knob(fd, 1, "write_back", 0);
+	/* The pool's memory is there already. */
+	knob(fd, 1, "large_page_evict", 0);
+	j = job_begin(0, 12, 9);
+	CHECK(lent(fd, 1) >= 4);
+	snprintf(text, sizeof(text), "%d", SHORT_OF);
+	need_file("/sys/kernel/debug/fail_page_alloc/task-filter", "Y");
+	need_file("/sys/kernel/debug/fail_page_alloc/probability", "100");
+	need_file("/sys/kernel/debug/fail_page_alloc/times", text);
+	need_file("/proc/thread-self/make-it-fail", "1");
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	need_file("/proc/thread-self/make-it-fail", "0");
+	need_file("/sys/kernel/debug/fail_page_alloc/probability", "0");
+	need_file("/sys/kernel/debug/fail_page_alloc/task-filter", "N");
+	f = open("/sys/kernel/debug/fail_page_alloc/times", O_RDONLY);
+	CHECK(read(f, text, sizeof(text) - 1) > 0);
+	close(f);
+	printf("# %d pages refused\n", SHORT_OF - atoi(text));
+	/* More than one try of four chunks takes. */
+	CHECK_EQ(atoi(text), 0);
+	job_end(&j);
+	CHECK_OK(write_file(DRIVER "bind", name));
+	CHECK_OK(limit_chunks(fd, 0, 0));
+	works(fd, 1);
+	close(fd);
+}
+
 /* Catches an owner whose call breaks the borrower's data when its own allocations fail. */
 static void reclaiming(void)
 {
@@ -275,7 +316,8 @@ static void filling_the_pool(void)
 }
 
 static const struct ktap_test tests[] = {
-	{ "binding", binding, 240 }, { "unbinding", unbinding, 240 }, { "reclaiming", reclaiming, 240 },
+	{ "binding", binding, 240 }, { "unbinding", unbinding, 240 },
+	{ "leaving_without_memory", leaving_without_memory, 240 }, { "reclaiming", reclaiming, 240 },
 	{ "serving_faults", serving_faults, 240 }, { "evicting_ahead", evicting_ahead, 240 }, { "lending", lending, 240 },
 	{ "fetching_ahead", fetching_ahead, 240 }, { "filling_the_pool", filling_the_pool, 240 },
 };
