@@ -203,19 +203,16 @@ fn judge(gpu: &Gpu, block: &Block, advice: &stream::Advice) {
     }
 }
 
-/// Notes that a block was fetched ahead for a job.
-fn note_fetched(gpu: &Arc<Gpu>, job: &Job, block: &Block) {
+/// What a block fetched ahead for a job is judged by.
+fn ahead(gpu: &Arc<Gpu>, job: &Job, block: &Block) -> Ahead {
     let reach = job.run.step.saturating_mul(job.amount.into());
     let end = BlockNo::of_va(block.va()).0.checked_add_signed(reach);
-    let ahead = Ahead {
+    Ahead {
         gpu: gpu.clone(),
         space: job.space.clone(),
         va: block.va(),
         at_end: end.is_none_or(|b| !job.span.contains(BlockNo(b))),
-    };
-    ahead.tell(uapi::HUVM_PREFETCH_BEGUN);
-    block.lock().ahead = Some(ahead);
-    account::count(Some(gpu), Some(&job.space), Counter::PrefetchBlocks, 1);
+    }
 }
 
 /// `left` blocks of a job are not fetched.
@@ -311,10 +308,9 @@ impl Prefetch {
 
     /// Starts the copy of a block to the GPU. `false`: there was nothing to copy, or it could not be.
     fn bring(&mut self, gpu: &Arc<Gpu>, job: &Job, block: Arc<Block>, p: &Policy) -> bool {
-        if !fetch(gpu, &job.sg, &block, p) {
+        if !fetch(gpu, job, &block, p) {
             return false;
         }
-        note_fetched(gpu, job, &block);
         if self.on_the_way.len() == IN_FLIGHT {
             self.land(gpu);
         }
@@ -394,7 +390,7 @@ fn relay(gpu: &Gpu, block: &Arc<Block>, ways: &mut Option<Option<Ways>>, p: &Pol
 }
 
 /// Starts the copy of all of a block to the GPU. `false`: nothing is on the way.
-fn fetch(gpu: &Arc<Gpu>, sg: &Arc<SpaceGpu>, block: &Arc<Block>, p: &Policy) -> bool {
+fn fetch(gpu: &Arc<Gpu>, job: &Job, block: &Arc<Block>, p: &Policy) -> bool {
     let g = gpu.index();
     let mut room = Room::empty();
     // Once without a chunk, once with one in hand; the rest for others who were quicker.
@@ -405,8 +401,20 @@ fn fetch(gpu: &Arc<Gpu>, sg: &Arc<SpaceGpu>, block: &Arc<Block>, p: &Policy) -> 
                 Some(m) => m,
                 None => return false,
             };
-            match migrate::start(block, &mut s, Some(sg), &mut room, &m) {
-                Ok(()) => return s.inflight.is_some(),
+            // What a fault has brought in part was not ahead of it any more; that fault was the late one.
+            let is_ahead = s.part(g).is_none_or(|p| p.valid.is_empty());
+            match migrate::start(block, &mut s, Some(&job.sg), &mut room, &m) {
+                Ok(()) if s.inflight.is_none() => return false,
+                Ok(()) if is_ahead => {
+                    // Before anybody else sees the block: a fault that finds it on its way is late, and has not wasted it.
+                    let ahead = ahead(gpu, job, block);
+                    ahead.tell(uapi::HUVM_PREFETCH_BEGUN);
+                    s.ahead = Some(ahead);
+                    drop(s);
+                    account::count(Some(gpu), Some(&job.space), Counter::PrefetchBlocks, 1);
+                    return true;
+                }
+                Ok(()) => return true,
                 Err(Stop::NeedChunk) => {}
                 Err(Stop::Failed(_)) => return false,
             }
