@@ -4,7 +4,7 @@
  * gpu-write/stride/two-gpus/memharvester; every word that it touched, and that it did not touch, is checked, and after it no
  * chunk may be in use.
  *
- * matrix [NofM]: the cases of this slice: a tenth of all, which one the seed says, or all with HUVM_FULL=1.
+ * matrix [NofM]: the cases of this slice: a twentieth of all, which one the seed says, or all with HUVM_FULL=1.
  * matrix NAME…: these. matrix list: all names.
  */
 #define _GNU_SOURCE
@@ -335,11 +335,14 @@ static int find(const char *wanted)
 	return -1;
 }
 
+/* A run without HUVM_FULL has one of so many. */
+#define PARTS 20u
+
 int main(int argc, char **argv)
 {
 	const char *which = getenv("HUVM_FULL"), *seed = getenv("HUVM_SEED");
 	int all = which && atoi(which), failed = 0, number = 0, planned = 0, policy = -1;
-	unsigned int slice = 1, slices = 1, tenth = seed ? (unsigned int)strtoull(seed, NULL, 0) % 10 : 0;
+	unsigned int slice = 1, slices = 1, part = seed ? (unsigned int)strtoull(seed, NULL, 0) % PARTS : 0;
 	static unsigned char wanted[CASES_MAX];
 	char name[128], slow[128] = "";
 	double began = seconds(), longest = 0;
@@ -366,9 +369,9 @@ int main(int argc, char **argv)
 			return KTAP_FAIL;
 		wanted[n] = 1;
 	}
-	/* Within a policy, one of ten; and of these, one of the slices. */
+	/* One of twenty in turn; and of these, one of the slices. */
 	for (int n = 0, k = 0; n < ncases; n++) {
-		if (argc > 1 || (!all && (unsigned int)n % 10 != tenth))
+		if (argc > 1 || (!all && (unsigned int)n % PARTS != part))
 			continue;
 		wanted[n] = (unsigned int)k++ % slices == slice - 1;
 	}
@@ -377,7 +380,7 @@ int main(int argc, char **argv)
 	verified = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(verified != MAP_FAILED);
 	ctl = huvm_open();
-	printf("KTAP version 1\n1..%d\n# %d cases in all, tenth %u%s, slice %u of %u\n", planned, ncases, tenth,
+	printf("KTAP version 1\n1..%d\n# %d cases in all, part %u of %u%s, slice %u of %u\n", planned, ncases, part, PARTS,
 	       all ? " and the others" : "", slice, slices);
 	if (gpu_count(ctl) < 2) {
 		printf("# two GPUs are wanted\n");

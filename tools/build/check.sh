@@ -7,6 +7,9 @@ KCONF=${KCONF:-fast}
 cd "$ROOT"
 export CARGO_TARGET_DIR=$BUILD/cargo-check
 mkdir -p "$BUILD/logs" "$BUILD/clippy-$KCONF"
+# Who builds once has nothing of files for the next time.
+[ -z "${CI:-}" ] || export CARGO_INCREMENTAL=0
+"$ROOT/tools/build/crates.sh" from "$CARGO_TARGET_DIR"
 bad=()
 
 # step NAME COMMAND…: says what runs, remembers what failed.
@@ -43,5 +46,6 @@ step "formatting" format
 step "clippy, host crates" logged "$BUILD/logs/clippy.log" cargo-clippy clippy --locked --workspace --all-targets -- -D warnings
 step "clippy, module ($KCONF kernel)" clippy_module
 step "unit and property tests" logged "$BUILD/logs/cargo-test.log" cargo test --locked --workspace --no-fail-fast
+[ ${#bad[@]} != 0 ] || "$ROOT/tools/build/crates.sh" to "$CARGO_TARGET_DIR"
 awk '/^test result/ {p += $4; f += $6} END {printf "[huvm] host: %d passed, %d failed\n", p, f}' "$BUILD/logs/cargo-test.log"
 [ ${#bad[@]} = 0 ] || die "$(IFS=/; echo "${#bad[@]} checks failed: ${bad[*]}")" "read what they printed above, and build/logs"

@@ -29,9 +29,11 @@ suites() {
 }
 
 build() {
+	"$ROOT/tools/build/crates.sh" from "$BUILD/cargo-guest"
 	# Static, so that it runs in a bare initramfs.
 	(cd "$ROOT" && RUSTFLAGS="-C target-feature=+crt-static" CARGO_TARGET_DIR=$BUILD/cargo-guest \
 		logged "$BUILD/logs/uvmctl.log" cargo build --release --locked --target x86_64-unknown-linux-gnu -p uvmctl)
+	"$ROOT/tools/build/crates.sh" to "$BUILD/cargo-guest"
 
 	rm -rf "$root"
 	mkdir -p "$root"/{bin,dev,proc,sys,tmp,suites,lib,root,results}

@@ -28,10 +28,13 @@ if [ "${ICOUNT:-0}" = 1 ]; then
 	args+=(-accel "tcg,thread=single" -icount "shift=0,sleep=off" -rtc "base=2026-01-01T00:00:00,clock=vm"
 		-cpu "max,-la57,-rdrand,-rdseed")
 else
-	args+=(-accel "tcg,thread=multi" -cpu "max,-la57")
+	# Without the "fast" string instructions: the kernel then copies and clears by words. Emulated, each byte is a turn of a loop.
+	args+=(-accel "tcg,thread=multi" -cpu "max,-la57,-erms,-fsrm,-fzrm,-fsrs")
 	# On a loaded host the guest may see no tick for a while, and would then do without its IO-APIC.
 	cmdline+=" no_timer_check"
 fi
+# The kernel's checker of DMA counts no more than eight mappings of one page.
+[ "${GPUS:-1}" -le 8 ] || cmdline+=" dma_debug=off"
 for ((i = 0; i < ${GPUS:-1}; i++)); do
 	args+=(-device "huvm-gpu,id=gpu$i,index=$i,vram-mb=${VRAM:-256},timing=${TIMING:-on},data=${DATA:-real},realism=${REALISM:-on},profile=$profile${GPU_ARGS:-}")
 done
