@@ -625,15 +625,25 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
 
 /// First pass: starts what brings the faulted pages, and those that prefetch adds, to where they are mapped from.
 fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
-    let here = Place::Gpu(gpu.index());
     let block = w.block.clone();
-    let space = block.space();
-    let p = policy::in_force(space, Some(gpu));
-    let mut room = Room::empty();
-    let tries = p.get(KnobId::EvictRetriesMax).saturating_add(4);
+    let p = policy::in_force(block.space(), Some(gpu));
     // Before the block is locked: it looks at the space's ranges.
     // No two batches of a GPU are fetched in the same nanosecond, nor served at once.
-    w.stream = prefetch::note_fault(gpu, &w.sg, &block, w.fetched_ns, &p);
+    let stream = prefetch::note_fault(gpu, &w.sg, &block, w.fetched_ns, &p);
+    w.stream = stream.as_ref().is_some_and(|s| s.goes_on);
+    let did = copy(gpu, w, &block, &p);
+    // What was fetched ahead until here came too late for this fault.
+    if let Some(stream) = stream {
+        prefetch::judge(gpu, &block, &stream);
+    }
+    did
+}
+
+fn copy(gpu: &Arc<Gpu>, w: &mut Work, block: &Arc<Block>, p: &Policy) -> Result {
+    let here = Place::Gpu(gpu.index());
+    let space = block.space();
+    let mut room = Room::empty();
+    let tries = p.get(KnobId::EvictRetriesMax).saturating_add(4);
     let mut step = 0;
     for _ in 0..tries {
         {
@@ -641,10 +651,10 @@ fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
             if s.dead || w.sg.is_stopped() {
                 return Ok(());
             }
-            if plan(gpu, w, &mut s, &p).is_none() {
+            if plan(gpu, w, &mut s, p).is_none() {
                 return Ok(());
             }
-            match advance(w, &mut s, here, &mut step, &mut room, &p) {
+            match advance(w, &mut s, here, &mut step, &mut room, p) {
                 Ok(true) => return Ok(()),
                 Ok(false) => continue,
                 Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => continue,

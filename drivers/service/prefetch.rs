@@ -116,24 +116,31 @@ impl Queue {
     }
 }
 
-/// A demand fault of `gpu` reached `block`, with others of the same `batch`. Returns whether it continues a stream: then all of
-/// the block is wanted.
+/// What a fault is to the streams of its space.
+pub(super) struct InStream {
+    /// It continues one: all of the block is wanted.
+    pub(super) goes_on: bool,
+    /// It was foreseen.
+    expected: bool,
+}
+
+/// A demand fault of `gpu` reached `block`, with others of the same `batch`. Call [`judge`] with what it is once it is served.
 pub(super) fn note_fault(
     gpu: &Arc<Gpu>,
     sg: &Arc<SpaceGpu>,
     block: &Block,
     batch: u64,
     p: &Policy,
-) -> bool {
+) -> Option<InStream> {
     if p.get(KnobId::StreamMode) == 0 {
-        return false;
+        return None;
     }
     let space = block.space();
     let Some((start, end)) = space.range_at(block.va()).or_else(|| {
         // The block's first page is in no range: its last one tells as well.
         space.range_at(block.va() + BLOCK_BYTES - 1)
     }) else {
-        return false;
+        return None;
     };
     let span = BlockSpan {
         first: BlockNo::of_va(start),
@@ -146,12 +153,15 @@ pub(super) fn note_fault(
             .table
             .lock()
             .fault(BlockNo::of_va(block.va()), &span, batch, &config);
-    judge(gpu, block, &advice);
+    went_over(gpu, space, &advice);
     if advice.cancel {
         gpu.prefetch_abandon.add(1, Relaxed);
     }
     let Some(run) = advice.run else {
-        return advice.expected;
+        return Some(InStream {
+            goes_on: advice.expected,
+            expected: advice.expected,
+        });
     };
     let job = Job {
         space: space.clone(),
@@ -165,12 +175,14 @@ pub(super) fn note_fault(
         Ok(()) => gpu.prefetch.ring(),
         Err(job) => abandon(gpu, &job, job.run.count),
     }
-    true
+    Some(InStream {
+        goes_on: true,
+        expected: advice.expected,
+    })
 }
 
-/// What a fault at `block` says about blocks fetched ahead: about this one, and those that the stream went over.
-fn judge(gpu: &Gpu, block: &Block, advice: &stream::Advice) {
-    let space = block.space();
+/// What a fault at `block`, served by now, says about its being fetched ahead.
+pub(super) fn judge(gpu: &Gpu, block: &Block, stream: &InStream) {
     let late = {
         let mut s = block.lock();
         let missed = core::mem::take(&mut s.missed);
@@ -178,8 +190,13 @@ fn judge(gpu: &Gpu, block: &Block, advice: &stream::Advice) {
         if let Some(a) = ahead.as_ref() {
             a.tell(uapi::HUVM_PREFETCH_LATE);
         }
-        ahead.is_some() || (advice.expected && !missed)
+        ahead.is_some() || (stream.expected && !missed)
     };
+    report(gpu, block.space(), Outcome::Late, u32::from(late));
+}
+
+/// What a stream went over, between two of its faults, was there in time.
+fn went_over(gpu: &Gpu, space: &Space, advice: &stream::Advice) {
     let mut useful = 0;
     for b in advice.passed.iter().flat_map(BlockRun::blocks) {
         let Some(b) = space.existing_block(b.0.saturating_mul(BLOCK_BYTES)) else {
@@ -192,15 +209,20 @@ fn judge(gpu: &Gpu, block: &Block, advice: &stream::Advice) {
             useful += 1;
         }
     }
-    for (outcome, counter, n) in [
-        (Outcome::Late, Counter::PrefetchLate, u32::from(late)),
-        (Outcome::Useful, Counter::PrefetchUseful, useful),
-    ] {
-        if n != 0 {
-            space.streams.report(outcome, n);
-            account::count(Some(gpu), Some(space), counter, n.into());
-        }
+    report(gpu, space, Outcome::Useful, useful);
+}
+
+fn report(gpu: &Gpu, space: &Space, outcome: Outcome, n: u32) {
+    if n == 0 {
+        return;
     }
+    let counter = match outcome {
+        Outcome::Late => Counter::PrefetchLate,
+        Outcome::Useful => Counter::PrefetchUseful,
+        Outcome::Wasted => Counter::PrefetchWasted,
+    };
+    space.streams.report(outcome, n);
+    account::count(Some(gpu), Some(space), counter, n.into());
 }
 
 /// What a block fetched ahead for a job is judged by.
