@@ -136,12 +136,10 @@ pub(super) fn note_fault(
         return None;
     }
     let space = block.space();
-    let Some((start, end)) = space.range_at(block.va()).or_else(|| {
+    let (start, end) = space.range_at(block.va()).or_else(|| {
         // The block's first page is in no range: its last one tells as well.
         space.range_at(block.va() + BLOCK_BYTES - 1)
-    }) else {
-        return None;
-    };
+    })?;
     let span = BlockSpan {
         first: BlockNo::of_va(start),
         end: BlockNo::of_va(end + BLOCK_BYTES - 1),

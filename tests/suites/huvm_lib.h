@@ -461,4 +461,12 @@ enum {
 	INJ_DROP_INTR = 0x50024, INJ_NEG_TLB = 0x50028, INJ_LATENCY = 0x50030,
 };
 
+/* LONG=1 on tests/run: more rounds. */
+static inline int rounds(int usual)
+{
+	const char *s = getenv("HUVM_LONG");
+
+	return s && atoi(s) ? 10 * usual : usual;
+}
+
 #endif

@@ -87,14 +87,6 @@ static inline uint64_t chance(uint64_t below)
 	return (state * 0x2545f4914f6cdd1dull >> 32) % below;
 }
 
-/* LONG=1 on tests/run: more rounds. */
-static inline int rounds(int usual)
-{
-	const char *s = getenv("HUVM_LONG");
-
-	return s && atoi(s) ? 10 * usual : usual;
-}
-
 /* Blocks of [p, p + len) with a copy under way, as debugfs shows them. */
 static inline unsigned int copying(const void *p, uint64_t len)
 {

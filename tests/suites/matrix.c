@@ -4,7 +4,7 @@
  * gpu-write/stride/two-gpus/memharvester; every word that it touched, and that it did not touch, is checked, and after it no
  * chunk may be in use.
  *
- * matrix [NofM]: the cases of this slice: a twentieth of all, which one the seed says, or all with HUVM_FULL=1.
+ * matrix [NofM]: the cases of this slice: a thirtieth of all, which one the seed says, or all with HUVM_FULL=1.
  * matrix NAME…: these. matrix list: all names.
  */
 #define _GNU_SOURCE
@@ -336,7 +336,7 @@ static int find(const char *wanted)
 }
 
 /* A run without HUVM_FULL has one of so many. */
-#define PARTS 20u
+#define PARTS 30u
 
 int main(int argc, char **argv)
 {
@@ -369,7 +369,7 @@ int main(int argc, char **argv)
 			return KTAP_FAIL;
 		wanted[n] = 1;
 	}
-	/* One of twenty in turn; and of these, one of the slices. */
+	/* One of thirty in turn; and of these, one of the slices. */
 	for (int n = 0, k = 0; n < ncases; n++) {
 		if (argc > 1 || (!all && (unsigned int)n % PARTS != part))
 			continue;

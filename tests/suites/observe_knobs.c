@@ -311,7 +311,7 @@ static void *set_and_look(void *arg)
 	struct setter *s = arg;
 	int fd = huvm_open();
 
-	for (uint64_t i = 0; i < 4000; i++) {
+	for (uint64_t i = 0; i < (uint64_t)rounds(1000); i++) {
 		const struct huvm_knob *k = &knobs[s->knob];
 		uint64_t value = k->min + i % (k->max - k->min + 1);
 
@@ -377,7 +377,7 @@ static void files_go_with_the_gpu(void)
 			close(f);
 		}
 	}
-	for (int i = 0; i < 10; i++) {
+	for (int i = 0; i < rounds(4); i++) {
 		put(DRIVER, "unbind", pci);
 		CHECK(access(gpu_dir[1], F_OK) < 0);
 		CHECK(access(gpu_dir[0], F_OK) == 0 && access(ALL, F_OK) == 0);
@@ -424,7 +424,7 @@ static void files_go_with_the_module(void)
 			close(f);
 		}
 	}
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < rounds(2); i++) {
 		CHECK(system("rmmod huvm") == 0);
 		CHECK(access(ALL, F_OK) < 0 && access(gpu_dir[0], F_OK) < 0);
 		CHECK_ERR(pread(of_all, buf, sizeof(buf), 0), ENODEV);
