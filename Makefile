@@ -7,7 +7,7 @@
 KCONF ?= fast
 T := tools/build
 
-.PHONY: help deps kernel qemu module image run demo bench bench-compare results test test-full soak test-mutants check clean distclean
+.PHONY: help deps kernel qemu module image run demo bench bench-compare results test test-full test-same soak test-mutants check clean distclean
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
 
@@ -28,8 +28,12 @@ results: deps ## Documentation/results.md and pictures in build/results/plots, f
 test: deps ## all tests: host, then every suite in a VM on the debug kernel
 	@tests/run
 
-test-full: deps ## the same with every case of the matrix, more rounds and longer ones
+test-full: image-fast ## the same with every case of the matrix, more rounds and longer ones
 	@FULL=1 tests/run
+	@$(T)/same.sh demo
+
+test-same: image-fast ## are figures the same each time? EXP=demo (or an experiment), idle and on a busy machine
+	@$(T)/same.sh $(or $(EXP),demo)
 
 soak: deps ## random clients, policies, pressure, kills, injections, reloads for HOURS= or MINUTES= (debug kernel; KCONF=fast); SEED=n again
 	@SOAK=$$(( $(or $(HOURS),0) * 3600 + $(or $(MINUTES),$(if $(HOURS),0,60)) * 60 )) KCONF=$(if $(filter file,$(origin KCONF)),debug,$(KCONF)) tests/run

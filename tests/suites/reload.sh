@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Unload and reload a hundred times, with a launch in between each tenth time; unbind and bind a GPU.
+# Unload and reload a hundred times, with a launch in between each twenty-fifth time; unbind and bind a GPU.
 echo "KTAP version 1"
 echo "1..2"
 rmmod huvm || { echo "not ok 1 reload_100_times"; exit 1; }
 i=0
 while [ $i -lt 100 ]; do
 	insmod /lib/huvm.ko test=1 || break
-	if [ $((i % 10)) = 0 ]; then
+	if [ $((i % 25)) = 0 ]; then
 		uvmctl run scan --ratio 0.2 --iterations 1 --warmup 0 --verify --blocks 16 -j >/dev/null 2>&1 || break
 	fi
 	rmmod huvm || break
