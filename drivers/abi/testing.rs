@@ -70,8 +70,8 @@ pub(super) fn limits(arg: usize) -> Result {
 }
 
 pub(super) fn fail(arg: usize) -> Result {
-    let a: uapi::huvm_test_fail = argument(arg, 0)?;
+    let mut a: uapi::huvm_test_fail = argument(arg, 0)?;
     admin()?;
-    Point::from_u32(a.what).ok_or(EINVAL)?.set(a.times);
-    Ok(())
+    a.left = Point::from_u32(a.what).ok_or(EINVAL)?.set(a.after, a.times);
+    user::copy_out(arg, &a)
 }

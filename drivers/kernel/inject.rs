@@ -14,12 +14,23 @@ pub(crate) enum Point {
     DmaMap,
 }
 
-static LEFT: [Atomic<u32>; 3] = [const { Atomic::new(0) }; 3];
+/// Of one place: how many go well, and how many fail then.
+struct Plan {
+    after: Atomic<u32>,
+    left: Atomic<u32>,
+}
+
+static PLANS: [Plan; 3] = [const {
+    Plan {
+        after: Atomic::new(0),
+        left: Atomic::new(0),
+    }
+}; 3];
 
 impl Point {
-    fn left(self) -> Option<&'static Atomic<u32>> {
+    fn plan(self) -> Option<&'static Plan> {
         // CAST: one of three.
-        LEFT.get(self as usize)
+        PLANS.get(self as usize)
     }
 
     /// From its number in `uapi/huvm_test.h`.
@@ -29,26 +40,37 @@ impl Point {
             .copied()
     }
 
-    /// The next `times` fail; `u32::MAX`: all, until it is set anew.
-    pub(crate) fn set(self, times: u32) {
-        if let Some(left) = self.left() {
-            left.store(times, Relaxed);
-        }
+    /// `after` go well, the next `times` fail; `u32::MAX`: all, until it is set anew. Returns how many of the last call's did
+    /// not come to be.
+    pub(crate) fn set(self, after: u32, times: u32) -> u32 {
+        let Some(plan) = self.plan() else {
+            return 0;
+        };
+        let left = plan.left.load(Relaxed);
+        plan.left.store(0, Relaxed);
+        plan.after.store(after, Relaxed);
+        plan.left.store(times, Relaxed);
+        left
     }
 
     /// Whether this one is to fail.
     pub(super) fn fails(self) -> bool {
-        let Some(left) = self.left() else {
+        let Some(plan) = self.plan() else {
             return false;
         };
-        // Two at once may both take the last one: a test that counts exactly has one taker.
-        match left.load(Relaxed) {
-            0 => false,
-            u32::MAX => true,
-            n => {
-                left.store(n.saturating_sub(1), Relaxed);
-                true
-            }
+        let left = plan.left.load(Relaxed);
+        if left == 0 {
+            return false;
         }
+        // Two at once may both take the last one: a test that counts exactly has one taker.
+        let after = plan.after.load(Relaxed);
+        if after != 0 {
+            plan.after.store(after.saturating_sub(1), Relaxed);
+            return false;
+        }
+        if left != u32::MAX {
+            plan.left.store(left.saturating_sub(1), Relaxed);
+        }
+        true
     }
 }

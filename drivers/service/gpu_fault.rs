@@ -453,7 +453,10 @@ fn cancel(gpu: &Arc<Gpu>, client: &Client, f: &Fault, reason: Reason) {
             arg1: access_type.into(),
         },
     );
-    let what = if !f.accesses.has_read() && !f.accesses.contains(Access::Prefetch) {
+    // A read of a page that may be read is somebody else's, another launch's or a later one's, and was served.
+    let only_reads_may = reason.fault_type == READ_ONLY.fault_type;
+    let no_reads = !f.accesses.has_read() && !f.accesses.contains(Access::Prefetch);
+    let what = if only_reads_may || no_reads {
         CancelAccess::WriteAndAtomic
     } else {
         CancelAccess::All

@@ -443,11 +443,15 @@ fn fill(
 }
 
 /// The fault service is about to cancel an access of this space: its launches on the GPU that fail now fail for this
-/// reason. The first reason stays.
+/// reason. One that an earlier reason was noted for and that goes on was not meant then.
 pub(crate) fn fail_space(gpu: &Gpu, space: &Space, why: LaunchFailure) {
     let mut t = gpu.launches().table.lock();
-    for b in t.busy.iter_mut().flatten() {
-        if b.space == space.id() && b.failure.is_none() {
+    for (slot, b) in t.busy.iter_mut().enumerate() {
+        let Some(b) = b.as_mut().filter(|b| b.space == space.id()) else {
+            continue;
+        };
+        let goes_on = || look(gpu, slot).is_some_and(|r| matches!(r.status, Status::Running));
+        if b.failure.is_none() || goes_on() {
             b.failure = Some(why);
         }
     }

@@ -375,6 +375,33 @@ static void fatal_read_only(void)
 	cpu_check(p, BLOCK, 0, 0);
 }
 
+/* Catches a cancel that ends more than the access it is for: another launch reads the pages that this one must not write. */
+static void fatal_write_spares_readers(void)
+{
+	int fd = open_with_gpu();
+	struct huvm_instr read = over(HUVM_OP_CHECK, BLOCK, BLOCKS), write = over(HUVM_OP_FILL, BLOCK, BLOCKS);
+
+	for (int turn = 0; turn < 12; turn++) {
+		uint64_t *p = mmap(NULL, BLOCK, PROT_READ, MAP_SHARED, fd, 0), reader, writer;
+		struct huvm_wait w;
+
+		CHECK(p != MAP_FAILED);
+		read.a = write.dst = (uintptr_t)p;
+		write.imm0 = 1;
+		/* Which of them comes first changes. */
+		CHECK_OK(launch(fd, 0, BLOCKS, turn & 1 ? &read : &write, 1, 8, turn & 1 ? &reader : &writer));
+		CHECK_OK(launch(fd, 0, BLOCKS, turn & 1 ? &write : &read, 1, 8, turn & 1 ? &writer : &reader));
+		w = wait_launch(fd, writer);
+		CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+		CHECK_EQ(w.error, HUVM_ERROR_FAULT);
+		CHECK_EQ(w.fault_type, 6);
+		w = wait_launch(fd, reader);
+		CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
+		cpu_check(p, BLOCK, 0, 0);
+		CHECK_OK(munmap(p, BLOCK));
+	}
+}
+
 static void bad_programs(void)
 {
 	int fd = open_with_gpu();
@@ -760,7 +787,8 @@ static const struct ktap_test tests[] = {
 	{ "unregister_brings_home", unregister_brings_home }, { "munmap_while_running", munmap_while_running },
 	{ "unmapped_is_gone_for_the_gpu", unmapped_is_gone_for_the_gpu },
 	{ "clients_fault_together", clients_fault_together },
-	{ "fatal_outside", fatal_outside }, { "fatal_read_only", fatal_read_only }, { "bad_programs", bad_programs },
+	{ "fatal_outside", fatal_outside }, { "fatal_read_only", fatal_read_only },
+	{ "fatal_write_spares_readers", fatal_write_spares_readers }, { "bad_programs", bad_programs },
 	{ "abort_and_wait", abort_and_wait }, { "read_mostly", read_mostly },
 	{ "gpu_writes_a_duplicate", gpu_writes_a_duplicate }, { "preferred_host", preferred_host },
 	{ "advice_about_half_a_block", advice_about_half_a_block },
