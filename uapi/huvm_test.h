@@ -82,15 +82,19 @@ enum huvm_fail {
 };
 
 /**
- * struct huvm_test_fail - HUVM_IOC_TEST_FAIL: the next @times of something fail with -ENOMEM, for all GPUs
+ * struct huvm_test_fail - HUVM_IOC_TEST_FAIL: @times of something fail with -ENOMEM, for all GPUs
  * @what: in, enum huvm_fail (else -EINVAL)
  * @times: in, 0xffffffff = all until the next call
+ * @after: in, so many go well first
+ * @left: out, of the last call's @times those that did not come to be
  */
 struct huvm_test_fail {
 	__u32 size;
 	__u32 flags;
 	__u32 what;
 	__u32 times;
+	__u32 after;
+	__u32 left;
 };
 
 #define HUVM_IOC_TEST_REG	_IOWR(HUVM_IOC_TYPE, 0xe0, struct huvm_test_reg)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Allocation failure behind the back of any client: while a GPU is bound and unbound, when memory that was lent is taken back,
- * and in each thread of the driver, with the n-th allocation failing for n from 1. A client may be told that there is no
- * memory; nothing else may happen to it, and the same without failure works after.
+ * and in each thread of the driver, with the n-th allocation failing for n from 1; and the n-th mapping for DMA. A client may be
+ * told that there is no memory; nothing else may happen to it, and the same without failure works after.
  */
 #include "fail_lib.h"
 #include "lend_lib.h"
@@ -315,10 +315,59 @@ static void filling_the_pool(void)
 	in_thread("huvm-pool/0", (struct work){ .pool = 1 });
 }
 
+/* From here on the mapping of host memory for DMA after @after others fails; ~0: none. Returns whether the last one's did. */
+static int mapping_fails(int fd, uint32_t after)
+{
+	ARG(huvm_test_fail, f, .what = HUVM_FAIL_DMA_MAP, .times = after != ~0u, .after = after);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_FAIL, &f));
+	return !f.left;
+}
+
+/* Catches a piece of host memory that cannot be mapped and is used, kept or given away as if it were. */
+static void mapping_for_dma(void)
+{
+	uint32_t n, went = 0, heard = 0;
+	int fd;
+
+	fd = begin(1u << 1, 1, 6);
+	for (uint32_t g = 0; g < 2; g++) {
+		knob(fd, g, "large_page_evict", g);
+		knob(fd, g, "large_page_pool_mib", 8);
+		knob(fd, g, "parallel_fetch", 1);
+		knob(fd, g, "write_back", 1);
+	}
+	for (n = 0; n < 4000; n += 1 + n / (rounds(1) > 1 ? 40 : 4)) {
+		struct job j = { .fd = huvm_open(), .gpu = 0, .len = 12 * BLOCK, .mul = 3 };
+		int hit;
+
+		CHECK_OK(gpu_register(j.fd, 0));
+		j.p = managed(j.fd, j.len);
+		cpu_fill(j.p, j.len, n, 3);
+		mapping_fails(fd, n);
+		heard += fill_or_no_memory(&j, n + 1);
+		heard += fill_or_no_memory(&j, n + 2);
+		hit = mapping_fails(fd, ~0u);
+		went += hit;
+		if (fill_or_no_memory(&j, n + 3))
+			FAIL("no memory where there is");
+		job_end(&j);
+		if (!hit)
+			break;
+	}
+	printf("# %u mappings failed of %u, the client heard of %u\n", went, n, heard);
+	CHECK(went > 4);
+	CHECK(n < 4000);
+	CHECK_OK(limit_chunks(fd, 0, 0));
+	works(fd, 1);
+	close(fd);
+}
+
 static const struct ktap_test tests[] = {
 	{ "binding", binding, 240 }, { "unbinding", unbinding, 240 },
 	{ "leaving_without_memory", leaving_without_memory, 240 }, { "reclaiming", reclaiming, 240 },
 	{ "serving_faults", serving_faults, 240 }, { "evicting_ahead", evicting_ahead, 240 }, { "lending", lending, 240 },
 	{ "fetching_ahead", fetching_ahead, 240 }, { "filling_the_pool", filling_the_pool, 240 },
+	{ "mapping_for_dma", mapping_for_dma, 240 },
 };
 KTAP_MAIN(tests)

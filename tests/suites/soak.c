@@ -375,6 +375,7 @@ static void inject(uint32_t gpu)
 	static const struct { uint32_t reg, most, least; } of[] = {
 		{ INJ_VALID_DELAY, 200000, 0 }, { INJ_REORDER, 600, 0 }, { INJ_DUPLICATE, 600, 0 }, { INJ_OVERFLOW, 5, 1 },
 		{ INJ_CE_FAULT, 6, 1 }, { INJ_DROP_INTR, 4, 1 }, { INJ_NEG_TLB, 2, 0 }, { INJ_LATENCY, 30000, 0 },
+		{ INJ_LINK_DOWN, 4, 0 },
 	};
 	unsigned int n = (unsigned int)dice(sizeof(of) / sizeof(of[0]));
 
@@ -385,7 +386,8 @@ static void inject(uint32_t gpu)
 static void no_injection(uint32_t gpu)
 {
 	static const uint32_t of[][2] = { { INJ_VALID_DELAY, 200 }, { INJ_REORDER, 50 }, { INJ_DUPLICATE, 50 }, { INJ_OVERFLOW, 0 },
-					  { INJ_CE_FAULT, 0 }, { INJ_DROP_INTR, 0 }, { INJ_NEG_TLB, 1 }, { INJ_LATENCY, 0 } };
+					  { INJ_CE_FAULT, 0 }, { INJ_DROP_INTR, 0 }, { INJ_NEG_TLB, 1 }, { INJ_LATENCY, 0 },
+					  { INJ_LINK_DOWN, 0 } };
 
 	for (unsigned int i = 0; i < sizeof(of) / sizeof(of[0]); i++)
 		test_reg(ctl, gpu, of[i][0], of[i][1]);
@@ -404,9 +406,11 @@ static void new_policy(void)
 	did.policies++;
 }
 
-static void short_of_host(void)
+/* Of what cannot be mapped for DMA a client may hear; the other two have something in their place. */
+static void short_of_host(enum kind kind)
 {
-	ARG(huvm_test_fail, f, .what = dice(2) ? HUVM_FAIL_HOST_2M : HUVM_FAIL_HOST_64K, .times = (uint32_t)(1 + dice(40)));
+	static const uint32_t what[] = { HUVM_FAIL_HOST_2M, HUVM_FAIL_HOST_64K, HUVM_FAIL_DMA_MAP };
+	ARG(huvm_test_fail, f, .what = what[dice(kind == CALM ? 2 : 3)], .times = (uint32_t)(1 + dice(40)));
 
 	CHECK_OK(ioctl(ctl, HUVM_IOC_TEST_FAIL, &f));
 	did.short_host++;
@@ -456,7 +460,7 @@ static void event(enum kind kind)
 			inject(gpu);
 		break;
 	case 4:
-		short_of_host();
+		short_of_host(kind);
 		break;
 	case 5:
 		new_policy();

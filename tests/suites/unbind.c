@@ -272,7 +272,7 @@ static void probe_fails_anywhere(void)
 	failslab("verbose", "0");
 	CHECK_OK(write_file(DRIVER "unbind", name));
 	/* Suite fail_behind has the same of a GPU that comes back, with others there. */
-	for (unsigned int n = 1;; n += 1 + n / (rounds(1) > 1 ? 20 : 6)) {
+	for (unsigned int n = 1;; n += 1 + n / (rounds(1) > 1 ? 20 : 12)) {
 		int bound, left;
 
 		snprintf(text, sizeof(text), "%u", n);
