@@ -301,7 +301,7 @@ static void probe_fails_anywhere(void)
 			break;
 		}
 	}
-	CHECK(failed > 20);
+	CHECK(failed > 10);
 	forget_warnings("fs/proc/generic.c");
 	fd = huvm_open();
 	works(fd, 0);
