@@ -267,13 +267,11 @@ static void one_that_fails_keeps_its_chunk(void)
 	int fd = huvm_open();
 	uint64_t *p = four_of_eight(fd);
 	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 4);
-	ARG(huvm_test_fail, f, .what = HUVM_FAIL_DMA_MAP, .times = ~0u);
 
-	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_FAIL, &f));
+	let_fail(fd, HUVM_FAIL_DMA_MAP, ~0u);
 	for (int i = 0; i < 3; i++)
 		CHECK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e) < 0);
-	f.times = 0;
-	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_FAIL, &f));
+	let_fail(fd, HUVM_FAIL_DMA_MAP, 0);
 	CHECK_EQ(mem_info(fd, 0).used, 4);
 	gpu_check(fd, 0, p, 4 * BLOCK, 4, 6, 1);
 	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));

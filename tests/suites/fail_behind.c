@@ -9,12 +9,6 @@
 
 #include <sys/klog.h>
 
-/* Failures of one kind at most; some threads allocate for ever. */
-static int most(int usual)
-{
-	return rounds(usual);
-}
-
 /* The kernel's interrupts complain when a file in /proc goes that could not be made; nothing else may have. Empties the log. */
 static void forgive_interrupts(void)
 {
@@ -78,7 +72,7 @@ static void unbinding(void)
 	setup();
 	fd = begin(1u << 1, 1, 8);
 	pci_name(fd, 1, name);
-	for (n = 1; n < most(10); n++) {
+	for (n = 1; n < rounds(10); n++) {
 		uint64_t *p = managed(fd, len);
 		struct job j;
 		int hit;
@@ -163,7 +157,7 @@ static void reclaiming(void)
 	own = huvm_open();
 	CHECK_OK(gpu_register(own, 1));
 	j = job_begin(0, 12, 5);
-	for (n = 1; n < most(12); n++) {
+	for (n = 1; n < rounds(12); n++) {
 		void *p = managed(own, 8 * BLOCK);
 		int hit;
 
@@ -259,7 +253,7 @@ static void in_thread(const char *name, struct work w)
 		FAIL("there is no thread %s", name);
 	snprintf(task, sizeof(task), "%d", pid);
 	fail_nth_of(task);
-	for (int n = 1; n <= most(6); n++) {
+	for (int n = 1; n <= rounds(6); n++) {
 		struct job j = { .fd = huvm_open(), .gpu = 0, .len = 16 * BLOCK, .mul = 3 };
 		int failed;
 
@@ -315,15 +309,6 @@ static void filling_the_pool(void)
 	in_thread("huvm-pool/0", (struct work){ .pool = 1 });
 }
 
-/* From here on the mapping of host memory for DMA after @after others fails; ~0: none. Returns whether the last one's did. */
-static int mapping_fails(int fd, uint32_t after)
-{
-	ARG(huvm_test_fail, f, .what = HUVM_FAIL_DMA_MAP, .times = after != ~0u, .after = after);
-
-	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_FAIL, &f));
-	return !f.left;
-}
-
 /* Catches a piece of host memory that cannot be mapped and is used, kept or given away as if it were. */
 static void mapping_for_dma(void)
 {
@@ -344,10 +329,10 @@ static void mapping_for_dma(void)
 		CHECK_OK(gpu_register(j.fd, 0));
 		j.p = managed(j.fd, j.len);
 		cpu_fill(j.p, j.len, n, 3);
-		mapping_fails(fd, n);
+		let_fail_after(fd, HUVM_FAIL_DMA_MAP, n, 1);
 		heard += fill_or_no_memory(&j, n + 1);
 		heard += fill_or_no_memory(&j, n + 2);
-		hit = mapping_fails(fd, ~0u);
+		hit = !let_fail_after(fd, HUVM_FAIL_DMA_MAP, 0, 0);
 		went += hit;
 		if (fill_or_no_memory(&j, n + 3))
 			FAIL("no memory where there is");

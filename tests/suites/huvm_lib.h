@@ -461,6 +461,20 @@ enum {
 	INJ_DROP_INTR = 0x50024, INJ_NEG_TLB = 0x50028, INJ_LATENCY = 0x50030,
 };
 
+/* Of @what (enum huvm_fail) @after go well, the next @times fail; ~0: all. Returns how many of the last call's did not come to be. */
+static inline uint32_t let_fail_after(int fd, uint32_t what, uint32_t after, uint32_t times)
+{
+	ARG(huvm_test_fail, f, .what = what, .times = times, .after = after);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_FAIL, &f));
+	return f.left;
+}
+
+static inline void let_fail(int fd, uint32_t what, uint32_t times)
+{
+	let_fail_after(fd, what, 0, times);
+}
+
 /* LONG=1 on tests/run: more rounds. */
 static inline int rounds(int usual)
 {

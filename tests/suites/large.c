@@ -50,14 +50,6 @@ static void full_pool(int fd, uint32_t gpu, uint64_t pieces)
 	FAIL("the pool of GPU %u does not get %llu pieces", gpu, (unsigned long long)pieces);
 }
 
-/* Lets the next `times` allocations or mappings fail. */
-static void let_fail(int fd, uint32_t what, uint32_t times)
-{
-	ARG(huvm_test_fail, f, .what = what, .times = times);
-
-	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_FAIL, &f));
-}
-
 /* A client of GPU 0 whose host memory comes in 4 KiB pages, as in the paper's stock kernel. */
 static int client(uint64_t large)
 {

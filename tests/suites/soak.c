@@ -410,9 +410,9 @@ static void new_policy(void)
 static void short_of_host(enum kind kind)
 {
 	static const uint32_t what[] = { HUVM_FAIL_HOST_2M, HUVM_FAIL_HOST_64K, HUVM_FAIL_DMA_MAP };
-	ARG(huvm_test_fail, f, .what = what[dice(kind == CALM ? 2 : 3)], .times = (uint32_t)(1 + dice(40)));
+	uint32_t which = what[dice(kind == CALM ? 2 : 3)];
 
-	CHECK_OK(ioctl(ctl, HUVM_IOC_TEST_FAIL, &f));
+	let_fail(ctl, which, (uint32_t)(1 + dice(40)));
 	did.short_host++;
 }
 
@@ -527,11 +527,8 @@ static void round_of(enum kind kind, double until)
 		CHECK_OK(limit_chunks(ctl, g, 0));
 		knob(ctl, g, "harvest_lend", 0);
 	}
-	for (uint32_t what = HUVM_FAIL_HOST_2M; what <= HUVM_FAIL_HOST_64K; what++) {
-		ARG(huvm_test_fail, f, .what = what);
-
-		CHECK_OK(ioctl(ctl, HUVM_IOC_TEST_FAIL, &f));
-	}
+	for (uint32_t what = HUVM_FAIL_HOST_2M; what <= HUVM_FAIL_DMA_MAP; what++)
+		let_fail(ctl, what, 0);
 	/* Nothing is left. What a dead GPU had is nobody's. */
 	for (uint32_t g = 0; g < gpus - (uint32_t)died; g++)
 		gets_idle(ctl, g);
