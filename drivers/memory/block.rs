@@ -20,6 +20,7 @@ use crate::account::{self, counters::Counter, events};
 use crate::channel::{self, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
+use crate::service::prefetch;
 use huvm_policy::stream::Outcome;
 use huvm_policy::thrash::BlockThrash;
 use huvm_policy::types::ChunkId;
@@ -313,8 +314,7 @@ impl State {
         if let Some(a) = self.ahead.take_if(|a| a.gpu.index() == g) {
             if !a.at_end {
                 self.missed = true;
-                a.space.streams.report(Outcome::Wasted, 1);
-                account::count(Some(&a.gpu), Some(&a.space), Counter::PrefetchWasted, 1);
+                prefetch::report(&a.gpu, &a.space, Outcome::Wasted, 1);
                 a.tell(uapi::HUVM_PREFETCH_WASTED);
             }
         }

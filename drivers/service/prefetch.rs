@@ -56,11 +56,6 @@ impl Streams {
         Ok(pin_init!(Self { table <- new_mutex!(table, "huvm_streams") }))
     }
 
-    /// What became of blocks that were fetched ahead.
-    pub(crate) fn report(&self, outcome: Outcome, blocks: u32) {
-        self.table.lock().report(outcome, blocks.into());
-    }
-
     /// What became of all so far.
     pub(crate) fn counts(&self) -> StreamCounts {
         self.table.lock().counts()
@@ -152,14 +147,15 @@ pub(super) fn note_fault(
             .lock()
             .fault(BlockNo::of_va(block.va()), &span, batch, &config);
     went_over(gpu, space, &advice);
+    let stream = InStream {
+        goes_on: advice.expected || advice.run.is_some(),
+        expected: advice.expected,
+    };
     if advice.cancel {
         gpu.prefetch_abandon.add(1, Relaxed);
     }
     let Some(run) = advice.run else {
-        return Some(InStream {
-            goes_on: advice.expected,
-            expected: advice.expected,
-        });
+        return Some(stream);
     };
     let job = Job {
         space: space.clone(),
@@ -173,10 +169,7 @@ pub(super) fn note_fault(
         Ok(()) => gpu.prefetch.ring(),
         Err(job) => abandon(gpu, &job, job.run.count),
     }
-    Some(InStream {
-        goes_on: true,
-        expected: advice.expected,
-    })
+    Some(stream)
 }
 
 /// What a fault at `block`, served by now, says about its being fetched ahead.
@@ -210,7 +203,8 @@ fn went_over(gpu: &Gpu, space: &Space, advice: &stream::Advice) {
     report(gpu, space, Outcome::Useful, useful);
 }
 
-fn report(gpu: &Gpu, space: &Space, outcome: Outcome, n: u32) {
+/// Counts what became of `n` blocks that were fetched ahead to a GPU.
+pub(crate) fn report(gpu: &Gpu, space: &Space, outcome: Outcome, n: u32) {
     if n == 0 {
         return;
     }
@@ -219,7 +213,7 @@ fn report(gpu: &Gpu, space: &Space, outcome: Outcome, n: u32) {
         Outcome::Useful => Counter::PrefetchUseful,
         Outcome::Wasted => Counter::PrefetchWasted,
     };
-    space.streams.report(outcome, n);
+    space.streams.table.lock().report(outcome, n.into());
     account::count(Some(gpu), Some(space), counter, n.into());
 }
 
