@@ -85,8 +85,10 @@ spec() {
 	if [ -n "$command" ]; then
 		a="bench $command $a" b="bench $command $b" reader="bench $command"
 	fi
-	config=$(jq -n --arg gpus "$first, $second" --argjson vram "$([ "$vram" = "$vram_b" ] && echo "$vram" || echo "\"$vram, $vram_b\"")" --arg mem "$mem" --arg profile "$profile" \
-		--arg data "$data" --argjson cpus "$cpus" --argjson quick "$([ -n "$quick" ] && echo true || echo false)" '{gpus: $gpus, vram_mib: $vram,
+	each=$vram
+	[ "$vram" = "$vram_b" ] || each="$vram, $vram_b"
+	config=$(jq -n --arg gpus "$first, $second" --arg each "$each" --arg mem "$mem" --arg profile "$profile" \
+		--arg data "$data" --argjson cpus "$cpus" --argjson quick "$([ -n "$quick" ] && echo true || echo false)" '{gpus: $gpus, vram_mib: ($each | tonumber? // $each),
 		memory: $mem, cpus: $cpus, profile: $profile, kernel: "fast", icount: true, data: $data, quick: $quick}')
 }
 
@@ -128,11 +130,11 @@ is_there() {
 
 one() {
 	local json=$results/$exp.json rc=0 beside parts logs doc tool=$BUILD/image-fast/bin/uvmctl
-	[ "$first" != 1 ] || [ "$exp" = oversub ] || [ "$exp" = scaling ] || [ "$second" -ge 2 ] ||
+	[ "$first" != 1 ] || [ "$exp" = oversub ] || [ "$second" -ge 2 ] ||
 		die "'$exp' needs neighbours" "leave GPUS= out, or set it to 2 or more"
 	# What an earlier run found is no result of this one.
 	rm -f "$json" "$results/$exp.meta.json" "$results/$exp.targets.txt"
-	say "'$exp': two guests, of $first and of $second GPUs with $vram$([ "$vram" = "$vram_b" ] || echo " and $vram_b") MiB each (virtual time; about $takes)"
+	say "'$exp': two guests, of $first and of $second GPUs with ${each/, / and } MiB each (virtual time; about $takes)"
 	image=$BUILD/image-fast.cpio.gz
 	[ -z "$taped" ] || tapes
 	# A group of its own, to be ended as a whole.
