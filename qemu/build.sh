@@ -55,6 +55,22 @@ model_library() {
 		cargo build --release --locked -p huvm_model_ffi)
 }
 
+# The patches, onto the files as Debian has them; those are kept beside.
+patched() {
+	local src=$1 f p at
+	at=$(mktemp -d)
+	for f in $(sed -n 's|^+++ b/||p' "$ROOT"/qemu/patches/*.patch | sort -u); do
+		[ -f "$src/$f.debian" ] || { cp "$src/$f" "$src/$f.part" && mv "$src/$f.part" "$src/$f.debian"; }
+		mkdir -p "$at/${f%/*}"
+		cp "$src/$f.debian" "$at/$f"
+	done
+	for p in "$ROOT"/qemu/patches/*.patch; do
+		patch -s -p1 -d "$at" <"$p" || die "${p##*/} does not fit ${src##*/}" "remove $src and try again"
+	done
+	for f in $(cd "$at" && find . -type f); do install_file "$at/$f" "$src/$f"; done
+	rm -rf "$at"
+}
+
 install_file() { cmp -s "$1" "$2" || cp "$1" "$2"; }
 
 build() {
@@ -71,6 +87,7 @@ build() {
 	grep -qxF "$hook" "$src/hw/misc/meson.build" || echo "$hook" >>"$src/hw/misc/meson.build"
 	grep -q "'hw/misc/huvm'" "$src/meson.build" ||
 		sed -i "s/^    'hw\/misc',/    'hw\/misc',\n    'hw\/misc\/huvm',/" "$src/meson.build"
+	patched "$src"
 	# Where an indirect jump leads stands in a table of 4096 entries, or is looked up in a hash of all code: half a million times
 	# a second with the debug kernel, an eighth of the time. (65536 entries do not fit the host's caches: slower than none.)
 	! grep -q '^#define TB_JMP_CACHE_BITS 12$' "$src/accel/tcg/tb-jmp-cache.h" ||
@@ -86,7 +103,7 @@ build() {
 	mv "$bin.part" "$bin"
 }
 
-key=$( (cat "$0"; find "$ROOT/qemu/glue" "$ROOT/qemu/model" "$ROOT/qemu/model-ffi" "$ROOT/drivers/hw" "$ROOT/Cargo.lock" \
+key=$( (cat "$0"; find "$ROOT/qemu/glue" "$ROOT/qemu/patches" "$ROOT/qemu/model" "$ROOT/qemu/model-ffi" "$ROOT/drivers/hw" "$ROOT/Cargo.lock" \
 	-type f | LC_ALL=C sort | xargs cat; rustc -V) | short_hash)
 if [ "$(cat "$bin.key" 2>/dev/null)" != "$key" ] || [ ! -x "$bin" ]; then
 	{

@@ -315,6 +315,8 @@ static void huvm_gpu_realize(PCIDevice *pdev, Error **errp)
         pcie_cap_exit(pdev);
         return;
     }
+    /* The machine's CPUs are of its profile too (qemu/patches/icount-at-once.patch). */
+    icount_set_mips(huvm_model_cpu_mips());
     trace_huvm_gpu_realize(s->gpu, s->vram_mb);
 }
 

@@ -48,6 +48,8 @@ typedef struct HuvmGpuConfig {
  */
 int huvm_model_add(const HuvmGpuConfig *config, const HuvmHostOps *ops, void *opaque,
                    void *vram, char *err, size_t err_len);
+/* Instructions per microsecond of the machine's CPUs, by its profile; 0 without a GPU. */
+uint32_t huvm_model_cpu_mips(void);
 void huvm_model_remove(int gpu);
 void huvm_model_reset(int gpu);
 uint64_t huvm_model_read(int gpu, uint32_t bar, uint64_t offset, uint32_t size);

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # In the guest: loads the module, runs `uvmctl` with these arguments, unloads it, prints the JSON document between marks for
 # the host to keep. It fails if the tool does, or if the kernel complained.
+# Until the kernel trusts its clock, a second after the boot, it sleeps by ticks of 4 ms. (In virtual time: this takes none.)
+sleep 2
 # The driver's calls for tests: oversub makes a GPU's memory small by one.
 insmod /lib/huvm.ko test=1 || exit 1
 # A row's preset is that of its process; what belongs to a GPU as a whole, as pre-eviction, would stay as users have it.

@@ -19,6 +19,13 @@ commit=$(git -C "$ROOT" rev-parse HEAD 2>/dev/null || true)
 
 several() { first=4 second=4 vram=3072 mem=7G data=phantom taped=yes command=$exp; }
 
+# What a timing profile says of the machine's CPUs.
+mips_of() {
+	local file=$1
+	[ -f "$file" ] || file=$ROOT/qemu/profiles/$1.toml
+	sed -n 's/^mips = //p' "$file" 2>/dev/null | grep . || echo 2300
+}
+
 # The experiments: estimate on two idle cores; GPUs and arguments of both guests; memory of a GPU (of the second guest's, if
 # it differs) and of a guest, CPUs, data; whether what the jobs touch is recorded first.
 # quick_a, quick_b: arguments instead, for QUICK=1.
@@ -68,7 +75,7 @@ spec() {
 		quick_a="--cases resnet50 -i 1" quick_b="--cases vgg16 -i 1"
 		;;
 	scaling)
-		# One CPU: what a thread spends are its own instructions alone.
+		# One CPU: what a thread spends are its own instructions alone, none of another one that it waits for.
 		takes="four minutes" first=1 second=16 vram=131072 vram_b=2304 mem=8G cpus=1 profile=full16 data=phantom command=scaling
 		# The fewest GPUs are those of a machine that has no more.
 		a="--cases chunks-1k,chunks-4k,chunks-16k,chunks-64k,clients-1,clients-4,clients-16,clients-64,gpus-1"
@@ -87,9 +94,10 @@ spec() {
 	fi
 	each=$vram
 	[ "$vram" = "$vram_b" ] || each="$vram, $vram_b"
+	mips=$(mips_of "$profile")
 	config=$(jq -n --arg gpus "$first, $second" --arg each "$each" --arg mem "$mem" --arg profile "$profile" \
-		--arg data "$data" --argjson cpus "$cpus" --argjson quick "$([ -n "$quick" ] && echo true || echo false)" '{gpus: $gpus, vram_mib: ($each | tonumber? // $each),
-		memory: $mem, cpus: $cpus, profile: $profile, kernel: "fast", icount: true, data: $data, quick: $quick}')
+		--arg data "$data" --argjson cpus "$cpus" --argjson mips "$mips" --argjson quick "$([ -n "$quick" ] && echo true || echo false)" '{gpus: $gpus, vram_mib: ($each | tonumber? // $each),
+		memory: $mem, cpus: $cpus, mips: $mips, profile: $profile, kernel: "fast", icount: true, data: $data, quick: $quick}')
 }
 
 # The touches of an experiment's jobs, made here: an emulated CPU takes minutes to draw a graph's edges. They are of this tool;
@@ -169,9 +177,9 @@ one() {
 		configuration: $config, seed: null, warnings: (.warnings // [])}' "$doc" >"$results/$exp.meta.json"
 	sed -n '/^WHAT /,$p' "$doc.txt" >"$results/$exp.targets.txt"
 	[ -s "$results/$exp.targets.txt" ] || rm -f "$results/$exp.targets.txt"
-	# One instruction a nanosecond (-icount shift=0): what the driver's threads spent is what they executed, and on two CPUs what the
-	# other one executed meanwhile.
-	jq '.data | map(if .driver_ns then .driver_insns = .driver_ns else . end)' "$doc.json" >"$json.part" && mv "$json.part" "$json"
+	# Each CPU executes so many instructions a microsecond: what the driver's threads spent, in instructions.
+	jq --argjson mips "$mips" '.data | map(if .driver_ns then .driver_insns = (.driver_ns * $mips / 1000 | round) else . end)' \
+		"$doc.json" >"$json.part" && mv "$json.part" "$json"
 	rm -f "$doc" "$doc.txt" "$doc.json"
 	say "results: ${json#"$ROOT"/}"
 }

@@ -185,6 +185,12 @@ pub unsafe extern "C" fn huvm_model_add(
     -1
 }
 
+/// Instructions that a CPU of the machine executes in a microsecond, by its profile; 0 without a GPU.
+#[no_mangle]
+pub extern "C" fn huvm_model_cpu_mips() -> u32 {
+    enter(None, 0, |w| w.machine.profile().cpu_mips)
+}
+
 /// Takes a GPU out. Its callbacks and VRAM are not used again.
 #[no_mangle]
 pub extern "C" fn huvm_model_remove(gpu: c_int) {

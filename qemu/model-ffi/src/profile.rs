@@ -21,6 +21,8 @@ struct File {
     #[serde(default)]
     latency: Latency,
     #[serde(default)]
+    cpu: Cpu,
+    #[serde(default)]
     workload: Workload,
     #[serde(default)]
     fault_buffer: FaultBuffer,
@@ -58,6 +60,12 @@ struct Latency {
     interrupt_ns: Option<u32>,
     replay_ns: Option<u32>,
     invalidate_ns: Option<u32>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+struct Cpu {
+    mips: Option<u32>,
 }
 
 #[derive(Deserialize, Default)]
@@ -130,6 +138,7 @@ pub(crate) fn parse(text: &str) -> Result<Profile, String> {
     set(&mut p.intr_ns, f.latency.interrupt_ns);
     set(&mut p.replay_ns, f.latency.replay_ns);
     set(&mut p.invalidate_ns, f.latency.invalidate_ns);
+    set(&mut p.cpu_mips, f.cpu.mips);
     set(&mut p.max_resident, f.workload.max_resident);
     let [non_replayable, replayable] = &mut p.fault_entries;
     set(non_replayable, f.fault_buffer.non_replayable_entries);
@@ -220,6 +229,11 @@ mod tests {
             (
                 "name = \"x\"\n[memory]\nmbps = 0",
                 "memory mbps must not be 0",
+            ),
+            ("name = \"x\"\n[cpu]\nmips = 0", "cpu mips must not be 0"),
+            (
+                "name = \"x\"\n[cpu]\nmips = 100001",
+                "cpu mips 100001 is above 100000",
             ),
             (
                 "name = \"x\"\n[[link]]\ntype = \"nvlink\"\nmbps = 1\nlatency-ns = 1",

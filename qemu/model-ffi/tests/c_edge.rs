@@ -134,8 +134,10 @@ fn life_of_two_devices() {
     // Nothing there yet.
     assert_eq!(huvm_model_read(0, 0, 0, 4), u64::MAX);
     huvm_model_timer();
+    assert_eq!(huvm_model_cpu_mips(), 0);
 
     assert_eq!(add(&a, &mut vram_a, -1, None), Ok(0));
+    assert_eq!(huvm_model_cpu_mips(), 2300, "of v100-p3");
     let e = add(&b, &mut vram_b, 0, None).unwrap_err();
     assert_eq!(e, "GPU index 0 is taken");
     let e = add(&b, &mut vram_b, -1, Some(c"/nowhere.toml")).unwrap_err();

@@ -112,6 +112,8 @@ pub struct Profile {
     pub replay_ns: u32,
     /// A TLB invalidate, ns.
     pub invalidate_ns: u32,
+    /// Instructions that each CPU of the machine executes in a microsecond; the model itself has no use for it.
+    pub cpu_mips: u32,
     /// Blocks that a GPU runs at once.
     pub max_resident: u32,
     /// Entries that SIZE.SET_DEFAULT gives: non-replayable, replayable.
@@ -154,6 +156,7 @@ impl Profile {
             ("host-link d2h-mbps", self.host_d2h_mbps),
             ("memory mbps", self.vram_mbps),
             ("copy-engine mbps", self.ce_mbps),
+            ("cpu mips", self.cpu_mips),
             ("workload max-resident", self.max_resident),
         ] {
             if value == 0 {
@@ -165,6 +168,9 @@ impl Profile {
                 "copy-engine count {} is not in {CES_MIN}..={CES_MAX}",
                 self.ce_count
             ));
+        }
+        if self.cpu_mips > 100_000 {
+            return Err(format!("cpu mips {} is above 100000", self.cpu_mips));
         }
         if self.max_resident > 4096 {
             return Err(format!(
@@ -215,6 +221,7 @@ impl Default for Profile {
             intr_ns: 1_500,
             replay_ns: 2_000,
             invalidate_ns: 1_000,
+            cpu_mips: 2300,
             max_resident: 80,
             fault_entries: [1024, 4096],
             links: Profile::all_to_all(4, LinkKind::Nvlink, 40_100, 5_100),

@@ -60,8 +60,8 @@ pub(in crate::cmd) struct Measured {
     /// What Belady's MIN moves: computed afterwards (`huvm-results fill`).
     #[serde(default)]
     pub(super) belady_bytes: Option<u64>,
-    /// Instructions of the driver's threads. Whoever runs the machine fills it in (`tools/build/bench.sh`): where it executes one
-    /// in a nanosecond it is `driver_ns`.
+    /// Instructions of the driver's threads. Whoever runs the machine fills it in (`tools/build/bench.sh`): `driver_ns` by
+    /// what a CPU executes in a nanosecond.
     #[serde(default)]
     pub(super) driver_insns: Option<u64>,
     /// CPU time of the driver's threads for the GPU.
