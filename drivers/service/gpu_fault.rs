@@ -672,7 +672,7 @@ fn copy(gpu: &Arc<Gpu>, w: &mut Work, block: &Arc<Block>, p: &Policy) -> Result 
 }
 
 /// Adds to a plan what the tree prefetcher finds dense; for a `stream`, whose thread would fetch the rest of the block right
-/// behind, all that is elsewhere.
+/// behind, all that is elsewhere too. (What is nowhere yet is the tree's alone.)
 fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy, stream: bool) {
     let wanted = plan.local.or(&plan.copies);
     let here = Place::Gpu(gpu.index());
@@ -688,17 +688,19 @@ fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy,
         .and_not(&plan.remote)
         .and_not(&placement::stays(s, here))
         .and_not(&thrash::keep_off(s));
-    let more = if stream {
-        candidates.and(&s.valid_beside(here))
-    } else {
-        tree_prefetch(
+    let mut more = PageMask::EMPTY;
+    if tree {
+        more = tree_prefetch(
             &valid,
             &wanted,
             &candidates,
             PageRegion::BLOCK,
             p.get_u32(KnobId::PrefetchThreshold),
-        )
-    };
+        );
+    }
+    if stream {
+        more |= candidates.and(&s.valid_beside(here));
+    }
     let extra = more.and_not(&wanted).and_not(&plan.remote);
     let new = extra.and_not(&valid).count().get();
     account::count(Some(gpu), Some(space), Counter::PagesPrefetched, new.into());

@@ -778,10 +778,31 @@ static void launches_are_their_owners(void)
 	cpu_check(p, BLOCK, rounds - 1, 1);
 }
 
+/*
+ * A page of each piece, one after the other, where nothing was before. Catches a fault that goes on with a stream and brings what
+ * is elsewhere, which here is nothing, instead of what is dense.
+ */
+static void stream_of_first_touches(void)
+{
+	const uint64_t len = 8 * BLOCK;
+	int fd = huvm_open();
+	struct huvm_instr i = { .op = HUVM_OP_FILL, .count = 1, .steps = len / PIECE, .step_stride = PIECE };
+	uint8_t *p;
+
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "stream_prefetch", 1));
+	CHECK_OK(gpu_register(fd, 0));
+	p = managed(fd, len);
+	i.dst = (uintptr_t)p;
+	run_ok(fd, 0, 1, &i, 1, 8);
+	for (uint64_t b = 0; b < len / BLOCK; b++)
+		CHECK_EQ(block_info(fd, p + b * BLOCK).gpu_pages[0], BLOCK / PAGE);
+}
+
 static const struct ktap_test tests[] = {
 	{ "first_touch_on_gpu_is_zero", first_touch_on_gpu_is_zero }, { "cpu_to_gpu_to_cpu", cpu_to_gpu_to_cpu },
 	{ "gpu_writes_cpu_reads", gpu_writes_cpu_reads }, { "full_block_is_one_mapping", full_block_is_one_mapping },
 	{ "programs", programs }, { "trace_replay", trace_replay }, { "sparse_small_pages", sparse_small_pages },
+	{ "stream_of_first_touches", stream_of_first_touches },
 	{ "each_page_is_fetched_anew", each_page_is_fetched_anew },
 	{ "cpu_and_gpu_race", cpu_and_gpu_race }, { "migrate_calls", migrate_calls },
 	{ "unregister_brings_home", unregister_brings_home }, { "munmap_while_running", munmap_while_running },
