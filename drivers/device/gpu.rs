@@ -80,6 +80,8 @@ pub(crate) struct Gpu {
     host_pool: Arc<HostPool>,
     /// Fewer free chunks than this wake pre-eviction.
     pub(crate) pre_evict_low: Atomic<u32>,
+    /// Blocks fetched ahead to here of which nobody knows yet whether they are used.
+    pub(crate) ahead: Atomic<u32>,
     /// Faults that wait for a chunk.
     pub(crate) demand: Atomic<u32>,
     /// 1 while a batch of faults is served that is about more blocks than there are chunks, else 0.
@@ -168,6 +170,7 @@ impl Gpu {
                 refill <- Bell::new(),
                 host_pool,
                 pre_evict_low: Atomic::new(0),
+                ahead: Atomic::new(0),
                 demand: Atomic::new(0),
                 crowded: Atomic::new(false),
                 commands <- new_mutex!(false, "huvm_gpu_commands"),

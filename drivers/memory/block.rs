@@ -25,6 +25,7 @@ use huvm_policy::stream::Outcome;
 use huvm_policy::thrash::BlockThrash;
 use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
 use kernel::sync::{new_mutex, Arc, Mutex, MutexGuard};
 
 /// What a block has on one GPU.
@@ -90,16 +91,33 @@ impl Spare {
 /// *late* when a fault asked for it first; *wasted* when it left the GPU before either ([`State::left`]). What lies within
 /// the last reach of a stream, up to the end of its range, may be used and never gone over: if it leaves, nobody can tell.
 pub(crate) struct Ahead {
-    /// The GPU that it was fetched to.
-    pub(crate) gpu: Arc<Gpu>,
+    /// The GPU that it was fetched to; counts it.
+    gpu: Arc<Gpu>,
     /// Whose block it is, and its address.
-    pub(crate) space: Arc<Space>,
-    pub(crate) va: u64,
+    space: Arc<Space>,
+    va: u64,
     /// The stream may end before it goes over it.
-    pub(crate) at_end: bool,
+    at_end: bool,
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.gpu.ahead.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Ahead {
+    /// The block at `va` of `space`, fetched to `gpu`; `at_end`: its stream may end before it goes over it.
+    pub(crate) fn new(gpu: Arc<Gpu>, space: Arc<Space>, va: u64, at_end: bool) -> Self {
+        gpu.ahead.add(1, Relaxed);
+        Ahead {
+            gpu,
+            space,
+            va,
+            at_end,
+        }
+    }
+
     /// Says what became of it (`HUVM_PREFETCH_*`).
     pub(crate) fn tell(&self, step: u32) {
         events::emit(

@@ -117,7 +117,7 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
             None => policy::of_gpu(gpu),
         };
         (
-            EvictConfig::of(&p, gpu.chunks().count()),
+            EvictConfig::of(&p, gpu.chunks().count(), gpu.ahead.load(Relaxed)),
             p.get(KnobId::EvictRetriesMax),
             p.is_on(KnobId::EvictEnable),
         )

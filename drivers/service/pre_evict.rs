@@ -56,7 +56,6 @@ impl PreEvict {
     }
 
     fn run(&mut self, gpu: &Arc<Gpu>, p: &Policy, config: &PreEvictConfig) {
-        let order = EvictConfig::of(p, gpu.chunks().count());
         while !thread::should_stop() && !gpu.is_lost() {
             let held = self.state.is_held();
             let step = self.state.step(&self.look(gpu), config);
@@ -68,6 +67,8 @@ impl PreEvict {
                 PreEvictStep::Wait if self.rooms.is_empty() => return,
                 PreEvictStep::Wait => drop(self.rooms.remove(0)),
                 PreEvictStep::Begin(n) => {
+                    let ahead = gpu.ahead.load(Relaxed);
+                    let order = EvictConfig::of(p, gpu.chunks().count(), ahead);
                     for _ in 0..n {
                         if !self.begin(gpu, &order) {
                             return;

@@ -221,12 +221,8 @@ pub(crate) fn report(gpu: &Gpu, space: &Space, outcome: Outcome, n: u32) {
 fn ahead(gpu: &Arc<Gpu>, job: &Job, block: &Block) -> Ahead {
     let reach = job.run.step.saturating_mul(job.amount.into());
     let end = BlockNo::of_va(block.va()).0.checked_add_signed(reach);
-    Ahead {
-        gpu: gpu.clone(),
-        space: job.space.clone(),
-        va: block.va(),
-        at_end: end.is_none_or(|b| !job.span.contains(BlockNo(b))),
-    }
+    let at_end = end.is_none_or(|b| !job.span.contains(BlockNo(b)));
+    Ahead::new(gpu.clone(), job.space.clone(), block.va(), at_end)
 }
 
 /// `left` blocks of a job are not fetched.

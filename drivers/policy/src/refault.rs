@@ -27,9 +27,11 @@ use crate::stream::StreamConfig;
 const SPAN_MEMORIES: u64 = 8;
 /// The window that turns the switch off is shorter by this.
 const OFF_SHORTER: u32 = 4;
-/// The guard takes no more than this part of the memory. Where it would, [`VictimOrder::Adaptive`] does not adapt: too little
+/// The guard takes no more than this part of the memory, whatever was fetched ahead.
+const GUARD_PART: u32 = 2;
+/// Where it takes more than this part without anything fetched ahead, [`VictimOrder::Adaptive`] does not adapt: too little
 /// would be left to keep.
-const GUARD_PART: u32 = 4;
+const ADAPT_PART: u32 = 4;
 
 /// How victims are chosen on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,17 +47,20 @@ pub struct EvictConfig {
 }
 
 impl EvictConfig {
-    /// As a policy has it, for a GPU of `chunks` chunks.
-    pub fn of(policy: &Policy, chunks: u32) -> Self {
+    /// As a policy has it, for a GPU of `chunks` chunks, of which `ahead` were fetched ahead and not used yet, as far as one
+    /// knows.
+    pub fn of(policy: &Policy, chunks: u32, ahead: u32) -> Self {
         let order = VictimOrder::from_u64(policy.get(KnobId::EvictOrder)).unwrap_or_default();
-        // What streams fetched ahead is not used yet, so it must not pass through the guard before.
-        let ahead = StreamConfig::of(policy).ahead_max();
-        let guard = policy
-            .get_u32(KnobId::EvictGuardChunks)
-            .saturating_add(ahead);
+        // What streams fetched ahead must not pass through the guard before it is used. Of what they left there behind them, or
+        // went astray with, nobody knows: no more is believed than they may have ahead.
+        let ahead = ahead.min(StreamConfig::of(policy).ahead_max());
+        let least = policy.get_u32(KnobId::EvictGuardChunks);
+        let guard = least.saturating_add(ahead);
         let most = chunks / GUARD_PART;
         let order = match order {
-            VictimOrder::Adaptive if guard > most => VictimOrder::LeastRecentlyMigrated,
+            VictimOrder::Adaptive if least > chunks / ADAPT_PART => {
+                VictimOrder::LeastRecentlyMigrated
+            }
             order => order,
         };
         let guarded = matches!(order, VictimOrder::Recent | VictimOrder::Adaptive);
@@ -212,29 +217,31 @@ mod tests {
         use VictimOrder::*;
         let mut p = Policy::new();
         p.set(KnobId::EvictOrder, Adaptive as u64).unwrap();
-        let of = |p: &Policy, n| {
-            let c = EvictConfig::of(p, n);
+        let of = |p: &Policy, n, ahead| {
+            let c = EvictConfig::of(p, n, ahead);
             (c.order, c.guard)
         };
-        assert_eq!(of(&p, 8192), (Adaptive, 32));
-        assert_eq!(of(&p, 128), (Adaptive, 32));
-        assert_eq!(of(&p, 127), (LeastRecentlyMigrated, 0));
-        // Eight streams, 32 MiB each.
+        assert_eq!(of(&p, 8192, 9), (Adaptive, 32), "nothing fetches ahead");
+        assert_eq!(of(&p, 128, 0), (Adaptive, 32));
+        assert_eq!(of(&p, 127, 0), (LeastRecentlyMigrated, 0));
         p.set(KnobId::StreamMode, 2).unwrap();
-        assert_eq!(of(&p, 8192), (Adaptive, 160));
-        assert_eq!(of(&p, 639), (LeastRecentlyMigrated, 0));
+        assert_eq!(of(&p, 8192, 0), (Adaptive, 32));
+        assert_eq!(of(&p, 8192, 50), (Adaptive, 82));
+        // Eight streams, 32 MiB each; half of the memory.
+        assert_eq!(of(&p, 8192, 1000), (Adaptive, 160));
+        assert_eq!(of(&p, 128, 50), (Adaptive, 64));
         // What is asked for by name is done, as far as it goes.
         p.set(KnobId::EvictOrder, Recent as u64).unwrap();
-        assert_eq!(of(&p, 64), (Recent, 16));
+        assert_eq!(of(&p, 62, 0), (Recent, 31));
         p.set(KnobId::EvictOrder, 0).unwrap();
-        assert_eq!(of(&p, 8192), (LeastRecentlyMigrated, 0));
+        assert_eq!(of(&p, 8192, 50), (LeastRecentlyMigrated, 0));
     }
 
     #[test]
     fn the_window_and_the_span_are_shares_of_the_memory() {
         let mut p = Policy::new();
         let of = |p: &Policy, n| {
-            let c = EvictConfig::of(p, n);
+            let c = EvictConfig::of(p, n, 0);
             (c.window, c.span)
         };
         assert_eq!(of(&p, 8192), (2048, 65536));

@@ -23,7 +23,7 @@ fn config(order: VictimOrder, window_percent: u64) -> EvictConfig {
     p.set(KnobId::EvictOrder, order as u64).unwrap();
     p.set(KnobId::EvictGuardChunks, 16).unwrap();
     p.set(KnobId::EvictWindowPercent, window_percent).unwrap();
-    EvictConfig::of(&p, CHUNKS)
+    EvictConfig::of(&p, CHUNKS, 0)
 }
 
 /// Misses of the driver's order, the first of each chunk left out.

@@ -343,7 +343,7 @@ knobs! {
     }
     EvictGuardChunks {
         "evict_guard_chunks", "chunks", Number, 0..=1024, 32, true,
-        "Youngest chunks left alone by evict_order=recent or adaptive, beside those fetched ahead; a quarter of all at most.",
+        "Youngest chunks left alone by evict_order=recent or adaptive, beside those fetched ahead; half of all at most.",
         "workloads.md 5 has 16, of 800"
     }
     EvictWindowPercent {
