@@ -642,12 +642,16 @@ fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
     did
 }
 
+/// How often a block is begun again for want of host memory, or of a mapping for DMA: no more than a hiccup is waited out, as
+/// the other clients' faults wait as well.
+const SHORT_MAX: u32 = 3;
+
 fn copy(gpu: &Arc<Gpu>, w: &mut Work, block: &Arc<Block>, p: &Policy) -> Result {
     let here = Place::Gpu(gpu.index());
     let space = block.space();
     let mut room = Room::empty();
     let tries = p.get(KnobId::EvictRetriesMax).saturating_add(4);
-    let mut step = 0;
+    let (mut step, mut short) = (0, 0);
     for _ in 0..tries {
         {
             let mut s = block.settled();
@@ -661,6 +665,10 @@ fn copy(gpu: &Arc<Gpu>, w: &mut Work, block: &Arc<Block>, p: &Policy) -> Result 
                 Ok(true) => return Ok(()),
                 Ok(false) => continue,
                 Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => continue,
+                Err(Stop::Failed(e)) if e == ENOMEM && short < SHORT_MAX => {
+                    short += 1;
+                    continue;
+                }
                 Err(Stop::Failed(e)) => return Err(e),
                 Err(Stop::NeedChunk) => {}
             }
