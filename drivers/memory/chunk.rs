@@ -63,6 +63,11 @@ impl Inner {
         old
     }
 
+    /// Whether a block has the chunk.
+    fn is_owned(&self, id: ChunkId) -> bool {
+        self.owners.get(id.as_usize()).is_some_and(Option::is_some)
+    }
+
     /// The block that has a chunk.
     fn block(&self, id: ChunkId) -> Option<Arc<Block>> {
         let owner = self.owners.get(id.as_usize())?.as_ref()?;
@@ -327,26 +332,34 @@ impl ChunkPool {
         free
     }
 
-    /// The victim stays where it was.
+    /// The victim stays where it was; one that its block let go of meanwhile is free.
     pub(crate) fn abort(&self, chunk: EvictingChunk) {
-        if let Err((token, e)) = chunk.abort(&mut self.inner.lock().table()) {
-            pr_err!("chunk {:?} not put back: {:?}\n", token, e);
+        let mut inner = self.inner.lock();
+        let is_owned = inner.is_owned(chunk.id());
+        let mut table = inner.table();
+        let did = if is_owned {
+            chunk.abort(&mut table).map_err(|(t, e)| (t.id(), e))
+        } else {
+            match chunk.hand_over(&mut table) {
+                Ok(free) => free.give_back(&mut table).map_err(|(t, e)| (t.id(), e)),
+                Err((t, e)) => Err((t.id(), e)),
+            }
+        };
+        if let Err((id, e)) = did {
+            pr_err!("chunk {:?} not put back: {:?}\n", id, e);
         }
     }
 
     /// A block lets go of its chunk. The caller holds the block's lock and has forgotten the chunk.
     pub(crate) fn release(&self, id: ChunkId) -> Released {
-        let mut old = None;
-        let what = {
-            let mut inner = self.inner.lock();
-            match inner.table().free(id) {
-                Ok(()) => {
-                    old = inner.set_owner(id, None);
-                    Released::Free
-                }
-                Err(_) => Released::Taken,
-            }
+        let mut inner = self.inner.lock();
+        let what = match inner.table().free(id) {
+            Ok(()) => Released::Free,
+            Err(_) => Released::Taken,
         };
+        // Whoever took it finds it without an owner, if it gives it up before it finds the block without it.
+        let old = inner.set_owner(id, None);
+        drop(inner);
         drop(old);
         what
     }

@@ -101,6 +101,37 @@ static void for_blocks_on_their_way(void)
 	}
 }
 
+/*
+ * Catches a chunk that is nobody's: its block let go of it while somebody else looked whether it can make way, and gave up.
+ */
+static void of_one_who_dies(void)
+{
+	int fd = little_spare(ALWAYS);
+	uint64_t replaced = of_gpu(fd, 1, HUVM_CNT_SPARE_REPLACED);
+
+	knob(fd, 0, "pre_evict", 1);
+	knob(fd, 0, "stream_prefetch", 1);
+	knob(fd, 0, "prefetch_multi_path", 1);
+	for (int n = 0; n < rounds(4); n++) {
+		pid_t pid = fork();
+
+		CHECK(pid >= 0);
+		if (!pid) {
+			struct job j = job_begin(0, 2 * WANTED, 36);
+
+			for (;;)
+				job_turn(&j, 1);
+		}
+		/* Until it is well under way, and a little more, each time another. */
+		CHECK(WITHIN(20000, of_gpu(fd, 1, HUVM_CNT_SPARE_REPLACED) > replaced + 20));
+		usleep((useconds_t)(5003 * (n % 7)));
+		end_child(pid);
+		all_idle(fd);
+		replaced = of_gpu(fd, 1, HUVM_CNT_SPARE_REPLACED);
+	}
+	close(fd);
+}
+
 /* Two borrowers in each other's place. */
 static void for_two_borrowers(void)
 {
@@ -127,6 +158,7 @@ static const struct ktap_test tests[] = {
 	{ "for_evictions", for_evictions },
 	{ "never_the_only_copy", never_the_only_copy },
 	{ "for_blocks_on_their_way", for_blocks_on_their_way },
+	{ "of_one_who_dies", of_one_who_dies },
 	{ "for_two_borrowers", for_two_borrowers },
 };
 KTAP_MAIN(tests)
