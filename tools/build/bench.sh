@@ -19,13 +19,6 @@ commit=$(git -C "$ROOT" rev-parse HEAD 2>/dev/null || true)
 
 several() { first=4 second=4 vram=3072 mem=7G data=phantom taped=yes command=$exp; }
 
-# What a timing profile says of the machine's CPUs.
-mips_of() {
-	local file=$1
-	[ -f "$file" ] || file=$ROOT/qemu/profiles/$1.toml
-	sed -n 's/^mips = //p' "$file" 2>/dev/null | grep . || echo 2300
-}
-
 # The experiments: estimate on two idle cores; GPUs and arguments of both guests; memory of a GPU (of the second guest's, if
 # it differs) and of a guest, CPUs, data; whether what the jobs touch is recorded first.
 # quick_a, quick_b: arguments instead, for QUICK=1.

@@ -98,6 +98,14 @@ toolchain_id() { rustc -V; "$(clang_)" --version | head -1; "$(bindgen_)" --vers
 
 short_hash() { sha256sum | cut -c1-12; }
 
+# The file of a timing profile: a name in qemu/profiles, or a path, from / on.
+profile_file() { case $1 in /*) echo "$1" ;; *) echo "$ROOT/qemu/profiles/$1.toml" ;; esac; }
+
+# Instructions a microsecond that a timing profile gives each CPU; one that does not say has those of v100-p3, as in the device.
+mips_of() {
+	{ cat "$(profile_file "$1")" 2>/dev/null || true; cat "$ROOT/qemu/profiles/v100-p3.toml"; } | sed -n 's/^mips = //p' | sed -n 1p
+}
+
 # Private apt: other suites of Debian, read from the machine's own mirror, without touching its configuration.
 apt_private() {
 	local dir=$CACHE/apt uri

@@ -13,10 +13,7 @@ qemu=$("$ROOT/qemu/build.sh" --print)
 image=${IMAGE:-$BUILD/image-$KCONF.cpio.gz}
 [ -f "$image" ] || die "there is no guest image" "run 'make image KCONF=$KCONF'"
 
-case ${PROFILE:=v100-p3} in
-/*) profile=$PROFILE ;;
-*) profile=$ROOT/qemu/profiles/$PROFILE.toml ;;
-esac
+profile=$(profile_file "${PROFILE:=v100-p3}")
 [ -f "$profile" ] || die "there is no timing profile '$PROFILE'" "use one of: $(cd "$ROOT/qemu/profiles" && echo *.toml)"
 # Memory that the guest does not touch is not asked of the host (reserve=off).
 args=(-machine "q35,memory-backend=ram" -object "memory-backend-ram,id=ram,size=${MEM:-2G},reserve=off"
@@ -33,6 +30,9 @@ else
 	# On a loaded host the guest may see no tick for a while, and would then do without its IO-APIC.
 	cmdline+=" no_timer_check"
 fi
+# Linux 7.3 can stand still at its start, both CPUs without interrupts: the watchdog of the TSC waits for a CPU that waits in
+# stop_machine for it, and its bound is by a clock, jiffies, that nobody moves on.
+cmdline+=" tsc=nowatchdog"
 # The kernel's checker of DMA counts no more than eight mappings of one page.
 [ "${GPUS:-1}" -le 8 ] || cmdline+=" dma_debug=off"
 for ((i = 0; i < ${GPUS:-1}; i++)); do
