@@ -20,7 +20,6 @@ use crate::account::{self, counters::Counter, events};
 use crate::channel::{self, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
-use crate::service::prefetch;
 use huvm_policy::stream::Outcome;
 use huvm_policy::thrash::BlockThrash;
 use huvm_policy::types::ChunkId;
@@ -332,7 +331,7 @@ impl State {
         if let Some(a) = self.ahead.take_if(|a| a.gpu.index() == g) {
             if !a.at_end {
                 self.missed = true;
-                prefetch::report(&a.gpu, &a.space, Outcome::Wasted, 1);
+                a.space.streams.report(&a.gpu, &a.space, Outcome::Wasted, 1);
                 a.tell(uapi::HUVM_PREFETCH_WASTED);
             }
         }

@@ -133,7 +133,7 @@ impl Drop for Departure {
 pub(crate) enum Released {
     /// It is on the free list.
     Free,
-    /// Somebody is evicting it, will find the block without it, and has it then.
+    /// Somebody is evicting it, will find the block without it, and has it then; or gives it up, and it is free.
     Taken,
 }
 

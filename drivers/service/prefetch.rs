@@ -56,6 +56,20 @@ impl Streams {
         Ok(pin_init!(Self { table <- new_mutex!(table, "huvm_streams") }))
     }
 
+    /// Counts what became of `n` blocks of `space`, whose streams these are, that were fetched ahead to a GPU.
+    pub(crate) fn report(&self, gpu: &Gpu, space: &Space, outcome: Outcome, n: u32) {
+        if n == 0 {
+            return;
+        }
+        let counter = match outcome {
+            Outcome::Late => Counter::PrefetchLate,
+            Outcome::Useful => Counter::PrefetchUseful,
+            Outcome::Wasted => Counter::PrefetchWasted,
+        };
+        self.table.lock().report(outcome, n.into());
+        account::count(Some(gpu), Some(space), counter, n.into());
+    }
+
     /// What became of all so far.
     pub(crate) fn counts(&self) -> StreamCounts {
         self.table.lock().counts()
@@ -183,7 +197,10 @@ pub(super) fn judge(gpu: &Gpu, block: &Block, stream: &InStream) {
         }
         ahead.is_some() || (stream.expected && !missed)
     };
-    report(gpu, block.space(), Outcome::Late, u32::from(late));
+    let space = block.space();
+    space
+        .streams
+        .report(gpu, space, Outcome::Late, u32::from(late));
 }
 
 /// What a stream went over, between two of its faults, was there in time.
@@ -200,21 +217,7 @@ fn went_over(gpu: &Gpu, space: &Space, advice: &stream::Advice) {
             useful += 1;
         }
     }
-    report(gpu, space, Outcome::Useful, useful);
-}
-
-/// Counts what became of `n` blocks that were fetched ahead to a GPU.
-pub(crate) fn report(gpu: &Gpu, space: &Space, outcome: Outcome, n: u32) {
-    if n == 0 {
-        return;
-    }
-    let counter = match outcome {
-        Outcome::Late => Counter::PrefetchLate,
-        Outcome::Useful => Counter::PrefetchUseful,
-        Outcome::Wasted => Counter::PrefetchWasted,
-    };
-    space.streams.table.lock().report(outcome, n.into());
-    account::count(Some(gpu), Some(space), counter, n.into());
+    space.streams.report(gpu, space, Outcome::Useful, useful);
 }
 
 /// What a block fetched ahead for a job is judged by.
