@@ -14,14 +14,19 @@ static int setup(void)
 	return fd;
 }
 
+static void round_trip_of(int fd, uint64_t len, uint64_t seed)
+{
+	void *p = managed(fd, len);
+
+	cpu_fill(p, len, seed, 3);
+	gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+	cpu_check(p, len, seed + 1, 3);
+	CHECK_OK(munmap(p, len));
+}
+
 static void round_trip(int fd, uint64_t seed)
 {
-	void *p = managed(fd, LEN);
-
-	cpu_fill(p, LEN, seed, 3);
-	gpu_scale(fd, 0, p, LEN, BLOCKS, 1, 1);
-	cpu_check(p, LEN, seed + 1, 3);
-	CHECK_OK(munmap(p, LEN));
+	round_trip_of(fd, LEN, seed);
 }
 
 static void late_valid(void)
@@ -102,7 +107,7 @@ static void replay_policies(void)
 
 		CHECK_OK(set_knob(fd, HUVM_SCOPE_GPU, "replay_policy", policy));
 		CHECK_OK(set_knob(fd, HUVM_SCOPE_GPU, "fault_batch_max", batch[policy]));
-		round_trip(fd, 50 + policy);
+		round_trip_of(fd, LEN / 4, 50 + policy);
 		CHECK_OK(set_knob(fd, HUVM_SCOPE_GPU, "replay_policy", 2));
 		CHECK_OK(set_knob(fd, HUVM_SCOPE_GPU, "fault_batch_max", 256));
 		close(fd);

@@ -37,13 +37,21 @@ struct job {
 	uint64_t *p, len, add, mul;
 };
 
-/* Fills @blocks blocks, one after the other, so that the first are evicted first. */
-static inline struct job job_begin(uint32_t gpu, uint64_t blocks, uint64_t seed)
+/* One with @blocks blocks, untouched. */
+static inline struct job job_make(uint32_t gpu, uint64_t blocks, uint64_t seed)
 {
 	struct job j = { .fd = huvm_open(), .gpu = gpu, .len = blocks * BLOCK, .add = seed, .mul = 2 * seed + 1 };
 
 	CHECK_OK(gpu_register(j.fd, gpu));
 	j.p = managed(j.fd, j.len);
+	return j;
+}
+
+/* Fills them, one after the other, so that the first are evicted first. */
+static inline struct job job_begin(uint32_t gpu, uint64_t blocks, uint64_t seed)
+{
+	struct job j = job_make(gpu, blocks, seed);
+
 	gpu_fill(j.fd, gpu, j.p, j.len, WIDE, j.add, j.mul);
 	return j;
 }
@@ -58,6 +66,23 @@ static inline void job_turn(struct job *j, uint32_t wide)
 static inline void job_check_gpu(const struct job *j)
 {
 	gpu_check(j->fd, j->gpu, j->p, j->len, WIDE, j->add, j->mul);
+}
+
+/* The job's words become add + mul * i, whatever they were. True if there was no memory to do that. */
+static inline int fill_or_no_memory(struct job *j, uint64_t add)
+{
+	struct huvm_instr i = over(HUVM_OP_FILL, j->len, WIDE);
+	struct huvm_wait w;
+
+	i.dst = (uintptr_t)j->p;
+	i.imm0 = j->add = add;
+	i.imm1 = j->mul;
+	w = run_program(j->fd, j->gpu, WIDE, &i, 1, 8);
+	if (w.status == HUVM_LAUNCH_DONE)
+		return 0;
+	if (w.status != HUVM_LAUNCH_FAILED || w.error != HUVM_ERROR_NO_MEMORY)
+		FAIL("launch ended with status %u, error %u", w.status, w.error);
+	return 1;
 }
 
 /* Every byte as the GPU sees it, then as the CPU does; then the job ends. */

@@ -3,12 +3,13 @@
  * The machine's memory runs out, and the kernel kills: a client that works, a process that is nothing to the driver beside a client
  * that evicts, a client that has eaten the memory through the driver. The others lose nothing, and all comes back.
  */
-#include "huvm_lib.h"
+#include "lend_lib.h"
 
-/* Twice what a GPU of the test machine has left: half is on the host. */
-#define LEN (16 * BLOCK)
+/* Twice what GPU 0 has left: half is on the host. */
+#define BLOCKS 16
 #define CHUNKS 8
-#define PIECES 16
+/* What is taken at a time. */
+#define BITE (16ull << 20)
 
 static void adjust(const char *text)
 {
@@ -30,24 +31,46 @@ static uint64_t available(void)
 	return kib;
 }
 
-/* Takes memory until it is killed, 16 MiB at a time; calls @between after each. */
-static void eat(void (*between)(void))
+/* This process becomes the last that the kernel kills, with data on the GPU and, evicted, on the host. */
+static struct job bystander(void)
 {
-	const uint64_t step = 16 << 20;
+	struct job j;
 
-	for (uint64_t eaten = 0; eaten < 1ull << 40; eaten += step) {
-		char *p = mmap(NULL, step, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	adjust("-1000");
+	j = job_make(0, BLOCKS, 7);
+	CHECK_OK(limit_chunks(j.fd, 0, CHUNKS));
+	CHECK(!fill_or_no_memory(&j, 7));
+	return j;
+}
 
-		CHECK(p != MAP_FAILED);
-		for (uint64_t o = 0; o < step; o += PAGE)
-			p[o] = 1;
-		if (between)
-			between();
-	}
+/* The bystander has its data, and the machine its memory, KiB @before. */
+static void all_is_well(struct job *j, uint64_t before)
+{
+	int fd = huvm_open();
+
+	job_end(j);
+	CHECK(WITHIN(5000, client_count(fd) == 1));
+	CHECK_OK(limit_chunks(fd, 0, 0));
+	close(fd);
+	printf("# %llu MiB were there, %llu are\n", (unsigned long long)before >> 10, (unsigned long long)available() >> 10);
+	CHECK(WITHIN(10000, available() > before - before / 10));
+}
+
+/* A child that does @bite again and again, each time with more memory, until the kernel kills it: before all others. */
+static pid_t glutton(void (*bite)(void))
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid)
+		return pid;
+	adjust("1000");
+	for (uint64_t eaten = 0; eaten < 1ull << 40; eaten += BITE)
+		bite();
 	_exit(9);
 }
 
-/* The child @pid is killed by the kernel, by one of @signals. */
+/* The child is killed, by this signal or by SIGKILL. */
 static void is_killed(pid_t pid, int other)
 {
 	int status;
@@ -57,130 +80,78 @@ static void is_killed(pid_t pid, int other)
 		FAIL("the process ended with %#x", status);
 }
 
-/* A client with data on a GPU and, evicted, on the host. It is the last that the kernel kills. */
-static uint64_t *bystander(int *fd)
+static void touch(char *p)
 {
-	uint64_t *p;
-
-	adjust("-1000");
-	*fd = huvm_open();
-	CHECK_OK(gpu_register(*fd, 0));
-	CHECK_OK(limit_chunks(*fd, 0, CHUNKS));
-	p = managed(*fd, LEN);
-	gpu_fill(*fd, 0, p, LEN, PIECES, 7, 3);
-	return p;
+	for (uint64_t o = 0; o < BITE; o += PAGE)
+		p[o] = 1;
 }
 
-static void bystander_is_well(int fd, uint64_t *p)
+static void bite(void)
 {
-	gpu_check(fd, 0, p, LEN, PIECES, 7, 3);
-	cpu_check(p, LEN, 7, 3);
-	CHECK(WITHIN(5000, client_count(fd) == 1));
-	CHECK_OK(limit_chunks(fd, 0, 0));
-	munmap(p, LEN);
-	close(fd);
+	char *p = mmap(NULL, BITE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	touch(p);
 }
 
-static struct {
-	int fd;
-	uint64_t *p;
-} own;
-
-static void use_own(void)
+static void bite_and_work(void)
 {
-	struct huvm_instr i = over(HUVM_OP_FILL, LEN, PIECES);
+	static struct job own;
 
-	/* What becomes of it is nobody's business: this process is to die. */
-	i.dst = (uintptr_t)own.p;
-	run_program(own.fd, 0, PIECES, &i, 1, 8);
+	if (!own.p)
+		own = job_make(0, BLOCKS, 1);
+	bite();
+	fill_or_no_memory(&own, 1);
+}
+
+static void bite_of_managed(void)
+{
+	static int own;
+
+	if (!own) {
+		own = huvm_open();
+		CHECK_OK(gpu_register(own, 0));
+	}
+	touch(managed(own, BITE));
 }
 
 static void a_client_is_killed(void)
 {
-	uint64_t before = available(), *p;
-	pid_t pid;
-	int fd;
+	uint64_t before = available();
+	struct job j = bystander();
 
-	p = bystander(&fd);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		adjust("1000");
-		own.fd = huvm_open();
-		CHECK_OK(gpu_register(own.fd, 0));
-		own.p = managed(own.fd, LEN);
-		eat(use_own);
-	}
-	is_killed(pid, SIGKILL);
-	bystander_is_well(fd, p);
-	printf("# %llu MiB were there, %llu are\n", (unsigned long long)before >> 10, (unsigned long long)available() >> 10);
-	CHECK(WITHIN(10000, available() > before - before / 10));
+	is_killed(glutton(bite_and_work), SIGKILL);
+	all_is_well(&j, before);
 }
 
 /* Launches go on while somebody else takes all memory: each works, or says that there is no memory. */
 static void a_stranger_is_killed(void)
 {
-	uint64_t before = available(), *p, failed = 0, turns = 0;
-	int fd, status;
-	pid_t pid;
+	uint64_t before = available(), failed = 0, turns = 0;
+	struct job j = bystander();
+	pid_t pid = glutton(bite);
+	siginfo_t ended = { 0 };
 
-	p = bystander(&fd);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		adjust("1000");
-		close(fd);
-		eat(NULL);
-	}
-	while (!waitpid(pid, &status, WNOHANG)) {
-		struct huvm_instr i = over(HUVM_OP_FILL, LEN, PIECES);
-		struct huvm_wait w;
-
-		i.dst = (uintptr_t)p;
-		i.imm0 = 7;
-		i.imm1 = 3;
-		w = run_program(fd, 0, PIECES, &i, 1, 8);
-		if (w.status != HUVM_LAUNCH_DONE) {
-			CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
-			CHECK_EQ(w.error, HUVM_ERROR_NO_MEMORY);
-			failed++;
-		}
+	while (!ended.si_pid) {
+		failed += (uint64_t)fill_or_no_memory(&j, 7);
 		turns++;
+		CHECK_OK(waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT));
 	}
-	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	is_killed(pid, SIGKILL);
 	printf("# %llu launches, %llu without memory\n", (unsigned long long)turns, (unsigned long long)failed);
 	CHECK(turns > 1);
-	bystander_is_well(fd, p);
-	CHECK(WITHIN(10000, available() > before - before / 10));
+	all_is_well(&j, before);
 }
 
 /* Managed memory counts in no process's size: a client that takes all there is must be the one that is told, or dies. */
 static void a_client_eats_managed_memory(void)
 {
-	uint64_t before = available(), *p;
-	pid_t pid;
-	int fd;
+	uint64_t before = available();
+	struct job j = bystander();
 
-	p = bystander(&fd);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		int own_fd = huvm_open();
-
-		adjust("1000");
-		CHECK_OK(gpu_register(own_fd, 0));
-		for (uint64_t eaten = 0; eaten < 1ull << 40; eaten += LEN) {
-			char *m = managed(own_fd, LEN);
-
-			for (uint64_t o = 0; o < LEN; o += PAGE)
-				m[o] = 1;
-		}
-		_exit(9);
-	}
 	/* A touch without memory for it is a SIGBUS. */
-	is_killed(pid, SIGBUS);
-	bystander_is_well(fd, p);
-	CHECK(WITHIN(10000, available() > before - before / 10));
+	is_killed(glutton(bite_of_managed), SIGBUS);
+	all_is_well(&j, before);
 }
 
 static const struct ktap_test tests[] = {

@@ -26,10 +26,8 @@ static int start(uint64_t write_back)
 /* A job that fills SMALL + @lent_blocks blocks, one after the other: the first @lent_blocks of them are evicted to GPU 1. */
 static struct job borrow(int fd, uint64_t lent_blocks)
 {
-	struct job j = { .fd = huvm_open(), .len = (SMALL + lent_blocks) * BLOCK, .add = 3, .mul = 5 };
+	struct job j = job_make(0, SMALL + lent_blocks, 3);
 
-	CHECK_OK(gpu_register(j.fd, 0));
-	j.p = managed(j.fd, j.len);
 	/* One block of the GPU, so that the order is known. */
 	gpu_fill(j.fd, 0, j.p, j.len, 1, j.add, j.mul);
 	CHECK_EQ(lent(fd, 1), lent_blocks);
@@ -48,9 +46,7 @@ static struct owner owner(int fd)
 	struct owner o = { .full = job_begin(1, mem_info(fd, 1).free, 11) };
 
 	CHECK_EQ(mem_info(fd, 1).free, 0);
-	o.j = (struct job){ .fd = huvm_open(), .gpu = 1, .len = lent(fd, 1) * BLOCK, .add = 9, .mul = 19 };
-	CHECK_OK(gpu_register(o.j.fd, 1));
-	o.j.p = managed(o.j.fd, o.j.len);
+	o.j = job_make(1, lent(fd, 1), 9);
 	return o;
 }
 

@@ -79,6 +79,14 @@ static void never_the_only_copy(void)
 	close(fd);
 }
 
+/* What GPU 0 goes over is fetched ahead, from the host and through the neighbour; what it leaves is evicted ahead. */
+static void fetch_over_both_links(int fd)
+{
+	knob(fd, 0, "pre_evict", 1);
+	knob(fd, 0, "stream_prefetch", 1);
+	knob(fd, 0, "prefetch_multi_path", 1);
+}
+
 /*
  * A stream that is fetched ahead over both links goes through spare memory that evictions keep full. Switched off, it has
  * nobody's place there.
@@ -89,9 +97,7 @@ static void for_blocks_on_their_way(void)
 		int fd = little_spare(replace);
 		uint64_t fills = of_gpu(fd, 1, HUVM_CNT_SPARE_FILLS), replaced;
 
-		knob(fd, 0, "pre_evict", 1);
-		knob(fd, 0, "stream_prefetch", 1);
-		knob(fd, 0, "prefetch_multi_path", 1);
+		fetch_over_both_links(fd);
 		replaced = replaced_by(fd, 2 * WANTED, 33, 6, 1);
 		fills = of_gpu(fd, 1, HUVM_CNT_SPARE_FILLS) - fills;
 		printf("# %llu blocks over the lender's link, %llu replaced\n", (unsigned long long)fills,
@@ -101,17 +107,13 @@ static void for_blocks_on_their_way(void)
 	}
 }
 
-/*
- * Catches a chunk that is nobody's: its block let go of it while somebody else looked whether it can make way, and gave up.
- */
+/* Catches a chunk that is nobody's: its block let go of it while somebody else looked whether it can make way, and gave up. */
 static void of_one_who_dies(void)
 {
 	int fd = little_spare(ALWAYS);
 	uint64_t replaced = of_gpu(fd, 1, HUVM_CNT_SPARE_REPLACED);
 
-	knob(fd, 0, "pre_evict", 1);
-	knob(fd, 0, "stream_prefetch", 1);
-	knob(fd, 0, "prefetch_multi_path", 1);
+	fetch_over_both_links(fd);
 	for (int n = 0; n < rounds(4); n++) {
 		pid_t pid = fork();
 
