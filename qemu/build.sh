@@ -9,7 +9,7 @@ if [ -n "${QEMU:-}" ]; then
 	v=$("$QEMU" --version | sed -n 's/.*version \([0-9.]*\).*/\1/p')
 	series_is "$v" "$QEMU_SERIES" || die "QEMU=$QEMU is version ${v:-unknown}, huvm is tested with $QEMU_SERIES" "bring a $QEMU_SERIES, or leave QEMU= out"
 	"$QEMU" -device help 2>/dev/null | grep -q '"huvm-gpu"' ||
-		die "QEMU=$QEMU has no huvm-gpu device" "build it from qemu/glue and qemu/model-ffi, or leave QEMU= out"
+		die "QEMU=$QEMU has no huvm-gpu device" "build it from qemu/glue, qemu/model-ffi and qemu/patches, or leave QEMU= out"
 	[ "${1:-}" != --print ] || echo "$QEMU"
 	exit 0
 fi
@@ -57,8 +57,8 @@ model_library() {
 
 # The patches, onto the files as Debian has them; those are kept beside.
 patched() {
-	local src=$1 f p at
-	at=$(mktemp -d)
+	local src=$1 f p at=$1.patched
+	rm -rf "$at"
 	for f in $(sed -n 's|^+++ b/||p' "$ROOT"/qemu/patches/*.patch | sort -u); do
 		[ -f "$src/$f.debian" ] || { cp "$src/$f" "$src/$f.part" && mv "$src/$f.part" "$src/$f.debian"; }
 		mkdir -p "$at/${f%/*}"
