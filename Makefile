@@ -7,7 +7,7 @@
 KCONF ?= fast
 T := tools/build
 
-.PHONY: help deps kernel qemu module image run demo bench bench-compare results test test-full test-same soak test-mutants check clean distclean
+.PHONY: help deps kernel qemu module image run demo bench bench-compare results test test-full test-same soak test-mutants fuzz check clean distclean
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
 
@@ -30,6 +30,7 @@ test: deps ## all tests: host, then every suite in a VM on the debug kernel
 
 test-full: image-fast ## the same with every case of the matrix, more rounds and longer ones
 	@FULL=1 tests/run
+	@$(T)/fuzz.sh
 	@$(T)/same.sh demo
 
 test-same: image-fast ## are figures the same each time? EXP=demo (or an experiment), idle and on a busy machine
@@ -40,6 +41,9 @@ soak: deps ## random clients, policies, pressure, kills, injections, reloads for
 
 test-mutants: deps ## can the tests fail? The bugs of tests/mutants, put in one at a time, and which test catches each; M=name: that one
 	@$(T)/mutants.sh $(M)
+
+fuzz: deps ## coverage-guided fuzzing of what parses device, guest and user bytes, on the host; FUZZ=guest, device, files; S=seconds each
+	@SECONDS_EACH=$(or $(S),60) $(T)/fuzz.sh $(FUZZ)
 
 check: deps ## the fast checks: formatting, clippy (host and kernel), unit tests
 	@$(T)/check.sh

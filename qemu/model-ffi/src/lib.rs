@@ -5,7 +5,7 @@
 //! hostile guest, and a bug in it must cost that guest its GPU, not the host its QEMU.
 
 mod host;
-mod profile;
+pub mod profile;
 
 use core::ffi::{c_char, c_int, c_void, CStr};
 use std::panic::{catch_unwind, AssertUnwindSafe};

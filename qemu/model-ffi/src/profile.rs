@@ -113,7 +113,11 @@ pub(crate) fn load(path: &Path) -> Result<Profile, String> {
 }
 
 /// Parses a profile's text.
-pub(crate) fn parse(text: &str) -> Result<Profile, String> {
+///
+/// # Errors
+///
+/// One line that says what is wrong with it.
+pub fn parse(text: &str) -> Result<Profile, String> {
     let f: File = toml::from_str(text).map_err(|e| one_line(&e, text))?;
     let mut p = Profile {
         id: Profile::hash(text.as_bytes()),

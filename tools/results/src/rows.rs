@@ -231,7 +231,7 @@ fn text(path: &Path) -> Result<String> {
 pub fn read_file(path: &Path) -> Result<File> {
     let name = path.file_stem().unwrap_or_default();
     let name = name.to_string_lossy().into_owned();
-    let mut rows = rows_of(&text(path)?).map_err(|e| Failure::file(path, e))?;
+    let mut rows = parse(&text(path)?).map_err(|e| Failure::file(path, e))?;
     for row in rows.iter_mut().filter(|r| r.experiment.is_empty()) {
         row.experiment.clone_from(&name);
     }
@@ -248,7 +248,11 @@ pub fn read_file(path: &Path) -> Result<File> {
     })
 }
 
-fn rows_of(text: &str) -> std::result::Result<Vec<Row>, String> {
+/// The rows in a file's text.
+///
+/// # Errors
+/// What is wrong with it, and with which row.
+pub fn parse(text: &str) -> std::result::Result<Vec<Row>, String> {
     let value: Value = serde_json::from_str(text).map_err(|e| format!("no JSON: {e}"))?;
     let Value::Array(list) = value else {
         return Err("results are an array of rows, this is something else".into());

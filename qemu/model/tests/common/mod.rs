@@ -5,6 +5,8 @@
 //! model meets an independent reading.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod hostile;
+
 use huvm_hw::ext;
 use huvm_model::bar0;
 use huvm_model::config::{GpuConfig, Profile};
