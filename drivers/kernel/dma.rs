@@ -143,9 +143,10 @@ impl DmaMem for DmaBuf {
     }
     #[inline]
     fn read32(&self, off: usize) -> u32 {
-        // SAFETY: `at` gives an aligned address inside the buffer.
-        self.at::<u32>(off)
-            .map_or(!0, |p| unsafe { p.read_volatile() })
+        self.at::<u32>(off).map_or(!0, |p| {
+            // SAFETY: `at` gives an aligned address inside the buffer.
+            unsafe { p.read_volatile() }
+        })
     }
     #[inline]
     fn write32(&self, off: usize, val: u32) {
@@ -156,9 +157,10 @@ impl DmaMem for DmaBuf {
     }
     #[inline]
     fn read64(&self, off: usize) -> u64 {
-        // SAFETY: as `read32`.
-        self.at::<u64>(off)
-            .map_or(!0, |p| unsafe { p.read_volatile() })
+        self.at::<u64>(off).map_or(!0, |p| {
+            // SAFETY: as `read32`.
+            unsafe { p.read_volatile() }
+        })
     }
     #[inline]
     fn write64(&self, off: usize, val: u64) {
