@@ -9,6 +9,7 @@
 //! | [`hostpage`] | compound pages of 4 KiB, 64 KiB, 2 MiB |
 //! | [`inject`] | failures on request, for tests |
 //! | [`irq`] | MSI-X vectors |
+//! | [`memcg`] | whom host memory is charged to |
 //! | [`mmio`] | BARs that may vanish under their users |
 //! | [`pci`] | enabling and claiming a PCI function |
 //! | [`rwsem`] | reader-writer semaphore |
@@ -31,6 +32,7 @@ pub(crate) mod global;
 pub(crate) mod hostpage;
 pub(crate) mod inject;
 pub(crate) mod irq;
+pub(crate) mod memcg;
 pub(crate) mod mmio;
 pub(crate) mod pci;
 pub(crate) mod rwsem;

@@ -7,6 +7,7 @@
 #include <linux/io.h>
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
+#include <linux/memcontrol.h>
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -29,6 +30,31 @@ struct page *huvm_alloc_pages(gfp_t gfp, unsigned int order)
 void huvm_free_pages(struct page *page, unsigned int order)
 {
 	__free_pages(page, order);
+}
+
+void *huvm_memcg_of_current(void)
+{
+	return get_mem_cgroup_from_mm(current->mm);
+}
+
+void huvm_memcg_put(void *memcg)
+{
+	mem_cgroup_put(memcg);
+}
+
+void *huvm_memcg_enter(void *memcg)
+{
+	return set_active_memcg(memcg);
+}
+
+bool huvm_memcg_is_limited(void *memcg)
+{
+#ifdef CONFIG_MEMCG
+	for (struct mem_cgroup *m = memcg; m; m = parent_mem_cgroup(m))
+		if (READ_ONCE(m->memory.max) != PAGE_COUNTER_MAX)
+			return true;
+#endif
+	return false;
 }
 
 unsigned long huvm_page_to_pfn(struct page *page)

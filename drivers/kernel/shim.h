@@ -32,6 +32,13 @@ void huvm_free_pages(struct page *page, unsigned int order);
 unsigned long huvm_page_to_pfn(struct page *page);
 void *huvm_page_address(struct page *page);
 
+/* get_mem_cgroup_from_mm(current->mm), mem_cgroup_put, set_active_memcg (returns the one before); whether any up to the root has a
+ * limit. NULL without memory cgroups. */
+void *huvm_memcg_of_current(void);
+void huvm_memcg_put(void *memcg);
+void *huvm_memcg_enter(void *memcg);
+bool huvm_memcg_is_limited(void *memcg);
+
 /* dma_map_page, dma_unmap_page, dma_mapping_error, dma_sync_single_for_*; always bidirectional */
 dma_addr_t huvm_dma_map(struct device *dev, struct page *page, size_t len);
 void huvm_dma_unmap(struct device *dev, dma_addr_t addr, size_t len);

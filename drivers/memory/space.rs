@@ -12,6 +12,7 @@ use crate::account::events::Stream;
 use crate::account::policy::SpacePolicy;
 use crate::device::Gpu;
 use crate::kernel::file::Mapping;
+use crate::kernel::memcg::MemCg;
 use crate::kernel::task::{self, MmToken};
 use crate::service;
 use crate::service::launch::SpaceLaunches;
@@ -29,6 +30,8 @@ pub(crate) struct Space {
     pid: u32,
     comm: [u8; 32],
     owner: MmToken,
+    /// Whom its host memory is charged to: the memory cgroup of who opened it.
+    pub(crate) memory: MemCg,
     /// The CPU mappings of this file.
     pub(crate) mapping: Mapping,
     closed: Atomic<bool>,
@@ -76,6 +79,7 @@ impl Space {
                 pid: task::pid(),
                 comm: task::comm(),
                 owner: MmToken::current().ok_or(EPERM)?,
+                memory: MemCg::of_current(),
                 mapping,
                 closed: Atomic::new(false),
                 counters: Counters::new(),

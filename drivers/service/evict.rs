@@ -5,7 +5,8 @@
 //! tracker of the copy out, which the copy in waits for on the GPU (`nvidia-uvm.md` 4.6). So eviction overlaps with
 //! everything but the copy that needs its room.
 
-use super::{harvest, map, pool};
+use super::pool::{self, Need};
+use super::{harvest, map};
 use crate::account::waits::{Waiting, What};
 use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::{self, Engine, Tracker};
@@ -127,6 +128,7 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
     }
     let started = time::now_ns();
     let _waits = in_fault.then(|| Demand::new(gpu));
+    let need = space.map_or(Need::Owner, Need::Of);
     let mut why = ENOMEM;
     let (mut tried, mut idle) = (0, 0);
     let mut waiting = None;
@@ -160,7 +162,7 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
         };
         waiting = None;
         tried += 1;
-        match evict(gpu, victim, in_fault) {
+        match evict(gpu, victim, need, in_fault) {
             Ok(room) => {
                 let took = time::now_ns().saturating_sub(started);
                 account::count(Some(gpu), space, Counter::EvictNs, took);
@@ -173,7 +175,12 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
 }
 
 /// Empties one chunk.
-pub(super) fn evict(gpu: &Arc<Gpu>, victim: Victim, in_fault: bool) -> Result<Room> {
+pub(super) fn evict(
+    gpu: &Arc<Gpu>,
+    victim: Victim,
+    need: Need<'_>,
+    in_fault: bool,
+) -> Result<Room> {
     let pool = gpu.chunks();
     let Victim {
         chunk,
@@ -184,7 +191,7 @@ pub(super) fn evict(gpu: &Arc<Gpu>, victim: Victim, in_fault: bool) -> Result<Ro
         pool.abort(chunk);
         return Err(EAGAIN);
     };
-    match empty(gpu, &block, chunk.id(), in_fault) {
+    match empty(gpu, &block, chunk.id(), need, in_fault) {
         Ok(after) => {
             let n = u64::from(recent);
             account::count(Some(gpu), Some(block.space()), Counter::EvictionsRecent, n);
@@ -206,6 +213,7 @@ fn empty(
     gpu: &Arc<Gpu>,
     block: &Arc<Block>,
     id: huvm_policy::types::ChunkId,
+    need: Need<'_>,
     in_fault: bool,
 ) -> Result<Tracker> {
     let g = gpu.index();
@@ -237,7 +245,7 @@ fn empty(
         break (s, valid, copy, Place::Host);
     };
     if dst == Place::Host {
-        pool::host_memory(gpu, space, &mut s, &copy, &p)?;
+        pool::host_memory(gpu, space, &mut s, &copy, &p, need)?;
     }
     map::unmap_gpus(&mut s, &valid)?;
     let mut tracker = Tracker::EMPTY;
@@ -302,7 +310,7 @@ pub(crate) fn some(gpu: &Arc<Gpu>, max: u32) -> Result<u32> {
         let Some(victim) = gpu.chunks().take_victim(&EvictConfig::LRM) else {
             break;
         };
-        match evict(gpu, victim, false) {
+        match evict(gpu, victim, Need::Owner, false) {
             // Dropping the room waits for the copy and frees the chunk.
             Ok(room) => drop(room),
             Err(e) if done == 0 => return Err(e),

@@ -17,8 +17,9 @@
 //! it was overwritten or zeroed, as for every chunk.
 
 use super::evict::Room;
+use super::migrate;
+use super::pool::{self, Need};
 use super::teardown::Leaving;
-use super::{migrate, pool};
 use crate::account::latency::Kind as Latency;
 use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::Tracker;
@@ -289,7 +290,7 @@ fn take_back(gpu: &Arc<Gpu>, block: &Arc<Block>, id: ChunkId) -> Result<(Tracker
     };
     let mut tracker = Tracker::EMPTY;
     if !copy.is_empty() {
-        start_write_back(block, &mut s, &copy, &mut tracker)?;
+        start_write_back(block, &mut s, &copy, &mut tracker, Need::Owner)?;
     }
     s.spare = None;
     Ok((tracker, !copy.is_empty()))
@@ -301,10 +302,11 @@ fn start_write_back(
     s: &mut State,
     pages: &PageMask,
     tracker: &mut Tracker,
+    need: Need<'_>,
 ) -> Result {
     let lender = s.spare.as_ref().ok_or(EIO)?.gpu.clone();
     let p = policy::in_force(block.space(), Some(&lender));
-    pool::host_memory(&lender, block.space(), s, pages, &p)?;
+    pool::host_memory(&lender, block.space(), s, pages, &p, need)?;
     let did = migrate::submit_to_host(block, s, pages, tracker);
     s.inflight = Some(Inflight {
         tracker: *tracker,
@@ -388,7 +390,7 @@ fn write_back(gpu: &Arc<Gpu>, max: usize, started: &mut KVec<(u64, u32, Arc<Bloc
             s.tell_lender(true);
             continue;
         }
-        if start_write_back(&block, &mut s, &copy, &mut tracker).is_err() {
+        if start_write_back(&block, &mut s, &copy, &mut tracker, Need::Ahead).is_err() {
             break;
         }
         drop(s);

@@ -95,8 +95,9 @@ pub(crate) fn start(
         }
         (Place::Host, _) => {
             let sizes = host_sizes(block.space(), None);
-            s.host
-                .ensure(&need, &s.managed, sizes)?
+            let charge = &block.space().memory;
+            charge
+                .charged(|| s.host.ensure(&need, &s.managed, sizes))?
                 .report(|c, n| account::count(None, Some(block.space()), c, n));
         }
         // Into a chunk that the block has been lent, of pages that the host keeps.

@@ -38,7 +38,31 @@ const LOOK_NS: u64 = 100_000_000;
 const WORTH: u32 = 256;
 const _: () = assert!(2 * WORTH == BLOCK_PAGES as u32);
 
-/// Gives host memory to `pages` of a settled block, for a copy out of `gpu`'s memory by `gpu`.
+/// Who wants memory of a GPU, so that a client's data has to go to the host.
+#[derive(Clone, Copy)]
+pub(super) enum Need<'a> {
+    /// Nobody yet.
+    Ahead,
+    /// This client.
+    Of(&'a Space),
+    /// Whoever owns it, or all: the GPU leaves.
+    Owner,
+}
+
+impl Need<'_> {
+    /// Whether it may not go over the limit of the memory cgroup of `space`, whose data it is. It may for another's need: a
+    /// client at its limit would else keep all of a GPU for itself.
+    fn is_held_to_limit(&self, space: &Space) -> bool {
+        match self {
+            Need::Ahead => true,
+            Need::Of(who) => who.memory.is(&space.memory),
+            Need::Owner => false,
+        }
+    }
+}
+
+/// Gives host memory to `pages` of a settled block, for a copy out of `gpu`'s memory by `gpu`. It is charged to the memory
+/// cgroup of the block's client.
 ///
 /// # Errors
 /// `ENOMEM`; what was allocated until then stays and is not in use.
@@ -48,6 +72,7 @@ pub(super) fn host_memory(
     s: &mut State,
     pages: &PageMask,
     p: &Policy,
+    need: Need<'_>,
 ) -> Result {
     let mut sizes = p.get(KnobId::HostChunkSizes);
     if p.is_on(KnobId::LargePageEvict) && pages.count().get() >= WORTH {
@@ -56,8 +81,17 @@ pub(super) fn host_memory(
         }
         sizes |= SIZE_2M | SIZE_64K;
     }
-    let mut did = s.host.ensure(pages, &s.managed, sizes);
-    if did.as_ref().is_err_and(|e| *e == ENOMEM) && gpu.host_pool().shed(usize::MAX) != 0 {
+    let failed = |did: &Result<_>| did.as_ref().is_err_and(|e| *e == ENOMEM);
+    let charged = |s: &mut State| {
+        space
+            .memory
+            .charged(|| s.host.ensure(pages, &s.managed, sizes))
+    };
+    let mut did = charged(s);
+    if failed(&did) && gpu.host_pool().shed(usize::MAX) != 0 {
+        did = charged(s);
+    }
+    if failed(&did) && space.memory.is_limited() && !need.is_held_to_limit(space) {
         did = s.host.ensure(pages, &s.managed, sizes);
     }
     did?.report(|c, n| account::count(Some(gpu), Some(space), c, n));
@@ -66,7 +100,8 @@ pub(super) fn host_memory(
 
 /// Puts a piece of `gpu`'s pool in place of the block's host memory, if it is of use there and there is one.
 fn from_pool(gpu: &Gpu, space: &Space, s: &mut State) -> bool {
-    if s.host.huge_pfn().is_some() || !nobody_uses_host(s) {
+    // Its pieces are charged to nobody.
+    if space.memory.is_limited() || s.host.huge_pfn().is_some() || !nobody_uses_host(s) {
         return false;
     }
     let count = |counter| account::count(Some(gpu), Some(space), counter, 1);

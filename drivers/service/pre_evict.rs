@@ -5,6 +5,7 @@
 //! there is some, else to the host; several are under way at once, and none is begun while a fault waits for a chunk.
 
 use super::evict::{self, Room};
+use super::pool::Need;
 use crate::account::{self, counters::Counter, policy};
 use crate::device::Gpu;
 use crate::kernel::thread;
@@ -84,7 +85,7 @@ impl PreEvict {
         let Some(victim) = gpu.chunks().take_victim(order) else {
             return false;
         };
-        let Ok(room) = evict::evict(gpu, victim, false) else {
+        let Ok(room) = evict::evict(gpu, victim, Need::Ahead, false) else {
             return false;
         };
         account::count(Some(gpu), None, Counter::PreEvictions, 1);

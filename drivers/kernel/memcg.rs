@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Whom host memory is charged to.
+
+use super::ffi::c;
+use core::ffi::c_void;
+
+/// A memory cgroup; one that stands for none on a kernel without them.
+pub(crate) struct MemCg(*mut c_void);
+
+// SAFETY: a counted reference to an object with its own locking; any thread may use and drop it.
+unsafe impl Send for MemCg {}
+// SAFETY: as above; nothing of it is changed through `&self`.
+unsafe impl Sync for MemCg {}
+
+impl MemCg {
+    /// The one that the caller is in.
+    pub(crate) fn of_current() -> MemCg {
+        // SAFETY: no preconditions; gives a reference, or null.
+        MemCg(unsafe { c::huvm_memcg_of_current() })
+    }
+
+    /// Whether both are the same.
+    pub(crate) fn is(&self, other: &MemCg) -> bool {
+        self.0 == other.0
+    }
+
+    /// Whether it, or one that it is in, has a limit.
+    pub(crate) fn is_limited(&self) -> bool {
+        // SAFETY: we hold a reference, and one that has children stays.
+        unsafe { c::huvm_memcg_is_limited(self.0) }
+    }
+
+    /// What `f` allocates with `GFP_KERNEL_ACCOUNT` is charged to it, whichever thread this is.
+    pub(crate) fn charged<R>(&self, f: impl FnOnce() -> R) -> R {
+        // SAFETY: we hold a reference until `f` is over; process context, as every allocation of this room.
+        let before = unsafe { c::huvm_memcg_enter(self.0) };
+        let r = f();
+        // SAFETY: what this thread had before.
+        unsafe { c::huvm_memcg_enter(before) };
+        r
+    }
+}
+
+impl Drop for MemCg {
+    fn drop(&mut self) {
+        // SAFETY: gives back the reference that `of_current` took.
+        unsafe { c::huvm_memcg_put(self.0) }
+    }
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory cgroups: host memory is charged to the client whose data it holds, whichever thread asks for it. A client that has reached
+ * its limit is told so; its neighbours are not, and it cannot keep a GPU for itself.
+ */
+#include "lend_lib.h"
+
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#define ROOT	"/tmp/cgroup"
+#define GROUP	ROOT "/small"
+#define CHUNKS	6
+
+static void put(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		FAIL("%s: %s", path, strerror(errno));
+	close(fd);
+}
+
+static uint64_t get(const char *path)
+{
+	char text[64] = { 0 };
+	int fd = open(path, O_RDONLY);
+
+	CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
+	close(fd);
+	return strtoull(text, NULL, 0);
+}
+
+static void this_process_into(const char *procs)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%d", getpid());
+	put(procs, text);
+}
+
+/* A cgroup that may have @mib (0: all it wants). */
+static void make_group(unsigned int mib)
+{
+	char text[32];
+
+	mkdir(ROOT, 0755);
+	if (mount("none", ROOT, "cgroup2", 0, NULL) && errno != EBUSY)
+		SKIP("no cgroups");
+	put(ROOT "/cgroup.subtree_control", "+memory");
+	CHECK_OK(mkdir(GROUP, 0755));
+	snprintf(text, sizeof(text), mib ? "%uM" : "max", mib);
+	put(GROUP "/memory.max", text);
+}
+
+/* A client of the group. Its process leaves it again: what it has there is what the driver allocates for it. */
+static struct job job_of_group(uint64_t blocks, uint64_t seed)
+{
+	struct job j;
+
+	this_process_into(GROUP "/cgroup.procs");
+	j = job_make(0, blocks, seed);
+	this_process_into(ROOT "/cgroup.procs");
+	return j;
+}
+
+/* What evictions put on the host counts in the client's group, and no more when the client is gone. */
+static void charged_to_the_owner(void)
+{
+	int ctl = huvm_open();
+	struct job j;
+
+	make_group(0);
+	for (int pool = 0; pool < 2; pool++) {
+		uint64_t before = get(GROUP "/memory.current"), has;
+
+		knob(ctl, 0, "large_page_evict", (uint64_t)pool);
+		CHECK_OK(limit_chunks(ctl, 0, CHUNKS));
+		j = job_of_group(3 * CHUNKS, 5);
+		CHECK(!fill_or_no_memory(&j, 5));
+		has = get(GROUP "/memory.current") - before;
+		printf("# %llu KiB charged of %llu on the host\n", (unsigned long long)has >> 10,
+		       (unsigned long long)(2 * CHUNKS * BLOCK) >> 10);
+		/* Pieces of a pool are charged to nobody, to a client without a limit. */
+		if (!pool)
+			CHECK(has >= 2 * CHUNKS * BLOCK);
+		job_end(&j);
+		CHECK(WITHIN(5000, get(GROUP "/memory.current") < before + BLOCK));
+	}
+	knob(ctl, 0, "large_page_evict", 0);
+	CHECK_OK(limit_chunks(ctl, 0, 0));
+	close(ctl);
+	CHECK_OK(rmdir(GROUP));
+}
+
+/* What a client has on the host stays below its limit, with a pool of large pages too; what it had before is there. */
+static void limit_holds(void)
+{
+	int ctl = huvm_open();
+
+	make_group(16);
+	for (uint64_t way = 0; way < 4; way++) {
+		struct job fits, more;
+		uint64_t most = 0;
+		int refused = 0;
+
+		knob(ctl, 0, "large_page_evict", way & 1);
+		knob(ctl, 0, "large_page_pool_mib", 16);
+		knob(ctl, 0, "pre_evict", way >> 1);
+		CHECK_OK(limit_chunks(ctl, 0, CHUNKS));
+		fits = job_of_group(CHUNKS, 3 + way);
+		CHECK(!fill_or_no_memory(&fits, 3 + way));
+		for (int n = 0; n < 4; n++) {
+			more = job_of_group(2 * CHUNKS, 50);
+			refused += fill_or_no_memory(&more, 50);
+			most = get(GROUP "/memory.current") > most ? get(GROUP "/memory.current") : most;
+			CHECK_OK(munmap(more.p, more.len));
+			close(more.fd);
+		}
+		printf("# pool %d, pre-eviction %d: %d of 4 refused, %llu KiB at most\n", (int)way & 1, (int)way >> 1, refused,
+		       (unsigned long long)most >> 10);
+		CHECK_EQ(refused, 4);
+		CHECK(most <= 16ull << 20);
+		job_end(&fits);
+	}
+	knob(ctl, 0, "large_page_evict", 0);
+	knob(ctl, 0, "pre_evict", 0);
+	CHECK_OK(limit_chunks(ctl, 0, 0));
+	close(ctl);
+	CHECK_OK(rmdir(GROUP));
+}
+
+/* A client at its limit fills the GPU; another one comes, and has memory of it all the same. Neither loses a byte. */
+static void others_get_on(void)
+{
+	int ctl = huvm_open(), go[2], been[2], status;
+	char c;
+	pid_t pid;
+	struct job j;
+
+	CHECK_OK(limit_chunks(ctl, 0, CHUNKS));
+	CHECK_OK(pipe(go));
+	CHECK_OK(pipe(been));
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		struct job own;
+
+		make_group(4);
+		own = job_of_group(CHUNKS, 9);
+		CHECK(!fill_or_no_memory(&own, 9));
+		CHECK_EQ(write(go[1], "x", 1), 1);
+		CHECK_EQ(read(been[0], &c, 1), 1);
+		job_end(&own);
+		_exit(0);
+	}
+	CHECK_EQ(read(go[0], &c, 1), 1);
+	CHECK_EQ(mem_info(ctl, 0).free, 0);
+	j = job_begin(0, 2 * CHUNKS, 1);
+	job_end(&j);
+	CHECK_EQ(write(been[1], "x", 1), 1);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		FAIL("the client at its limit ended with %#x", status);
+	CHECK_OK(limit_chunks(ctl, 0, 0));
+	close(ctl);
+	CHECK_OK(rmdir(GROUP));
+}
+
+static const struct ktap_test tests[] = {
+	{ "charged_to_the_owner", charged_to_the_owner, 60 },
+	{ "limit_holds", limit_holds, 120 },
+	{ "others_get_on", others_get_on, 60 },
+};
+KTAP_MAIN(tests)
