@@ -7,7 +7,7 @@
 KCONF ?= fast
 T := tools/build
 
-.PHONY: help deps kernel qemu module image run demo bench bench-compare results test test-full test-same soak test-mutants fuzz check clean distclean
+.PHONY: help deps kernel qemu module image run demo bench bench-compare results test test-full test-same soak test-mutants test-race fuzz check clean distclean
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
 
@@ -41,6 +41,9 @@ soak: deps ## random clients, policies, pressure, kills, injections, reloads for
 
 test-mutants: deps ## can the tests fail? The bugs of tests/mutants, put in one at a time, and which test catches each; M=name: that one
 	@$(T)/mutants.sh $(M)
+
+test-race: deps ## data races: the suites on a kernel with KCSAN, which sees the driver's Rust code too; VM= some of tests/suites/suites.list
+	@HOST=0 KCONF=race tests/run $(VM)
 
 fuzz: deps ## coverage-guided fuzzing of what parses device, guest and user bytes, on the host; FUZZ=guest, device, files; S=seconds each
 	@SECONDS_EACH=$(or $(S),60) $(T)/fuzz.sh $(FUZZ)

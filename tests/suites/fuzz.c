@@ -2,7 +2,8 @@
 /*
  * Random calls of every kind, in any order: 20,000, or a million with HUVM_FULL=1. A call is made from the types of its fields (an
  * address of a range or beside it, a length, a GPU, a pointer that is good or bad, ...), and every third one is spoiled after. By a
- * client without privileges, by root, and through a descriptor that another process opened. HUVM_SEED repeats a run.
+ * client without privileges, by root, and through a descriptor that another process opened. HUVM_SEED repeats a run. On a kernel
+ * with KCOV a call that goes through places of the driver that none before had seen is kept, and later calls are made from it.
  *
  * What can fail: an error that the interface does not name; a byte written behind what was asked for; an address of the kernel's in
  * an answer; a bystander on the same GPUs that loses a byte or does not get on; something left when all is closed; and whatever
@@ -10,6 +11,7 @@
  */
 #define _GNU_SOURCE
 #include "matrix_lib.h"
+#include "kcov_lib.h"
 
 #include <grp.h>
 #include <poll.h>
@@ -93,7 +95,15 @@ static struct {
 	char *hole, *other;		/* one page each, then none: the struct's, and one to point into */
 	uint64_t last_launch;
 	uint64_t ok, errors[140];
+	unsigned int kept;
 } z;
+
+/* Calls that went where none had been: what was passed, and what lay where pointers point to. */
+#define KEPT 2048u
+static struct {
+	const struct call *c;
+	unsigned char arg[1024], room[1024];
+} kept[KEPT];
 
 static uint64_t dice(uint64_t sides) { return next_random(&z.rng) % sides; }
 static uint64_t any64(void) { return next_random(&z.rng) << 33 ^ next_random(&z.rng) << 11 ^ next_random(&z.rng); }
@@ -163,14 +173,15 @@ static void random_program(uint64_t at, uint32_t n)
 		memcpy(z.room, in, n * sizeof(in[0]));
 }
 
-static void fill(const struct call *c)
+/* Some of the fields, each with this chance in @of; the others stay. */
+static void fill_some(const struct call *c, uint64_t chance, uint64_t of)
 {
 	uint64_t array, count = 0;
 
-	memset(z.arg, 0, c->size);
-	put32(0, c->size);
-	put32(4, dice(4) ? 0 : (uint32_t)dice(4) & c->flags);
 	for (const struct field *f = c->f; f->type; f++) {
+		/* An array goes with its count. */
+		if (f->type != ARRAY && f->type != COUNT && dice(of) >= chance)
+			continue;
 		switch (f->type) {
 		case GPU: put32(f->at, dice(8) ? dice(3) : odd_number()); break;
 		case PLACE: put32(f->at, dice(8) ? dice(2) ? HUVM_PLACE_HOST : dice(3) : odd_number()); break;
@@ -211,6 +222,48 @@ static void fill(const struct call *c)
 		case END: break;
 		}
 	}
+}
+
+static void fill(const struct call *c)
+{
+	memset(z.arg, 0, c->size);
+	put32(0, c->size);
+	put32(4, dice(4) ? 0 : (uint32_t)dice(4) & c->flags);
+	fill_some(c, 1, 1);
+}
+
+/* The call just made, with these arguments, is worth keeping. */
+static void keep(const struct call *c, const unsigned char *arg)
+{
+	/* Later ones take the place of others. */
+	unsigned int at = z.kept < KEPT ? z.kept++ : (unsigned int)dice(KEPT);
+
+	CHECK(c->size <= sizeof(kept[at].arg));
+	kept[at].c = c;
+	memcpy(kept[at].arg, arg, c->size);
+	memcpy(kept[at].room, z.room, sizeof(kept[at].room));
+}
+
+/* A call from scratch; or one that was kept, with a third of its fields made anew. */
+static const struct call *make_call(void)
+{
+	int again = z.kept && !dice(4);
+	unsigned int at = again ? (unsigned int)dice(z.kept) : 0;
+	const struct call *c = again ? kept[at].c : &calls[dice(NCALLS)];
+
+	if (c->root && !z.root)
+		return NULL;
+	/* Each kind of struct ends where its page ends. */
+	z.arg = (unsigned char *)z.hole + PAGE - c->size;
+	memset(z.hole, CANARY, PAGE - c->size);
+	if (again) {
+		memcpy(z.arg, kept[at].arg, c->size);
+		memcpy(z.room, kept[at].room, sizeof(kept[at].room));
+		fill_some(c, 1, 3);
+	} else {
+		fill(c);
+	}
+	return c;
 }
 
 /* Errors that uapi/huvm.h names. */
@@ -267,17 +320,14 @@ static void one_call(void)
 {
 	uint64_t from, to;
 	static unsigned char before[4096];
-	const struct call *c = &calls[dice(NCALLS)];
-	unsigned long cmd = c->cmd;
+	const struct call *c = make_call();
+	unsigned long cmd;
 	unsigned int size;
 	int r;
 
-	if (c->root && !z.root)
+	if (!c)
 		return;
-	/* Each kind of struct ends where its page ends. */
-	z.arg = (unsigned char *)z.hole + PAGE - c->size;
-	memset(z.hole, CANARY, PAGE - c->size);
-	fill(c);
+	cmd = c->cmd;
 	size = c->size;
 	switch (dice(3)) {
 	case 0:
@@ -323,7 +373,14 @@ static void one_call(void)
 	told_to_write(cmd, size, &from, &to);
 	memset(z.room + ROOM, CANARY, PAGE);
 	errno = 0;
+	kcov_begin();
 	r = ioctl(z.fd, cmd, z.arg);
+	if (kcov_end() && !getenv("HUVM_BLIND")) {
+		int e = errno;
+
+		keep(c, before);
+		errno = e;
+	}
 	if (r < 0) {
 		z.errors[errno < 140 ? errno : 0]++;
 		if (!is_named(errno)) {
@@ -473,6 +530,10 @@ static void fuzz(uint64_t calls_wanted)
 		if (z.errors[e])
 			printf(", %llu %s", (unsigned long long)z.errors[e], strerrorname_np(e));
 	printf("\n");
+	if (kcov.fd >= 0) {
+		printf("# %llu places of the driver, %u calls kept\n", (unsigned long long)kcov.places, z.kept);
+		CHECK(kcov.places > 500);
+	}
 }
 
 /* ---- the bystander ---- */
@@ -537,6 +598,7 @@ static void with_bystander(enum who who, uint64_t calls_wanted)
 			fd = open(HUVM_DEVICE_PATH, O_RDWR | O_CLOEXEC);
 		}
 		close(ctl);
+		kcov_open();
 		if (who == NOBODY) {
 			CHECK_OK(setgroups(0, NULL));
 			CHECK_OK(setgid(65534));

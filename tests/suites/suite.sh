@@ -33,13 +33,17 @@ for name in "$@"; do
 			rc=1
 		fi
 	fi
-	bad=$(dmesg | grep -E 'BUG:|WARNING:|KASAN|INFO: (task|possible)|possible (recursive|circular)|suspicious RCU|DMA-API:.*(error|warn|pending)|rcu:.*stall|Oops|kernel panic|sleeping function|huvm:.*(leak|BUG)' | grep -vE 'Spectre|MDS|TAA|SRBDS' | head -20)
+	bad=$(dmesg | grep -E 'BUG:|WARNING:|KASAN|INFO: (task|possible)|possible (recursive|circular)|suspicious RCU|DMA-API:.*(error|warn|pending)|rcu:.*stall|Oops|kernel panic|sleeping function|huvm:.*(leak|BUG)' | grep -vE 'Spectre|MDS|TAA|SRBDS' | grep -vE 'BUG: KCSAN: [^[]*$' | head -20)
 	if [ -n "$bad" ]; then
 		echo "# the kernel's log:"
 		dmesg | grep -A30 -E 'BUG:|WARNING:|INFO: possible|suspicious RCU' | head -80 | sed 's/^/# /'
 		rc=1
 	fi
+	dmesg | sed -n 's/.*BUG: KCSAN: \([^[]*\)$/# the kernel itself: \1/p' | sort -u
 	dmesg -c >/dev/null
+	# Accesses watched by the detector of data races, on a kernel that has one. Races between two functions of the kernel, none
+	# of which is the driver's, are reported above and are not ours.
+	[ ! -r /sys/kernel/debug/kcsan ] || sed -n 's/^setup_watchpoints: /# watched for races: /p' /sys/kernel/debug/kcsan
 	[ $rc = 0 ] || [ $rc = 4 ] || failed=1
 	echo "HUVM-SUITE-END $name $rc"
 done

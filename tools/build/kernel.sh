@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# kernel.sh fast|debug: builds Linux with Rust for the guest, in the cache. Prints the build folder with --print.
+# kernel.sh fast|debug|race: builds Linux with Rust for the guest, in the cache. Prints the build folder with --print.
 . "$(dirname "$0")/lib.sh"
 
 conf=${1:-fast}
 print=${2:-}
-[ -f "$ROOT/tests/config/$conf.config" ] || die "there is no kernel configuration '$conf'" "use fast or debug"
+[ -f "$ROOT/tests/config/$conf.config" ] || die "there is no kernel configuration '$conf'" "use fast, debug or race"
 
 # A kernel of the user's own.
 if [ -n "${KDIR:-}" ]; then
