@@ -500,6 +500,49 @@ pub mod inject {
     pub const SEED: u32 = BASE + 0x2c;
     /// Added to each copy-engine launch, ns.
     pub const LATENCY_NS: u32 = BASE + 0x30;
+    /// Write a VRAM page number: the page fails. Reads how many have.
+    pub const ECC_POISON: u32 = BASE + 0x34;
+    /// Written to ECC_POISON: no page has failed.
+    pub const ECC_CURE: u32 = u32::MAX;
+    /// Pages that can have failed at once.
+    pub const ECC_POISON_MAX: usize = 256;
+    /// Write a number: it is reported as that of a page, whatever it is.
+    pub const ECC_REPORT: u32 = BASE + 0x38;
+}
+
+/// Memory that failed.
+pub mod ecc {
+    /// Block offset in BAR5.
+    pub const BASE: u32 = 0x7_0000;
+    /// Block id.
+    pub const ID: u16 = 8;
+    /// Pages reported and not read yet, and [`STATUS_OVERFLOW`], which is cleared by writing 1.
+    pub const STATUS: u32 = BASE + 0x04;
+    /// STATUS: a page was found and not reported for want of room.
+    pub const STATUS_OVERFLOW: u32 = 1 << 31;
+    /// STATUS: how many there are.
+    pub const STATUS_COUNT: u32 = 0xffff;
+    /// Takes the oldest of them: [`PAGE_VALID`] and a number in [`PAGE_MASK`], or 0.
+    pub const PAGE: u32 = BASE + 0x08;
+    /// PAGE: there was one.
+    pub const PAGE_VALID: u32 = 1 << 31;
+    /// PAGE: VRAM page number, of 4 KiB.
+    pub const PAGE_MASK: u32 = (1 << 30) - 1;
+    /// Pages reported and not read, at most.
+    pub const REPORTS_MAX: usize = 64;
+    /// Where the launch of channel `c` of copy engine `n` stands: at +[`STANDS_STRIDE`]·n + 4c. Written back, the launch leaves
+    /// that page out.
+    pub const STANDS0: u32 = BASE + 0x1000;
+    /// From one engine to the next.
+    pub const STANDS_STRIDE: u32 = 0x1000;
+    /// Channels of an engine that have the register.
+    pub const STANDS_CHANNELS: u32 = 1024;
+    /// STANDS: it stands at a page that failed.
+    pub const STANDS_VALID: u32 = 1 << 31;
+    /// STANDS: whose memory, in 30:27.
+    pub const STANDS_GPU_SHIFT: u32 = 27;
+    /// STANDS: VRAM page number.
+    pub const STANDS_PAGE_MASK: u32 = (1 << 27) - 1;
 }
 
 /// Time.

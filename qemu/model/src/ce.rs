@@ -11,6 +11,7 @@ use huvm_hw::ext::stats::Counter;
 use crate::bar0::{self, vector};
 use crate::channel::{intr, Method, Outcome};
 use crate::copy::Piece;
+use crate::ext::ecc::Page;
 use crate::ext::inject::Inject;
 use crate::gpu::{Cx, Gpu};
 use crate::regs::within;
@@ -79,6 +80,10 @@ pub(crate) struct Job {
     pub(crate) inject_fault: bool,
     /// INJECT: stands still.
     pub(crate) hung: bool,
+    /// It faulted at this page, which failed.
+    pub(crate) stands_at: Option<Page>,
+    /// It goes on behind this one.
+    pub(crate) left_out: Option<Page>,
 }
 
 /// An engine.
@@ -163,6 +168,8 @@ impl CeRegs {
             interrupt: (v >> 5) & 3,
             inject_fault: false,
             hung: false,
+            stands_at: None,
+            left_out: None,
         };
         if transfer == 0 {
             return Ok(job);

@@ -10,6 +10,7 @@
 use huvm_hw::ext::stats::Counter;
 
 use crate::ce::{End, Job};
+use crate::ext::ecc::{self, Page};
 use crate::fabric::Side;
 use crate::fault::Client;
 use crate::gpu::{Cx, Gpu};
@@ -52,6 +53,8 @@ struct Refused {
     va: u64,
     kind: FaultType,
     access: u32,
+    /// The page that failed, if that is why.
+    bad: Option<Page>,
 }
 
 /// Client number of copy engine `ce` (hw-interface.md 1.5).
@@ -116,12 +119,18 @@ impl Gpu {
             return;
         };
         let inject = core::mem::take(&mut job.inject_fault);
+        job.stands_at = None;
         let first = job.done == 0;
         // Cheap: a launch is a few words and at most 16 bytes of pattern.
         let job = job.clone();
         let piece = match self.ce_translate(runlist, chid, &job, inject, cx) {
             Ok(p) => p,
-            Err(refused) => return self.ce_fault(runlist, chid, &refused, cx),
+            Err(refused) => {
+                if let Some(job) = self.channel(runlist, chid).and_then(|c| c.jobs.get_mut(i)) {
+                    job.stands_at = refused.bad;
+                }
+                return self.ce_fault(runlist, chid, &refused, cx);
+            }
         };
         let mut end = cx.now;
         if cx.timing {
@@ -171,7 +180,12 @@ impl Gpu {
                 End::Phys { addr, .. } => (addr, Access::Write as u32 + ACCESS_PHYS),
             };
             let kind = FaultType::Pte;
-            return Err(Refused { va, kind, access });
+            return Err(Refused {
+                va,
+                kind,
+                access,
+                bad: None,
+            });
         }
         while piece.bytes < PIECE_BYTES && piece.segments.len() < PIECE_SEGMENTS {
             let at = job.done + piece.bytes;
@@ -179,7 +193,7 @@ impl Gpu {
             if left == 0 {
                 break;
             }
-            let both = self.ce_segment(runlist, chid, job.src, dst_end, at, left, cx);
+            let both = self.ce_segment(runlist, chid, job, dst_end, at, left, cx);
             let segment = match both {
                 Ok(s) => s,
                 // What is translated already goes first; the fault comes with the next piece.
@@ -203,22 +217,87 @@ impl Gpu {
         &mut self,
         runlist: usize,
         chid: u32,
-        src: Option<End>,
+        job: &Job,
         dst: End,
         at: u64,
         left: u64,
         cx: &mut Cx<'_>,
     ) -> Result<Segment, Refused> {
-        let (dst, mut len) = self.ce_end(runlist, chid, dst, at, left, Access::Write, cx)?;
-        let src = match src {
-            Some(s) => {
-                let (t, n) = self.ce_end(runlist, chid, s, at, left, Access::Read, cx)?;
-                len = len.min(n);
-                Some(t)
-            }
-            None => None,
+        let (dst, len) = self.ce_end(runlist, chid, dst, at, left, Access::Write, cx)?;
+        let Some(from) = job.src else {
+            let src = None;
+            return Ok(Segment { src, dst, len });
         };
-        Ok(Segment { src, dst, len })
+        let (src, n) = self.ce_end(runlist, chid, from, at, left, Access::Read, cx)?;
+        let len = len.min(n);
+        let whole = Segment {
+            src: Some(src),
+            dst,
+            len,
+        };
+        let Some(place) = src.place() else {
+            return Ok(whole);
+        };
+        match cx.until_bad(place, len) {
+            None => Ok(whole),
+            Some(0) => Self::ce_at_bad(job, from, at, place, whole, cx),
+            Some(len) => Ok(Segment { len, ..whole }),
+        }
+    }
+
+    /// The source at `place` lies in a page that failed: its bytes are left out, if the driver knows of it, or the launch faults.
+    fn ce_at_bad(
+        job: &Job,
+        from: End,
+        at: u64,
+        place: Place,
+        whole: Segment,
+        cx: &mut Cx<'_>,
+    ) -> Result<Segment, Refused> {
+        let bad = cx.found_bad(place);
+        if bad.is_some() && bad == job.left_out {
+            let offset = match place {
+                Place::Vram { offset, .. } => offset % ecc::PAGE_BYTES,
+                Place::Sys { .. } => 0,
+            };
+            // What goes to sparse memory is not moved.
+            return Ok(Segment {
+                dst: Target::Sparse,
+                len: whole.len.min(ecc::PAGE_BYTES - offset),
+                ..whole
+            });
+        }
+        let read = Access::Read as u32;
+        let (va, access) = match from {
+            End::Virt(base) => (base.saturating_add(at), read),
+            End::Phys { addr, .. } => (addr.saturating_add(at), read + ACCESS_PHYS),
+        };
+        let kind = FaultType::Poisoned;
+        Err(Refused {
+            va,
+            kind,
+            access,
+            bad,
+        })
+    }
+
+    /// The launch at which a channel of an engine is.
+    fn ce_job(&mut self, runlist: usize, chid: u32) -> Option<&mut Job> {
+        let c = self.channel(runlist, chid)?;
+        c.jobs.iter_mut().find(|j| !j.data_done)
+    }
+
+    /// The page that failed at which a channel of an engine stands.
+    pub(crate) fn ce_stands_at(&mut self, runlist: usize, chid: u32) -> Option<Page> {
+        self.ce_job(runlist, chid)?.stands_at
+    }
+
+    /// The launch that stands at `page` goes on behind it, once its channel's fault is cleared.
+    pub(crate) fn ce_leave_out(&mut self, runlist: usize, chid: u32, page: Page) {
+        if let Some(job) = self.ce_job(runlist, chid) {
+            job.stands_at = None;
+            job.left_out = Some(page);
+        }
     }
 
     /// Where byte `at` of one side lies, and for how long that goes on.
@@ -240,6 +319,7 @@ impl Gpu {
                     va,
                     kind,
                     access: access as u32,
+                    bad: None,
                 };
                 let pdb = self
                     .channel(runlist, chid)
@@ -257,6 +337,7 @@ impl Gpu {
                     va: addr,
                     kind,
                     access: access as u32 + ACCESS_PHYS,
+                    bad: None,
                 };
                 let gpu = match target {
                     0 => cx.gpu,
@@ -287,7 +368,9 @@ impl Gpu {
             client: client(runlist),
             gpc: None,
         };
-        let &Refused { va, kind, access } = refused;
+        let &Refused {
+            va, kind, access, ..
+        } = refused;
         self.channel_fault(runlist, chid, who, va, kind, access, cx);
     }
 
@@ -329,6 +412,7 @@ impl Gpu {
                     va,
                     kind: FaultType::Region,
                     access: Access::Write as u32,
+                    bad: None,
                 };
                 self.ce_fault(runlist, chid, &refused, cx);
                 return self.ce_next(runlist, None, cx);
@@ -412,6 +496,7 @@ impl Gpu {
                         va: rel.va,
                         kind,
                         access: access as u32,
+                        bad: None,
                     }),
                 };
                 if let Some(refused) = refused {

@@ -10,6 +10,7 @@
 use huvm_hw::ext::{self, stats::Counter};
 
 use crate::config::{LinkKind, Profile};
+use crate::ext::ecc::Ecc;
 use crate::ext::stats::Stats;
 
 /// Something with a bandwidth.
@@ -107,6 +108,7 @@ struct Port {
     vram: Memory,
     links: Vec<Link>,
     stats: Stats,
+    ecc: Ecc,
 }
 
 /// Where one side of a transfer lies, seen from the GPU that makes it.
@@ -182,6 +184,7 @@ impl Fabric {
             vram: Memory::new(p.vram_mbps),
             links,
             stats: Stats::default(),
+            ecc: Ecc::default(),
         };
         if let Some(slot) = self.ports.get_mut(gpu) {
             *slot = port;
@@ -204,6 +207,7 @@ impl Fabric {
                 l.forced_down = false;
             }
             p.stats = Stats::default();
+            p.ecc = Ecc::default();
         }
     }
 
@@ -222,6 +226,15 @@ impl Fabric {
 
     pub(crate) fn stats_mut(&mut self, gpu: usize) -> Option<&mut Stats> {
         self.ports.get_mut(gpu).map(|p| &mut p.stats)
+    }
+
+    /// What failed of a GPU's memory.
+    pub(crate) fn ecc(&self, gpu: usize) -> Option<&Ecc> {
+        self.ports.get(gpu).map(|p| &p.ecc)
+    }
+
+    pub(crate) fn ecc_mut(&mut self, gpu: usize) -> Option<&mut Ecc> {
+        self.ports.get_mut(gpu).map(|p| &mut p.ecc)
     }
 
     pub(crate) fn count(&mut self, gpu: usize, counter: Counter, n: u64) {

@@ -44,15 +44,20 @@ pub(crate) enum FaultType {
     UnsupportedAperture = 0xa,
     UnsupportedKind = 0xc,
     Region = 0xd,
+    Poisoned = 0xe,
     Atomic = 0xf,
 }
 
 impl FaultType {
-    /// Software can cure it: nothing mapped, or not for this access.
+    /// Software can cure it: nothing mapped, or not for this access, or memory that failed, when there is another copy.
     pub(crate) fn replayable(self) -> bool {
         matches!(
             self,
-            FaultType::Pde | FaultType::Pte | FaultType::ReadOnly | FaultType::Atomic
+            FaultType::Pde
+                | FaultType::Pte
+                | FaultType::ReadOnly
+                | FaultType::Poisoned
+                | FaultType::Atomic
         )
     }
 }

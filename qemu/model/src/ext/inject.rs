@@ -72,7 +72,7 @@ fn scramble(seed: u32) -> u64 {
 
 impl Gpu {
     /// Reads a register of the block.
-    pub(crate) fn inject_read(&self, offset: u32) -> u32 {
+    pub(crate) fn inject_read(&self, offset: u32, cx: &Cx<'_>) -> u32 {
         let i = &self.inject;
         match offset {
             reg::VALID_DELAY_NS => i.valid_delay_ns,
@@ -86,6 +86,7 @@ impl Gpu {
             reg::NEG_TLB => u32::from(i.neg_tlb),
             reg::SEED => i.seed,
             reg::LATENCY_NS => i.latency_ns,
+            reg::ECC_POISON => self.poisoned(cx),
             _ => 0,
         }
     }
@@ -122,6 +123,8 @@ impl Gpu {
                 i.rng = scramble(value);
             }
             reg::LATENCY_NS => i.latency_ns = value,
+            reg::ECC_POISON => self.poison(value, cx),
+            reg::ECC_REPORT => self.report_bad(value, cx),
             _ => {}
         }
     }

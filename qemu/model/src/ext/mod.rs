@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! BAR5: everything invented (`Documentation/device.md`).
 
+pub(crate) mod ecc;
 pub(crate) mod ident;
 pub(crate) mod inject;
 pub(crate) mod stats;
@@ -29,9 +30,11 @@ impl Gpu {
                 .stats_mut(cx.gpu)
                 .map_or(0, |s| s.register_read(offset)),
             ext::inject::BASE if offset == ext::inject::BASE => block_header(ext::inject::ID),
-            ext::inject::BASE => self.inject_read(offset),
+            ext::inject::BASE => self.inject_read(offset, cx),
             ext::time::BASE if offset == ext::time::BASE => block_header(ext::time::ID),
             ext::time::BASE => self.time_read(offset, cx),
+            ext::ecc::BASE if offset == ext::ecc::BASE => block_header(ext::ecc::ID),
+            ext::ecc::BASE => self.ecc_read(offset, cx),
             _ => 0,
         }
     }
@@ -48,6 +51,7 @@ impl Gpu {
                 }
             }
             ext::inject::BASE => self.inject_write(offset, value, cx),
+            ext::ecc::BASE => self.ecc_write(offset, value, cx),
             _ => {}
         }
     }

@@ -298,7 +298,19 @@ impl Gpu {
             return Err(FaultType::VaLimit);
         }
         let pdb = inst.pdb.ok_or(FaultType::UnboundInst)?;
-        self.translate(TlbKind::Gpc, pdb, va, access, false, cx)
+        let mut span = self.translate(TlbKind::Gpc, pdb, va, access, false, cx)?;
+        // A page that failed ends the run; the next access begins there.
+        if let Some(place) = span.target.place() {
+            match cx.until_bad(place, span.run_bytes) {
+                Some(0) => {
+                    cx.found_bad(place);
+                    return Err(FaultType::Poisoned);
+                }
+                Some(n) => span.run_bytes = n,
+                None => {}
+            }
+        }
+        Ok(span)
     }
 
     /// The piece is translated: it takes its time, then `block_piece_done`.
