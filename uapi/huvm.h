@@ -20,7 +20,7 @@
  * GPU. munmap of any part is fine. mremap that moves or grows is refused (-EFAULT or -EINVAL). A forked child
  * does not inherit ranges (touching them there is SIGSEGV). read(2), write(2) on managed buffers work;
  * O_DIRECT, process_vm_readv and other callers that pin pages get -EFAULT; ptrace and /proc/pid/mem work.
- * A CPU access that cannot be served (lost GPU with the only copy, no memory) raises SIGBUS.
+ * A CPU access that cannot be served (the only copy on a lost GPU or in GPU memory that failed, no memory) raises SIGBUS.
  */
 #ifndef _UAPI_HUVM_H
 #define _UAPI_HUVM_H
@@ -32,7 +32,7 @@
 
 /* Changes when an existing call changes meaning; additions raise only the minor. */
 #define HUVM_ABI_MAJOR		1
-#define HUVM_ABI_MINOR		1
+#define HUVM_ABI_MINOR		2
 
 #define HUVM_MAX_GPUS		16
 #define HUVM_NAME_LEN		32
@@ -153,14 +153,14 @@ struct huvm_link_info {
 /**
  * struct huvm_mem_info - HUVM_IOC_MEM_INFO [any]: chunks of a GPU by state
  * @gpu: in
- * @reserved: 0
- * @free .. @unusable: out, chunks; they add up to chunk_count
+ * @retired: in 0; out, chunks out of service for good because their memory failed (ECC); 0 from a driver of minor 1
+ * @free .. @unusable: out, chunks; with @retired they add up to chunk_count
  */
 struct huvm_mem_info {
 	__u32 size;
 	__u32 flags;
 	__u32 gpu;
-	__u32 reserved;
+	__u32 retired;
 	__u64 free;
 	__u64 used;
 	__u64 evicting;
@@ -399,6 +399,8 @@ enum huvm_counter {
 	HUVM_CNT_REFAULTS,		/* chunks put to use for a block that had been evicted from here not long before */
 	HUVM_CNT_EVICTIONS_RECENT,	/* chunks chosen for eviction because they were recent (knob evict_order) */
 	HUVM_CNT_PRE_EVICT_HOLDS,	/* times that pre-eviction was held off, as what it had evicted came back (knob pre_evict_hold) */
+	HUVM_CNT_CHUNKS_RETIRED,	/* chunks of this GPU taken out of service because their memory failed (ECC) */
+	HUVM_CNT_ECC_LOST_PAGES,	/* pages whose only copy was in memory of this GPU that failed */
 	HUVM_CNT_COUNT
 };
 
@@ -481,6 +483,7 @@ enum huvm_event_type {
 	HUVM_EVENT_LEND		= 10,	/* of the lending GPU: arg0 = borrower, arg1 = chunk; cause: what moves the block there */
 	HUVM_EVENT_WRITE_BACK	= 11,	/* of the lending GPU: the host has the block too; arg0 = bytes copied, arg1 = ns it took */
 	HUVM_EVENT_PREFETCH	= 12,	/* arg0 = enum huvm_prefetch_step */
+	HUVM_EVENT_RETIRED	= 13,	/* memory failed, its chunk is out of service: arg0 = VRAM page number, arg1 = pages lost */
 };
 
 /*
@@ -619,6 +622,7 @@ enum huvm_launch_error {
 	HUVM_ERROR_DMA		= 5,
 	HUVM_ERROR_GPU_LOST	= 6,
 	HUVM_ERROR_NO_MEMORY	= 7,	/* room could not be made, bounded tries */
+	HUVM_ERROR_ECC		= 8,	/* the only copy of the page was in GPU memory that failed; fault_va says which. Since minor 2 */
 };
 
 /**

@@ -86,7 +86,7 @@ fn show_spaces(_: &Nothing, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 fn show_blocks(_: &Nothing, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(
         f,
-        "space va managed host cpu_mapped lost flight gpu:chunk:valid:mapped"
+        "space va managed host cpu_mapped lost flight gpu:chunk:valid:mapped spare:gpu:chunk:valid"
     )?;
     let mut left = BLOCKS_MAX;
     let mut id = 0;
@@ -125,6 +125,10 @@ fn show_block(space: u64, block: &Block, f: &mut fmt::Formatter<'_>) -> fmt::Res
             None => write!(f, "-")?,
         }
         write!(f, ":{}:{}", p.valid.count().get(), p.mapped.count().get())?;
+    }
+    if let Some(s) = s.spare.as_ref() {
+        let (gpu, n) = (s.gpu.index(), s.valid.count().get());
+        write!(f, " spare:{}:{}:{}", gpu, s.chunk.0, n)?;
     }
     writeln!(f)
 }
@@ -168,5 +172,6 @@ fn name(s: ChunkState) -> &'static str {
         ChunkState::Evicting => "evicting",
         ChunkState::LentOnly => "lent-only",
         ChunkState::LentRemovable => "lent-removable",
+        ChunkState::Retired => "retired",
     }
 }

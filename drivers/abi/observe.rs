@@ -95,7 +95,7 @@ pub(super) fn link_info(arg: usize) -> Result {
 
 pub(super) fn mem_info(arg: usize) -> Result {
     let mut a: uapi::huvm_mem_info = argument(arg, 0)?;
-    zero(a.reserved)?;
+    zero(a.retired)?;
     let gpu = gpu(a.gpu)?;
     let states = [
         ChunkState::Free,
@@ -107,10 +107,12 @@ pub(super) fn mem_info(arg: usize) -> Result {
         ChunkState::LentRemovable,
         ChunkState::Pinned,
         ChunkState::Unusable,
+        ChunkState::Retired,
     ];
-    let mut n = [0; 9];
+    let mut n = [0; 10];
     gpu.chunks().counts(&states, &mut n);
-    let [free, used, unused, discarded, evicting, only, removable, pinned, unusable] =
+    let [.., retired] = n;
+    let [free, used, unused, discarded, evicting, only, removable, pinned, unusable, _] =
         n.map(u64::from);
     a.free = free;
     a.used = used + unused + discarded;
@@ -119,6 +121,7 @@ pub(super) fn mem_info(arg: usize) -> Result {
     a.lent_removable = removable;
     a.pinned = pinned;
     a.unusable = unusable;
+    a.retired = retired;
     user::copy_out(arg, &a)
 }
 
@@ -197,7 +200,7 @@ pub(super) fn events(space: &Arc<Space>, arg: usize) -> Result {
         n if n <= most => n.max(least).next_power_of_two(),
         _ => return Err(EINVAL),
     };
-    let known = (1 << (uapi::HUVM_EVENT_PREFETCH + 1)) - 2;
+    let known = (1 << (uapi::HUVM_EVENT_RETIRED + 1)) - 2;
     if a.mask & !known != 0 {
         return Err(EINVAL);
     }

@@ -145,6 +145,10 @@ pub(crate) enum Counter {
     EvictionsRecent = uapi::HUVM_CNT_EVICTIONS_RECENT,
     /// `HUVM_CNT_PRE_EVICT_HOLDS`: times that pre-eviction was held off.
     PreEvictHolds = uapi::HUVM_CNT_PRE_EVICT_HOLDS,
+    /// `HUVM_CNT_CHUNKS_RETIRED`: chunks taken out of service because their memory failed.
+    ChunksRetired = uapi::HUVM_CNT_CHUNKS_RETIRED,
+    /// `HUVM_CNT_ECC_LOST_PAGES`: pages whose only copy was in memory that failed.
+    EccLostPages = uapi::HUVM_CNT_ECC_LOST_PAGES,
 }
 
 /// The counters of one scope.

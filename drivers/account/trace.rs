@@ -15,6 +15,7 @@
 //! | `LEND` | `huvm_lend` |
 //! | `WRITE_BACK` | `huvm_write_back` |
 //! | `PREFETCH` | `huvm_prefetch` |
+//! | `RETIRED` | `huvm_retired` |
 //! | a counter grows | `huvm_count` |
 
 use super::counters::Counter;
@@ -60,6 +61,7 @@ pub(super) fn event(space: Option<&Space>, e: &Event) {
         uapi::HUVM_EVENT_LEND => trace::lend(gpu, pid, e.va, place(e.arg0), small(e.arg1)),
         uapi::HUVM_EVENT_WRITE_BACK => trace::write_back(gpu, pid, e.va, e.arg0, e.arg1),
         uapi::HUVM_EVENT_PREFETCH => trace::prefetch(gpu, pid, e.va, small(e.arg0)),
+        uapi::HUVM_EVENT_RETIRED => trace::retired(gpu, pid, e.va, e.arg0, e.arg1),
         uapi::HUVM_EVENT_LAUNCH_END => trace::launch_end(gpu, pid, e.arg0, small(e.arg1)),
         _ => {}
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One channel: its ring, its progress, and those who wait for it.
 
-use super::{Engine, Fence, Tracker};
+use super::{poison, table, Engine, Fence, Tracker};
 use crate::account::latency::Latencies;
 use crate::account::waits::{self, Listed, Waiting, What};
 use crate::kernel::dma::DmaBuf;
@@ -9,6 +9,7 @@ use crate::kernel::mmio::Bars;
 use crate::kernel::time::{self, Patience};
 use crate::kernel::wait::WaitQueue;
 use huvm_hal::channel::{is_complete, Channel, SubmitFlags};
+use huvm_hal::ext::ecc;
 use huvm_hal::ga100::runlist::Runlist;
 use huvm_hal::ids::{ChannelId, Chid, GpuVa, SysAddr, Vector};
 use huvm_hal::seam::DmaMem;
@@ -59,6 +60,11 @@ const STOP_NS: u64 = 1_000_000_000;
 /// Faults that a channel may restart from without completing anything in between.
 const RESTARTS_MAX: u32 = 8;
 
+/// Pages that one push leaves out at most: those of a block.
+const LEFT_OUT_MAX: u32 = 512;
+/// Who waits so long for a channel looks after the other ones of its GPU too: it may wait behind one that stands.
+const OTHERS_NS: u64 = 100_000_000;
+
 /// Pushes whose beginning is remembered.
 const STAMPS: usize = 64;
 /// A stamp is the time in ns, times this, plus the place of the engine in [`Engine::ALL`].
@@ -78,6 +84,8 @@ enum Semaphore {
 struct Restarts {
     at: u32,
     times: u32,
+    /// Of these, behind a page that failed; they are not among `times`.
+    left_out: u32,
 }
 
 /// What a lane is made from.
@@ -161,7 +169,7 @@ impl Lane {
                 closing: Atomic::new(false),
                 ring <- new_mutex!(Some(channel), "huvm_channel"),
                 semaphore <- new_spinlock!(Semaphore::At(mem, off), "huvm_semaphore"),
-                restarts <- new_mutex!(Restarts { at: 0, times: 0 }, "huvm_restarts"),
+                restarts <- new_mutex!(Restarts { at: 0, times: 0, left_out: 0 }, "huvm_restarts"),
                 moved <- WaitQueue::new(),
             }),
             GFP_KERNEL,
@@ -179,6 +187,11 @@ impl Lane {
     /// Bus address of USERD; `None` when the memory was given back.
     pub(super) fn userd(&self) -> Option<SysAddr> {
         self.ring.lock().as_ref().map(|c| c.userd())
+    }
+
+    /// Index of its GPU.
+    pub(super) fn gpu(&self) -> u8 {
+        self.gpu
     }
 
     pub(super) fn vector(&self) -> Vector {
@@ -297,6 +310,8 @@ impl Lane {
             } else if self.has_faulted() {
                 // The fault service thread restarts a faulted engine; but that thread may be who waits here.
                 let _gave_up_said_so = self.restart();
+            } else if at.saturating_sub(since) >= OTHERS_NS {
+                table::restart_faulted(self.gpu);
             }
         }
     }
@@ -324,6 +339,10 @@ impl Lane {
         let _listed = self.waiting(What::Room, STALL_NS);
         while !moved(self) {
             self.moved.wait_timeout(LOOK_NS, || moved(self));
+            if !moved(self) && self.has_faulted() {
+                // As in `wait`.
+                let _gave_up_said_so = self.restart();
+            }
             if !moved(self) && !patience.again() {
                 self.give_up(seen.wrapping_add(1));
                 return Err(ETIMEDOUT);
@@ -411,21 +430,38 @@ impl Lane {
         self.moved.wake_all();
     }
 
-    /// The copy engine faulted in this channel. Lets it try again, a bounded number of times at the same place.
-    /// Returns whether it did.
+    /// If the copy engine stopped in this channel and serves it no more: lets it try again.
+    pub(super) fn restart_if_faulted(&self) {
+        if self.has_faulted() {
+            let _gave_up_said_so = self.restart();
+        }
+    }
+
+    /// The copy engine faulted in this channel. Lets it try again, a bounded number of times at the same place; or go on behind a
+    /// page that failed. Returns whether it did, or somebody else had done.
     pub(super) fn restart(&self) -> bool {
-        {
-            let mut r = self.restarts.lock();
-            let at = self.completed();
-            if r.at != at {
-                *r = Restarts { at, times: 0 };
-            }
+        // Until the fault is cleared: who comes then must not take the next one for this one.
+        let mut r = self.restarts.lock();
+        if !self.has_faulted() {
+            return true;
+        }
+        let at = self.completed();
+        if r.at != at {
+            *r = Restarts {
+                at,
+                times: 0,
+                left_out: 0,
+            };
+        }
+        if r.left_out < LEFT_OUT_MAX && self.leaves_out(at.wrapping_add(1)) {
+            r.left_out = r.left_out.saturating_add(1);
+        } else {
             r.times = r.times.saturating_add(1);
-            if r.times > RESTARTS_MAX {
-                drop(r);
-                self.give_up(at.wrapping_add(1));
-                return false;
-            }
+        }
+        if r.times > RESTARTS_MAX {
+            drop(r);
+            self.give_up(at.wrapping_add(1));
+            return false;
         }
         match self.runlist.clear_faulted(&*self.bars, self.chid) {
             Ok(_) => true,
@@ -434,6 +470,21 @@ impl Lane {
                 false
             }
         }
+    }
+
+    /// Whether it stands at a page that failed, in push `value`, which goes on without it.
+    fn leaves_out(&self, value: u32) -> bool {
+        if !poison::is_told_by(self.gpu) {
+            return false;
+        }
+        let Ok(Some(at)) = ecc::stands(&*self.bars, self.fault_id, self.chid) else {
+            return false;
+        };
+        let noted = poison::note(at.gpu, at.page, self.id, value);
+        if noted {
+            ecc::leave_out(&*self.bars, self.fault_id, self.chid, at);
+        }
+        noted
     }
 
     /// Breaks the channel, once, and says who waited for what.

@@ -13,6 +13,7 @@
 //! but for room in a full ring.
 
 mod lane;
+pub(crate) mod poison;
 mod pool;
 mod setup;
 mod table;

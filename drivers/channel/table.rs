@@ -125,6 +125,27 @@ pub(super) fn find(id: ChannelId) -> Found {
     }
 }
 
+/// Lets the channels of a GPU in which a copy engine stopped try again.
+pub(super) fn restart_faulted(gpu: u8) {
+    let mut at = 0;
+    while let Some((next, lane)) = lane_of(gpu, at) {
+        lane.restart_if_faulted();
+        at = next;
+    }
+}
+
+/// The first lane of a GPU from place `at` on, and the place behind it.
+fn lane_of(gpu: u8, at: usize) -> Option<(usize, Arc<Lane>)> {
+    let t = TABLE.lock();
+    let (i, lane) = t
+        .live
+        .iter()
+        .enumerate()
+        .skip(at)
+        .find(|(_, l)| l.gpu() == gpu)?;
+    Some((i.saturating_add(1), lane.clone()))
+}
+
 /// Gives the table's memory back, when the module goes.
 pub(crate) fn forget_all() {
     let (live, retired) = {

@@ -28,6 +28,7 @@ use super::faults::{self, FaultState};
 use super::gpu::Parts;
 use super::{peer, registry, selftest, Gpu};
 use crate::account::waits::{Listed, What};
+use crate::channel::poison;
 use crate::kernel::dma::DmaDev;
 use crate::kernel::irq::Irqs;
 use crate::kernel::mmio::{Bars, ExtAt};
@@ -189,6 +190,9 @@ impl Bound {
 
     fn bring_up(&mut self, bars: &Arc<Bars>, dma: &Arc<DmaDev>) -> Result {
         let gpu = self.gpu.clone();
+        if gpu.ext().is_some_and(|e| e.ecc) {
+            poison::arrives(gpu.index(), u32::try_from(gpu.identity().vram_bytes >> 12)?);
+        }
         let engines = gpu.copy_engines()?;
         gpu.channels()
             .start(gpu.index(), bars, dma, &engines, gpu.latencies())?;
@@ -305,6 +309,7 @@ impl Drop for Bound {
         }
         gpu.channels().shut_down();
         gpu.retire();
+        poison::leaves(gpu.index());
         drop(self.service.take());
         // What it asked for after the fetching thread had ended: each refers to this GPU.
         gpu.prefetch_queue.clear();

@@ -7,8 +7,9 @@ use crate::kernel::dma::DmaBuf;
 use crate::kernel::mmio::Bars;
 use crate::kernel::thread;
 use crate::kernel::time::Patience;
+use crate::service::ecc;
 use crate::service::gpu_fault::Service;
-use huvm_hal::ga100::fault::{Fault, FaultRing, RingKind, PACKET_BYTES};
+use huvm_hal::ga100::fault::{Fault, FaultRing, FaultType, RingKind, PACKET_BYTES};
 use huvm_hal::ga100::irq;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Acquire, Relaxed};
@@ -97,14 +98,17 @@ impl FaultState {
         Ok(true)
     }
 
-    /// Reads the non-replayable ring: faults of copy engines, and cancelled accesses reported again.
-    fn serve_other(&mut self, gpu: &Gpu) -> Result {
+    /// Reads the non-replayable ring: faults of copy engines, and cancelled accesses reported again. Whether an engine met memory
+    /// that failed.
+    fn serve_other(&mut self, gpu: &Gpu) -> Result<bool> {
+        let mut poisoned = false;
         let mut batch = [Fault::default(); OTHER_BATCH];
         loop {
             let mut patience = Patience::new(VALID_NS);
             let n = gpu.hal(self.other.drain(gpu, &mut batch, &mut || patience.again()))?;
             for f in batch.iter().take(n) {
                 one_other(gpu, f);
+                poisoned |= f.fault_type == FaultType::Poisoned && gpu.is_copy_engine(f.engine);
             }
             if n < batch.len() {
                 break;
@@ -115,7 +119,7 @@ impl FaultState {
             account::count(Some(gpu), None, Counter::Overflows, 1);
             gpu.hal(self.other.recover(gpu))?;
         }
-        Ok(())
+        Ok(poisoned)
     }
 
     /// Lets the fault vectors interrupt again. What came since the rings were read interrupts at once.
@@ -183,8 +187,13 @@ pub(super) fn serve(gpu: &Arc<Gpu>, mut rings: FaultState, mut service: Service)
         if gpu.is_lost() {
             continue;
         }
-        if let Err(e) = rings.serve_other(gpu) {
-            gpu.complain("non-replayable fault ring", e);
+        match rings.serve_other(gpu) {
+            // The engine goes on already.
+            Ok(true) => {
+                let _news = ecc::attend();
+            }
+            Ok(false) => {}
+            Err(e) => gpu.complain("non-replayable fault ring", e),
         }
         service.run(gpu, &mut rings);
         rings.rearm(gpu);

@@ -15,6 +15,8 @@ pub(crate) enum Which {
     Channels,
     /// The spaces.
     Spaces,
+    /// Pages that copy engines could not read. A leaf.
+    Poison,
     /// Anything else, held for a moment.
     Other,
 }
@@ -42,6 +44,7 @@ impl<T> Global<T> {
             Which::Gpus => core::ptr::addr_of_mut!(c::huvm_lock_gpus),
             Which::Channels => core::ptr::addr_of_mut!(c::huvm_lock_channels),
             Which::Spaces => core::ptr::addr_of_mut!(c::huvm_lock_spaces),
+            Which::Poison => core::ptr::addr_of_mut!(c::huvm_lock_poison),
             Which::Other => core::ptr::addr_of_mut!(c::huvm_lock_other),
         }
     }

@@ -20,6 +20,7 @@
 DEFINE_MUTEX(huvm_lock_gpus);
 DEFINE_MUTEX(huvm_lock_channels);
 DEFINE_MUTEX(huvm_lock_spaces);
+DEFINE_MUTEX(huvm_lock_poison);
 DEFINE_MUTEX(huvm_lock_other);
 
 struct page *huvm_alloc_pages(gfp_t gfp, unsigned int order)

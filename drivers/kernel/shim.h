@@ -128,7 +128,7 @@ struct task_struct *huvm_kthread_create(int (*fn)(void *data), void *data, const
 bool huvm_kthread_should_stop(void);
 
 /* DEFINE_MUTEX */
-extern struct mutex huvm_lock_gpus, huvm_lock_channels, huvm_lock_spaces, huvm_lock_other;
+extern struct mutex huvm_lock_gpus, huvm_lock_channels, huvm_lock_spaces, huvm_lock_poison, huvm_lock_other;
 
 /* dev_name */
 const char *huvm_dev_name(const struct device *dev);

@@ -105,6 +105,8 @@
 	HUVM_WORD(HUVM_CNT_REFAULTS, "refaults")			\
 	HUVM_WORD(HUVM_CNT_EVICTIONS_RECENT, "evictions_recent")	\
 	HUVM_WORD(HUVM_CNT_PRE_EVICT_HOLDS, "pre_evict_holds")		\
+	HUVM_WORD(HUVM_CNT_CHUNKS_RETIRED, "chunks_retired")		\
+	HUVM_WORD(HUVM_CNT_ECC_LOST_PAGES, "ecc_lost_pages")		\
 	HUVM_LAST(HUVM_CNT_COUNT, "none")
 
 /* perf reads the format without the header: give it the numbers. */
@@ -366,6 +368,28 @@ TRACE_EVENT(huvm_prefetch,
 	),
 	TP_printk("gpu=%d pid=%u va=0x%llx step=%s", __entry->gpu, __entry->pid, __entry->va,
 		  __print_symbolic(__entry->step, HUVM_TRACE_STEPS))
+);
+
+/* Memory of a GPU failed and its chunk is out of service; lost counts the pages that were there alone, of the block at va. */
+TRACE_EVENT(huvm_retired,
+	TP_PROTO(s32 gpu, u32 pid, u64 va, u64 page, u64 lost),
+	TP_ARGS(gpu, pid, va, page, lost),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+		__field(u32, pid)
+		__field(u64, va)
+		__field(u64, page)
+		__field(u64, lost)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->pid = pid;
+		__entry->va = va;
+		__entry->page = page;
+		__entry->lost = lost;
+	),
+	TP_printk("gpu=%d pid=%u va=0x%llx page=0x%llx lost=%llu", __entry->gpu, __entry->pid, __entry->va,
+		  __entry->page, __entry->lost)
 );
 
 /* A counter of uapi/huvm.h grows by n: replays, flushes, bytes zeroed and what else is counted. */

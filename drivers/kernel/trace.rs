@@ -58,6 +58,8 @@ tracepoints! {
     fn write_back(gpu: i32, pid: u32, va: u64, bytes: u64, ns: u64);
     /// `huvm_prefetch`.
     fn prefetch(gpu: i32, pid: u32, va: u64, step: u32);
+    /// `huvm_retired`.
+    fn retired(gpu: i32, pid: u32, va: u64, page: u64, lost: u64);
     /// `huvm_count`.
     fn count(gpu: i32, pid: u32, counter: u32, n: u64);
 }

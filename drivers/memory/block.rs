@@ -17,7 +17,7 @@ use super::layout::Cover;
 use super::space::Space;
 use super::{PageMask, Place, BLOCK_BYTES};
 use crate::account::{self, counters::Counter, events};
-use crate::channel::{self, Tracker};
+use crate::channel::{self, poison, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use huvm_policy::stream::Outcome;
@@ -144,6 +144,8 @@ pub(crate) struct Inflight {
     pub(crate) dst: Place,
     /// Other copies of `pages` are dropped then (a move; `false` for a duplicate).
     pub(crate) exclusive: bool,
+    /// The chunk that the block gave away, and that the pages are copied from.
+    pub(crate) given: Option<(Arc<Gpu>, ChunkId)>,
 }
 
 /// State of a block, under its lock.
@@ -162,8 +164,10 @@ pub(crate) struct State {
     pub(crate) cpu_mapped: PageMask,
     /// Of these, mapped for reading alone.
     pub(crate) cpu_read_only: PageMask,
-    /// Pages whose only copy is gone with a GPU.
+    /// Pages whose only copy is gone with a GPU, or was in memory that failed.
     pub(crate) lost: PageMask,
+    /// Some of `lost` were in memory that failed.
+    pub(crate) ecc: bool,
     /// Per GPU.
     pub(crate) parts: KVec<Part>,
     /// What a neighbour keeps.
@@ -300,6 +304,7 @@ impl State {
         let Some(i) = self.inflight.take() else {
             return;
         };
+        let unread = self.drop_unread(&i);
         if !ok {
             // An eviction gave its source away; whatever is nowhere else is gone.
             self.lost |= i.pages.and_not(&self.resident());
@@ -307,23 +312,67 @@ impl State {
             self.release_empty_chunks();
             return;
         }
+        let arrived = i.pages.and_not(&unread).and_not(&self.unfit(i.dst));
         if i.exclusive {
-            self.forget_beside(i.dst, &i.pages);
+            self.forget_beside(i.dst, &arrived);
         }
         match i.dst {
-            Place::Host => self.host_valid |= i.pages,
+            Place::Host => self.host_valid |= arrived,
             Place::Gpu(g) => {
                 if let Some(p) = self.part_mut(g) {
-                    p.valid |= i.pages;
+                    p.valid |= arrived;
                 }
             }
             Place::Spare => {
                 if let Some(s) = self.spare.as_mut() {
-                    s.valid |= i.pages;
+                    s.valid |= arrived;
                 }
             }
         }
         self.release_empty_chunks();
+    }
+
+    /// Drops the copies that a finished operation could not read, their memory having failed. Returns which pages these are; those
+    /// that are nowhere else are lost.
+    fn drop_unread(&mut self, i: &Inflight) -> PageMask {
+        let (mut unread, mut whose) = (PageMask::EMPTY, None);
+        let mut look = |gpu: &Arc<Gpu>, id: ChunkId| {
+            let gone = poison::left_out(&i.tracker, gpu.index(), id).and(&i.pages);
+            if !gone.is_empty() {
+                unread |= gone;
+                whose = Some(gpu.clone());
+            }
+            gone
+        };
+        if let Some((gpu, id)) = &i.given {
+            look(gpu, *id);
+        }
+        for p in self.parts.iter_mut() {
+            if let Some(id) = p.chunk.filter(|_| i.dst != Place::Gpu(p.sg.gpu.index())) {
+                p.valid = p.valid.and_not(&look(&p.sg.gpu, id));
+            }
+        }
+        if let Some(s) = self.spare.as_mut().filter(|_| i.dst != Place::Spare) {
+            s.valid = s.valid.and_not(&look(&s.gpu, s.chunk));
+        }
+        let gone = unread.and_not(&self.resident());
+        if !gone.is_empty() {
+            self.lost |= gone;
+            self.ecc = true;
+            let n = gone.count().get();
+            account::count(whose.as_deref(), None, Counter::EccLostPages, n.into());
+        }
+        unread
+    }
+
+    /// Pages of the chunk at a place whose memory is known to have failed: what is copied there has not arrived.
+    fn unfit(&self, dst: Place) -> PageMask {
+        let chunk = match dst {
+            Place::Host => None,
+            Place::Gpu(g) => self.part(g).and_then(|p| Some((g, p.chunk?))),
+            Place::Spare => self.spare.as_ref().map(|s| (s.gpu.index(), s.chunk)),
+        };
+        chunk.map_or(PageMask::EMPTY, |(g, id)| poison::in_chunk(g, id))
     }
 
     /// The block's chunk on GPU `g` goes to somebody else. Judges what it was fetched ahead for.
@@ -404,6 +453,7 @@ impl Block {
             cpu_mapped: PageMask::EMPTY,
             cpu_read_only: PageMask::EMPTY,
             lost: PageMask::EMPTY,
+            ecc: false,
             parts: KVec::new(),
             spare: None,
             advice: Advice::NONE,

@@ -63,6 +63,15 @@ impl Inner {
         old
     }
 
+    /// Chunks that can be used.
+    fn usable(&mut self) -> u32 {
+        let table = self.table();
+        let out = table
+            .count(ChunkState::Unusable)
+            .saturating_add(table.count(ChunkState::Retired));
+        table.len().saturating_sub(out)
+    }
+
     /// Whether a block has the chunk.
     fn is_owned(&self, id: ChunkId) -> bool {
         self.owners.get(id.as_usize()).is_some_and(Option::is_some)
@@ -126,6 +135,14 @@ impl Drop for Departure {
     fn drop(&mut self) {
         self.gpu.chunks().away.add(u32::MAX, Relaxed);
     }
+}
+
+/// What became of a chunk whose memory failed.
+pub(crate) struct Condemned {
+    /// Nobody knew before.
+    pub(crate) is_new: bool,
+    /// To be emptied by the caller.
+    pub(crate) victim: Option<Victim>,
 }
 
 /// What became of a chunk that its block let go.
@@ -211,6 +228,9 @@ impl ChunkPool {
 
     /// Puts a chunk to use for `owner`, as the most recently migrated one. `left`: the block was evicted from here. Says too
     /// whether that was not long ago.
+    ///
+    /// # Errors
+    /// `EAGAIN` if its memory failed: take another one.
     pub(crate) fn activate(
         &self,
         chunk: FreeChunk,
@@ -218,6 +238,11 @@ impl ChunkPool {
         left: Option<Departure>,
     ) -> Result<(ChunkId, bool)> {
         let mut inner = self.inner.lock();
+        if inner.table().is_condemned(chunk.id()) {
+            // Its memory failed while the caller had it in hand: it is retired.
+            let _retired = chunk.give_back(&mut inner.table());
+            return Err(EAGAIN);
+        }
         match chunk.activate(&mut inner.table()) {
             Ok(id) => {
                 let owner = Owner {
@@ -312,24 +337,49 @@ impl ChunkPool {
     }
 
     /// The victim is empty and goes to the evictor.
-    pub(crate) fn hand_over(&self, chunk: EvictingChunk) -> Option<FreeChunk> {
-        let mut old = None;
-        let free = {
+    ///
+    /// # Errors
+    /// `EAGAIN` if its memory failed: it is retired.
+    pub(crate) fn hand_over(&self, chunk: EvictingChunk) -> Result<FreeChunk> {
+        let (old, free) = {
             let mut inner = self.inner.lock();
             let id = chunk.id();
-            match chunk.hand_over(&mut inner.table()) {
-                Ok(free) => {
-                    old = inner.set_owner(id, None);
-                    Some(free)
-                }
-                Err((token, e)) => {
-                    pr_err!("chunk {:?} not handed over: {:?}\n", token, e);
-                    None
+            let is_condemned = inner.table().is_condemned(id);
+            let did = chunk
+                .hand_over(&mut inner.table())
+                .map_err(|(t, e)| (t.id(), e))
+                .and_then(|free| {
+                    if !is_condemned {
+                        return Ok(Some(free));
+                    }
+                    let back = free.give_back(&mut inner.table());
+                    back.map(|()| None).map_err(|(t, e)| (t.id(), e))
+                });
+            match did {
+                Ok(free) => (inner.set_owner(id, None), free.ok_or(EAGAIN)),
+                Err((id, e)) => {
+                    pr_err!("chunk {:?} not handed over: {:?}\n", id, e);
+                    (None, Err(EIO))
                 }
             }
         };
         drop(old);
         free
+    }
+
+    /// Whether the memory of a chunk failed.
+    pub(crate) fn is_condemned(&self, id: ChunkId) -> bool {
+        self.inner.lock().table().is_condemned(id)
+    }
+
+    /// The memory of a chunk failed. It is never put to use again; from whom has it, it is for the caller to take. `None`: there is
+    /// no such chunk.
+    pub(crate) fn condemn(&self, id: ChunkId) -> Option<Condemned> {
+        let mut inner = self.inner.lock();
+        let is_new = inner.table().condemn(id).ok()?;
+        // In somebody's hands, or in nobody's: then there is nothing to take.
+        let victim = inner.claim(id);
+        Some(Condemned { is_new, victim })
     }
 
     /// The victim stays where it was; one that its block let go of meanwhile is free.
@@ -391,8 +441,7 @@ impl ChunkPool {
 
     /// Chunks that can be used.
     pub(crate) fn usable(&self) -> u32 {
-        self.count()
-            .saturating_sub(self.in_state(ChunkState::Unusable))
+        self.inner.lock().usable()
     }
 
     /// Chunks lent now, by borrower. One that is being taken back counts until its block has let go of it.
@@ -431,13 +480,12 @@ impl ChunkPool {
     /// For tests: puts retired chunks back to use until `want` are not retired.
     pub(crate) fn unretire(&self, want: u32) {
         let mut inner = self.inner.lock();
-        let mut table = inner.table();
         for i in 0..self.count {
-            if self.count - table.count(ChunkState::Unusable) >= want {
+            if inner.usable() >= want {
                 break;
             }
             // Fails for chunks in use; those are not retired.
-            let _in_use = table.make_usable(ChunkId(i));
+            let _in_use = inner.table().make_usable(ChunkId(i));
         }
     }
 }

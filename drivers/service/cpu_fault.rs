@@ -47,7 +47,8 @@ fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge:
             return Outcome::Retry;
         }
         let mut s = block.settled();
-        if s.dead || !s.managed.test(page) || s.lost.test(page) {
+        // Of a fault of the whole block nobody knows which page is wanted.
+        if s.dead || !s.managed.test(page) || (!huge && s.lost.test(page)) {
             return Outcome::Sigbus;
         }
         let alike = s.advice.same_as(page);

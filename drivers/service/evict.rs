@@ -17,7 +17,7 @@ use crate::memory::block::{Block, Inflight};
 use crate::memory::chunk::{Departure, Victim};
 use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
-use huvm_policy::chunk::{ChunkState, FreeChunk};
+use huvm_policy::chunk::FreeChunk;
 use huvm_policy::config::KnobId;
 use huvm_policy::evict::VictimOrder;
 use huvm_policy::refault::EvictConfig;
@@ -195,7 +195,7 @@ pub(super) fn evict(
         Ok(after) => {
             let n = u64::from(recent);
             account::count(Some(gpu), Some(block.space()), Counter::EvictionsRecent, n);
-            let free = pool.hand_over(chunk).ok_or(EIO)?;
+            let free = pool.hand_over(chunk)?;
             Ok(Room::new(gpu, free, after))
         }
         Err(e) => {
@@ -209,7 +209,7 @@ pub(super) fn evict(
 ///
 /// # Errors
 /// `ENOMEM` without host memory, `EIO`; the block still has the chunk.
-fn empty(
+pub(super) fn empty(
     gpu: &Arc<Gpu>,
     block: &Arc<Block>,
     id: huvm_policy::types::ChunkId,
@@ -259,6 +259,7 @@ fn empty(
             pages: PageMask::EMPTY,
             dst,
             exclusive: false,
+            given: None,
         });
         return Err(e);
     }
@@ -273,6 +274,7 @@ fn empty(
         pages: copy,
         dst,
         exclusive: false,
+        given: Some((gpu.clone(), id)),
     });
     s.last_cause = uapi::HUVM_CAUSE_EVICTION;
     drop(s);
@@ -334,7 +336,7 @@ pub(crate) fn limit(gpu: &Arc<Gpu>, chunks: u32) -> Result {
     pool.unretire(want);
     // Every turn retires a chunk, or evicts one, or finds them all in flight.
     for _ in 0..pool.count().saturating_mul(4) {
-        if pool.count() - pool.in_state(ChunkState::Unusable) <= want {
+        if pool.usable() <= want {
             return Ok(());
         }
         match pool.take_free() {

@@ -3,9 +3,10 @@
 //!
 //! A run takes batches of packets until the ring is empty or policy ends the run. A batch is sorted and deduplicated by
 //! `huvm_policy::batch`, then goes through two passes: the first starts the copies of every block (so that they overlap),
-//! the second waits for each, without a lock, and maps. Then faults that cannot be served are cancelled, each for its
+//! the second waits for each, without a lock, and maps. Memory that failed is taken out of service before ([`ecc`]). Then faults that cannot be served are cancelled, each for its
 //! client alone, and the rest is replayed.
 
+use super::ecc;
 use super::evict::{self, Room};
 use super::launch::LaunchFailure;
 use super::migrate::{self, Move, Stop};
@@ -65,7 +66,12 @@ pub(crate) struct Service {
     work: KVVec<Work>,
     /// Blocks with pages pinned on the host, and when the first pin of each ends, ns.
     pins: KVVec<(u64, Arc<Block>)>,
+    /// Batches in a row with faults for memory that failed about which the GPUs reported nothing new.
+    blind: u32,
 }
+
+/// So many of them are late packets; what a GPU goes on to fault on after that is taken to have failed although it reports nothing.
+const BLIND_MAX: u32 = 64;
 
 /// Blocks with pins that are remembered. A pin that is not lasts until the page is moved for another reason.
 const PINS: usize = 256;
@@ -80,6 +86,10 @@ struct Reason {
 const OUTSIDE: Reason = Reason {
     error: uapi::HUVM_ERROR_FAULT,
     fault_type: 2, // PTE, hw-interface.md 1.3
+};
+const ECC: Reason = Reason {
+    error: uapi::HUVM_ERROR_ECC,
+    fault_type: 0xe, // POISONED
 };
 const READ_ONLY: Reason = Reason {
     error: uapi::HUVM_ERROR_FAULT,
@@ -97,6 +107,7 @@ impl Service {
             faults: KVVec::with_capacity(BATCH_LIMIT, GFP_KERNEL)?,
             work: KVVec::with_capacity(BATCH_LIMIT, GFP_KERNEL)?,
             pins: KVVec::with_capacity(PINS, GFP_KERNEL)?,
+            blind: 0,
         })
     }
 
@@ -257,6 +268,14 @@ impl Service {
     /// end, their launches.
     fn translate(&mut self, gpu: &Arc<Gpu>) {
         self.faults.clear();
+        let failed = |p: &hw::Fault| p.fault_type == hw::FaultType::Poisoned;
+        if self.raw.iter().any(failed) {
+            self.blind = match ecc::attend() {
+                true => 0,
+                false => self.blind.saturating_add(1),
+            };
+        }
+        let blindly = self.blind > BLIND_MAX;
         let mut last: Option<(u64, u8)> = None;
         for (i, p) in self.raw.iter().enumerate() {
             let veid = match last {
@@ -275,7 +294,8 @@ impl Service {
             f.timestamp_ns = p.timestamp_ns;
             f.client.engine = p.engine;
             f.client.client = p.client;
-            f.is_fatal = matches!(p.fault_type, hw::FaultType::Fatal(_));
+            f.is_fatal = matches!(p.fault_type, hw::FaultType::Fatal(_))
+                || (failed(p) && !relieve(gpu, veid, p.va.0, blindly));
             if self.faults.push_within_capacity(f).is_err() {
                 break;
             }
@@ -314,9 +334,13 @@ impl Service {
             let guilty = group.faults.iter().find_map(|f| {
                 let reason = if f.is_fatal {
                     let packet = self.raw.get(usize::from(f.seq));
-                    Some(Reason {
-                        fault_type: packet.map_or(OUTSIDE.fault_type, |p| type_code(p.fault_type)),
-                        ..OUTSIDE
+                    let fault_type = packet.map_or(OUTSIDE.fault_type, |p| type_code(p.fault_type));
+                    Some(match fault_type {
+                        t if t == ECC.fault_type => ECC,
+                        fault_type => Reason {
+                            fault_type,
+                            ..OUTSIDE
+                        },
                     })
                 } else {
                     match work {
@@ -371,6 +395,12 @@ fn remember(pins: &mut KVVec<(u64, Arc<Block>)>, block: &Arc<Block>, until: u64)
     }
 }
 
+/// See [`ecc::relieve`]; what is nobody's any more needs none.
+fn relieve(gpu: &Arc<Gpu>, veid: u8, va: u64, blindly: bool) -> bool {
+    let client = gpu.clients().get(veid);
+    client.is_none_or(|client| ecc::relieve(gpu, &client, va, blindly))
+}
+
 fn access_of(a: hw::AccessType) -> Access {
     match a {
         hw::AccessType::Read => Access::Read,
@@ -389,6 +419,7 @@ fn type_code(t: hw::FaultType) -> u32 {
         hw::FaultType::Pde => 0,
         hw::FaultType::Pte => 2,
         hw::FaultType::RoViolation => 6,
+        hw::FaultType::Poisoned => ECC.fault_type,
         hw::FaultType::AtomicViolation => 0xf,
         hw::FaultType::Fatal(code) => code.into(),
     }
@@ -418,8 +449,11 @@ fn judge(w: &Work, f: &Fault) -> Option<Reason> {
     }
     let s = w.block.lock();
     let page = f.page();
-    if s.dead || !s.managed.test(page) || s.lost.test(page) {
+    if s.dead || !s.managed.test(page) {
         return Some(OUTSIDE);
+    }
+    if s.lost.test(page) {
+        return Some(if s.ecc { ECC } else { OUTSIDE });
     }
     (f.access >= Access::Write && !s.writable.test(page)).then_some(READ_ONLY)
 }

@@ -116,7 +116,7 @@ pub(super) fn make_way(lender: &Arc<Gpu>) -> bool {
             return false;
         };
         if owner.is_some_and(|block| is_dropped(lender, &block, chunk.id())) {
-            let Some(free) = pool.hand_over(chunk) else {
+            let Ok(free) = pool.hand_over(chunk) else {
                 return false;
             };
             pool.give_back(free);
@@ -267,10 +267,8 @@ pub(super) fn reclaim(gpu: &Arc<Gpu>, in_fault: bool) -> Option<Result<Room>> {
                     arg1: took,
                 },
             );
-            match gpu.chunks().hand_over(chunk) {
-                Some(free) => Ok(Room::new(gpu, free, after)),
-                None => Err(EIO),
-            }
+            let free = gpu.chunks().hand_over(chunk);
+            free.map(|free| Room::new(gpu, free, after))
         }
         Err(e) => {
             gpu.chunks().abort(chunk);
@@ -281,7 +279,11 @@ pub(super) fn reclaim(gpu: &Arc<Gpu>, in_fault: bool) -> Option<Result<Room>> {
 }
 
 /// Takes chunk `id` of `gpu` from the block that borrowed it. Returns what ends the copy out of it, and whether there is one.
-fn take_back(gpu: &Arc<Gpu>, block: &Arc<Block>, id: ChunkId) -> Result<(Tracker, bool)> {
+pub(super) fn take_back(
+    gpu: &Arc<Gpu>,
+    block: &Arc<Block>,
+    id: ChunkId,
+) -> Result<(Tracker, bool)> {
     let mut s = block.settled();
     let copy = match s.spare.as_ref() {
         Some(spare) if spare.is(gpu, id) => spare.valid.and_not(&s.valid_beside(Place::Spare)),
@@ -304,7 +306,10 @@ fn start_write_back(
     tracker: &mut Tracker,
     need: Need<'_>,
 ) -> Result {
-    let lender = s.spare.as_ref().ok_or(EIO)?.gpu.clone();
+    let (lender, id) = {
+        let spare = s.spare.as_ref().ok_or(EIO)?;
+        (spare.gpu.clone(), spare.chunk)
+    };
     let p = policy::in_force(block.space(), Some(&lender));
     pool::host_memory(&lender, block.space(), s, pages, &p, need)?;
     let did = migrate::submit_to_host(block, s, pages, tracker);
@@ -313,6 +318,7 @@ fn start_write_back(
         pages: if did.is_ok() { *pages } else { PageMask::EMPTY },
         dst: Place::Host,
         exclusive: false,
+        given: Some((lender, id)),
     });
     did
 }
@@ -433,7 +439,7 @@ pub(crate) fn recall(gpu: &Arc<Gpu>) {
             // The copy out of it is over before the chunk is anybody's.
             drop(block.settled());
         }
-        if let Some(free) = pool.hand_over(chunk) {
+        if let Ok(free) = pool.hand_over(chunk) {
             pool.give_back(free);
         }
     }

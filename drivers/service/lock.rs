@@ -14,7 +14,7 @@
 //! | 9 | channel | building and submitting one push | yes |
 //! | 9a | a GPU's peer names (`Gpu::naming`) | giving or taking one id | yes |
 //! | 10 | registries of GPUs (asked under 5 for lenders) and spaces (walked under 5 for listeners to all events), clients, policies, streams and queue of prefetch | looking up, adding; nothing but 11 under them | yes |
-//! | 11 | leaves: event rings, launch tables, spare cursor, thrashing window, wait queues | O(1) | no |
+//! | 11 | leaves: event rings, pages that failed (`channel::poison`), launch tables, spare cursor, thrashing window, wait queues | O(1) | no |
 //!
 //! Rules beside the order:
 //! - Two blocks are never locked at once. Who needs room while serving a block lets go of it, evicts

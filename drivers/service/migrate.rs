@@ -131,6 +131,7 @@ pub(crate) fn start(
         pages: if did.is_ok() { need } else { PageMask::EMPTY },
         dst: m.dst,
         exclusive: m.exclusive,
+        given: None,
     });
     did?;
     report(block, s, m, &need);

@@ -7,6 +7,7 @@
 
 pub(crate) mod advise;
 pub(crate) mod cpu_fault;
+pub(crate) mod ecc;
 pub(crate) mod evict;
 pub(crate) mod gpu_fault;
 pub(crate) mod harvest;

@@ -42,6 +42,9 @@
 //! a copy is still owed ([`evict_need`](ChunkTable::evict_need)); one that nobody wants is free by itself afterwards.
 //! [`lend`] has the order in which lent chunks are written back and reclaimed.
 //!
+//! **A chunk whose memory failed** is condemned ([`ChunkTable::condemn`]): a mark beside its state, for good. Its owner may keep it
+//! for now, but every road that leads to Free ends in Retired instead, out of which there is none.
+//!
 //! **What is in flight is on no list** (Pinned, Evicting), so nobody else can pick it. Whoever put a chunk there must
 //! bring it back; [`token`] has these states as values that say so at compile time. Chunks with a copy in flight that
 //! nobody has claimed are on two lists of their own, LentOnly* and Pinned*, for those who wait.
@@ -94,15 +97,20 @@ pub enum ChunkState {
     LentOnly = 7,
     /// Lent to another GPU, and the host has a copy as good: the owner can have it at once.
     LentRemovable = 8,
+    /// Its memory failed and nobody has it: out of service for good.
+    Retired = 9,
 }
 
 /// Number of states.
-const STATES: usize = 9;
+const STATES: usize = 10;
 
 impl ChunkState {
     /// True if chunks in this state are on a list.
     const fn is_listed(self) -> bool {
-        !matches!(self, Self::Unusable | Self::Pinned | Self::Evicting)
+        !matches!(
+            self,
+            Self::Unusable | Self::Pinned | Self::Evicting | Self::Retired
+        )
     }
 
     /// True for the states of a chunk that backs a block on its own GPU and may be evicted.
@@ -163,6 +171,7 @@ pub const ALL_STATES: [ChunkState; STATES] = [
     ChunkState::Evicting,
     ChunkState::LentOnly,
     ChunkState::LentRemovable,
+    ChunkState::Retired,
 ];
 
 /// States of a chunk that backs a block and may become a victim.
@@ -222,7 +231,7 @@ pub enum ChunkError {
     },
 }
 
-/// One chunk's place in the table. 12 bytes.
+/// One chunk's place in the table. 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkEntry {
     prev: u32,
@@ -234,6 +243,8 @@ pub struct ChunkEntry {
     copying: bool,
     /// In use, and behind the guard ([`ChunkTable::steer`]).
     young: bool,
+    /// Its memory failed.
+    condemned: bool,
 }
 
 impl ChunkEntry {
@@ -246,6 +257,7 @@ impl ChunkEntry {
             before_evict: ChunkState::Unusable,
             copying: false,
             young: false,
+            condemned: false,
         }
     }
 
@@ -406,6 +418,22 @@ impl<'a> ChunkTable<'a> {
     pub fn retire(&mut self, id: ChunkId) -> Result<(), ChunkError> {
         self.check(id, StateSet::of(&[ChunkState::Pinned, ChunkState::Free]))?;
         self.shift(id, ChunkState::Unusable)
+    }
+
+    /// The chunk's memory failed: it is never free again. One that is free is Retired at once, any other when it would be free.
+    /// Returns whether that was not known.
+    pub fn condemn(&mut self, id: ChunkId) -> Result<bool, ChunkError> {
+        let e = self.entry_mut(id).ok_or(ChunkError::NoSuchChunk { id })?;
+        let is_new = !core::mem::replace(&mut e.condemned, true);
+        if self.state(id) == Some(ChunkState::Free) {
+            self.shift(id, ChunkState::Free)?;
+        }
+        Ok(is_new)
+    }
+
+    /// True if the chunk's memory failed; false if there is no such chunk.
+    pub fn is_condemned(&self, id: ChunkId) -> bool {
+        self.entry(id).is_some_and(|e| e.condemned)
     }
 
     /// Takes the chunk that has been free longest: Free → Pinned. `None` if no chunk is free. The caller fills it and

@@ -32,6 +32,8 @@ struct Model {
     before: Vec<ChunkState>,
     /// A copy out of the chunk is in flight.
     copying: Vec<bool>,
+    /// The chunk's memory failed.
+    condemned: Vec<bool>,
     /// The last of those in use, as many as the guard holds.
     young: Vec<u32>,
     guard: u32,
@@ -47,6 +49,7 @@ impl Model {
             state: vec![Free; CHUNKS as usize],
             before: vec![Unusable; CHUNKS as usize],
             copying: vec![false; CHUNKS as usize],
+            condemned: vec![false; CHUNKS as usize],
             young: Vec::new(),
             guard: 0,
             keep_old: false,
@@ -104,6 +107,10 @@ impl Model {
         if !from.contains(&have) {
             return false;
         }
+        let to = match to {
+            Free if self.condemned[id as usize] => Retired,
+            to => to,
+        };
         for list in self.lists.values_mut() {
             list.retain(|&c| c != id);
         }
@@ -111,7 +118,7 @@ impl Model {
         let key = match (to, self.copying[id as usize]) {
             (LentOnly, true) => Some(WRITING),
             (Pinned, true) => Some(DRAINING),
-            (Unusable | Pinned | Evicting, _) => None,
+            (Unusable | Pinned | Evicting | Retired, _) => None,
             (listed, _) => Some(listed as u8),
         };
         if let Some(key) = key {
@@ -157,6 +164,7 @@ enum Op {
     ReclaimNext,
     Retire(u32),
     Usable(u32),
+    Condemn(u32),
     Steer(u32, bool),
 }
 
@@ -191,6 +199,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => Just(Op::ReclaimNext),
         1 => id().prop_map(Op::Retire),
         1 => id().prop_map(Op::Usable),
+        1 => id().prop_map(Op::Condemn),
         1 => (0..6u32, any::<bool>()).prop_map(|(n, k)| Op::Steer(n, k)),
     ]
 }
@@ -302,6 +311,16 @@ fn apply(op: &Op, t: &mut ChunkTable<'_>, m: &mut Model) -> Result<(), TestCaseE
             return Ok(());
         }
         Op::Usable(i) => (t.make_usable(ChunkId(i)), m.go(i, &[Unusable], Free)),
+        Op::Condemn(i) => {
+            let is_new = m.condemned.get(i as usize).map(|c| !c);
+            if let Some(c) = m.condemned.get_mut(i as usize) {
+                *c = true;
+                m.go(i, &[Free], Free);
+            }
+            let did = t.condemn(ChunkId(i));
+            prop_assert_eq!(did.ok(), is_new);
+            (did.map(|_| ()), is_new.is_some())
+        }
     };
     prop_assert_eq!(got.is_ok(), want, "{:?} gave {:?}", op, got);
     if let Err(ChunkError::WrongState { id, have, want }) = got {
@@ -439,7 +458,7 @@ proptest! {
                 Op::ReclaimNext => { let _ = t.pick_reclaim(); Ok(()) }
                 Op::Prefetched(i) => t.lend_prefetched(ChunkId(i)),
                 Op::Unused(i) | Op::Discarded(i) | Op::HandOver(i) | Op::Free(i) | Op::Lend(i)
-                | Op::Removable(i, _) | Op::Retire(i) | Op::Usable(i) => t.free(ChunkId(i)),
+                | Op::Removable(i, _) | Op::Retire(i) | Op::Usable(i) | Op::Condemn(i) => t.free(ChunkId(i)),
                 Op::Steer(guard, keep_old) => {
                     t.steer(guard, keep_old);
                     Ok(())
@@ -610,8 +629,34 @@ fn a_retired_chunk_is_never_handed_out() {
 }
 
 #[test]
+fn a_condemned_chunk_is_free_on_no_road() {
+    let (mut e, mut l) = table_of(5);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    let ids: Vec<_> = (0..4).map(|_| t.alloc().unwrap()).collect();
+    t.activate(ids[0]).unwrap();
+    t.begin_evict(ids[0]).unwrap();
+    t.lend(ids[1]).unwrap();
+    t.begin_write_back(ids[1]).unwrap();
+    t.retire(ids[2]).unwrap();
+    for id in (0..5).map(ChunkId) {
+        assert_eq!(t.condemn(id), Ok(true));
+        assert_eq!(t.condemn(id), Ok(false));
+    }
+    assert_eq!(t.count(Retired), 1, "the free one, at once");
+    t.hand_over(ids[0]).unwrap();
+    t.free(ids[0]).unwrap();
+    t.free(ids[1]).unwrap();
+    assert_eq!(t.end_write_back(ids[1], true), Ok(WriteBackEnd::Freed));
+    t.make_usable(ids[2]).unwrap();
+    t.free(ids[3]).unwrap();
+    assert_eq!(t.count(Retired), 5);
+    assert_eq!((t.count(Free), t.alloc()), (0, None));
+    assert!(t.make_usable(ids[0]).is_err());
+}
+
+#[test]
 fn an_entry_stays_small() {
-    assert_eq!(core::mem::size_of::<ChunkEntry>(), 12);
+    assert_eq!(core::mem::size_of::<ChunkEntry>(), 16);
 }
 
 /// `n` chunks lent, in ascending order.

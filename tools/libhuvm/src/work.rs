@@ -337,6 +337,10 @@ impl Launch<'_> {
             _ => Err(Error::Launch(match r.error {
                 uapi::HUVM_ERROR_FAULT => format!("failed: fatal fault at {:#x}", r.fault_va),
                 uapi::HUVM_ERROR_NO_MEMORY => "failed: no room could be made on the GPU".into(),
+                uapi::HUVM_ERROR_ECC => format!(
+                    "failed: the only copy of {:#x} was in GPU memory that failed (ECC)",
+                    r.fault_va
+                ),
                 uapi::HUVM_ERROR_GPU_LOST => "failed: the GPU was lost".into(),
                 e => format!("failed with error {e} at {:#x}", r.fault_va),
             })),

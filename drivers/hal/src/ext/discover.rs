@@ -48,6 +48,8 @@ pub struct Extension {
     pub topology: Option<Topology>,
     /// Workload engine, if there is one.
     pub workload: Option<Engine>,
+    /// It tells of memory that failed.
+    pub ecc: bool,
 }
 
 impl Extension {
@@ -127,5 +129,6 @@ pub fn discover<M: Mmio + ?Sized>(m: &M) -> Result<Option<Extension>> {
             true => Some(Engine::read(m)?),
             false => None,
         },
+        ecc: super::ecc::is_there(m),
     }))
 }

@@ -3,6 +3,7 @@
 
 pub mod announce;
 pub mod discover;
+pub mod ecc;
 pub mod inject;
 pub mod program;
 pub mod stats;

@@ -49,6 +49,8 @@ pub enum FaultType {
     RoViolation,
     /// Strong atomic to a page without atomics: service.
     AtomicViolation,
+    /// Memory that failed: another copy may serve.
+    Poisoned,
     /// Any other code: fatal for the client.
     Fatal(u8),
 }
@@ -105,12 +107,13 @@ impl FaultType {
             0x0 => FaultType::Pde,
             0x2 => FaultType::Pte,
             0x6 => FaultType::RoViolation,
+            0xe => FaultType::Poisoned,
             0xf => FaultType::AtomicViolation,
             c => FaultType::Fatal(c),
         }
     }
 
-    /// Whether no mapping can make the access succeed.
+    /// Whether no mapping can make the access succeed. (To memory that failed, one of another copy does.)
     pub const fn is_fatal(self) -> bool {
         matches!(self, FaultType::Fatal(_))
     }

@@ -136,8 +136,13 @@ impl ChunkTable<'_> {
         }
     }
 
-    /// Moves a chunk from where it is to `to`, without a copy in flight.
+    /// Moves a chunk from where it is to `to`, without a copy in flight. The one way to the free list, which one that failed does
+    /// not get to.
     pub(super) fn shift(&mut self, id: ChunkId, to: ChunkState) -> Result<(), ChunkError> {
+        let to = match to {
+            ChunkState::Free if self.is_condemned(id) => ChunkState::Retired,
+            to => to,
+        };
         self.shift_to(id, self.place(to, false))
     }
 

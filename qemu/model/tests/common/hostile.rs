@@ -57,12 +57,13 @@ pub const REGISTERS: [(u32, u32); 12] = [
 ];
 
 /// The same of the extension. Not GONE: it would end the run.
-pub const EXT_REGISTERS: [(u32, u32); 6] = [
+pub const EXT_REGISTERS: [(u32, u32); 7] = [
     (ext::workload::SLOT0, 0x200),
     (ext::topology::BASE, 0x200),
     (ext::throttle::BASE, 0x200),
     (ext::inject::BASE, 0x20),
-    (ext::inject::DROP_INTR, 0x10),
+    (ext::inject::DROP_INTR, 0x20),
+    (ext::ecc::BASE, 0x200),
     (0, ext::BAR_BYTES),
 ];
 

@@ -70,6 +70,8 @@ pub(crate) const NAMES: &[&str] = &[
     "refaults",
     "evictions_recent",
     "pre_evict_holds",
+    "chunks_retired",
+    "ecc_lost_pages",
 ];
 
 #[cfg(test)]

@@ -69,6 +69,7 @@ impl Event {
             "write-back" => format!(" in {}", units::time(self.arg1)),
             "reclaim" if self.arg0 != 0 => format!(" with a copy in {}", units::time(self.arg1)),
             "reclaim" => format!(" in {}", units::time(self.arg1)),
+            "retired" => format!(" page {:#x}, {} lost", self.arg0, self.arg1),
             "prefetch" => match u32::try_from(self.arg0) {
                 Ok(uapi::HUVM_PREFETCH_BEGUN) => " begun",
                 Ok(uapi::HUVM_PREFETCH_USEFUL) => " useful",
@@ -86,7 +87,8 @@ impl Event {
 fn mask(abi_minor: u32) -> u32 {
     let last = match abi_minor {
         0 => uapi::HUVM_EVENT_LAUNCH_END,
-        _ => uapi::HUVM_EVENT_PREFETCH,
+        1 => uapi::HUVM_EVENT_PREFETCH,
+        _ => uapi::HUVM_EVENT_RETIRED,
     };
     (1 << (last + 1)) - 2
 }
@@ -110,6 +112,7 @@ fn kind(t: u16) -> &'static str {
         uapi::HUVM_EVENT_LEND => "lend",
         uapi::HUVM_EVENT_WRITE_BACK => "write-back",
         uapi::HUVM_EVENT_PREFETCH => "prefetch",
+        uapi::HUVM_EVENT_RETIRED => "retired",
         _ => "unknown",
     }
 }
@@ -165,8 +168,9 @@ mod tests {
         // 1.0 had the types 1 to 8.
         assert_eq!(mask(0), 0b1_1111_1110);
         assert_eq!(mask(0) & 1 << uapi::HUVM_EVENT_RECLAIM, 0);
-        // 1.1, and whatever comes after it, has all that this tool knows: each has a word.
-        for minor in [1, uapi::HUVM_ABI_MINOR, 9] {
+        assert_eq!(mask(1) & 1 << uapi::HUVM_EVENT_RETIRED, 0);
+        // This one, and whatever comes after it, has all that this tool knows: each has a word.
+        for minor in [uapi::HUVM_ABI_MINOR, 9] {
             let known = (1..32).filter(|t| kind(*t) != "unknown");
             assert_eq!(known.fold(0, |all, t| all | 1 << t), mask(minor), "{minor}");
         }

@@ -17,6 +17,9 @@ pub(crate) struct Gpu {
     pub(crate) chip_id: String,
     pub(crate) vram_bytes: u64,
     pub(crate) chunks: u32,
+    /// Of these, out of service because their memory failed.
+    #[serde(default)]
+    pub(crate) retired_chunks: Option<u32>,
     pub(crate) copy_engines: u32,
     pub(crate) links: u32,
     pub(crate) host_h2d_mbps: Option<u32>,
@@ -51,6 +54,7 @@ impl Row for Gpu {
             field("chip_id", "CHIP", Cell::text(&self.chip_id)),
             field("vram_bytes", "VRAM", Cell::Bytes(self.vram_bytes)),
             extra("chunks", Cell::count(self.chunks)),
+            extra("retired_chunks", Cell::known(self.retired_chunks)),
             field("copy_engines", "ENGINES", Cell::count(self.copy_engines)),
             field("links", "LINKS", Cell::count(self.links)),
             extra("host_h2d_mbps", Cell::known(self.host_h2d_mbps)),
@@ -87,6 +91,7 @@ impl Gpu {
             chip_id: format!("{:#x}", g.chip_id),
             vram_bytes: g.vram_bytes,
             chunks: g.chunk_count,
+            retired_chunks: None,
             copy_engines: g.ce_count,
             links: g.link_count,
             host_h2d_mbps: known(g.host_h2d_mbps),
@@ -105,7 +110,12 @@ impl Gpu {
 
 /// All GPUs.
 pub(crate) fn all(device: &Device) -> Result<Vec<Gpu>> {
-    Ok(device.gpus()?.iter().map(Gpu::new).collect())
+    let with_memory = |g: &uapi::huvm_gpu_info| Gpu {
+        // One that leaves meanwhile has none.
+        retired_chunks: device.mem_info(g.gpu).ok().map(|m| m.retired),
+        ..Gpu::new(g)
+    };
+    Ok(device.gpus()?.iter().map(with_memory).collect())
 }
 
 pub(super) fn list(out: &Out) -> Result<()> {
@@ -209,6 +219,10 @@ pub(super) fn show(out: &Out, id: &str) -> Result<()> {
             ("Chip", g.chip_id.clone()),
             ("VRAM", out.bytes(g.vram_bytes)),
             ("Chunks of 2 MiB", g.chunks.to_string()),
+            (
+                "Chunks retired (ECC)",
+                g.retired_chunks.map_or("-".into(), |n| n.to_string()),
+            ),
             ("Copy engines", g.copy_engines.to_string()),
             ("Links", g.links.to_string()),
             ("Host link, to GPU", or(g.host_h2d_mbps, "MB/s")),

@@ -18,6 +18,9 @@ pub(crate) struct Mem {
     pub(crate) lent_removable_chunks: u64,
     pub(crate) pinned_chunks: u64,
     pub(crate) unusable_chunks: u64,
+    /// Out of service because their memory failed.
+    #[serde(default)]
+    pub(crate) retired_chunks: u64,
 }
 
 impl Row for Mem {
@@ -36,6 +39,7 @@ impl Row for Mem {
             ),
             chunks("pinned_chunks", "PINNED", self.pinned_chunks),
             chunks("unusable_chunks", "UNUSABLE", self.unusable_chunks),
+            chunks("retired_chunks", "RETIRED", self.retired_chunks),
         ]
     }
 }
@@ -58,6 +62,7 @@ pub(crate) fn all(device: &Device) -> Result<Vec<Mem>> {
             lent_removable_chunks: m.lent_removable,
             pinned_chunks: m.pinned,
             unusable_chunks: m.unusable,
+            retired_chunks: m.retired.into(),
         });
     }
     Ok(all)

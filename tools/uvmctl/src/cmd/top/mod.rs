@@ -163,6 +163,7 @@ fn gpu(m: &Mem, now: &Counters, before: Option<&Counters>) -> Gpu {
         m.lent_removable_chunks,
         m.pinned_chunks,
         m.unusable_chunks,
+        m.retired_chunks,
     ];
     Gpu {
         gpu: m.gpu,

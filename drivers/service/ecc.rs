@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Memory that fails (ECC).
+//!
+//! A page of a GPU's memory that fails is met by a launch, as a replayable fault, or by a copy engine, which stands still; either way
+//! the fault thread comes here. The chunk is condemned: it is never put to use again, whoever has it. Then it is emptied as by an
+//! eviction, and the copy engine says which of its pages cannot be read: those are lost, if nobody else has them. So a number that a
+//! device reports costs at most a chunk, never data; what is lost is decided by the copies alone
+//! ([`memory::block`](crate::memory::block), [`channel::poison`](crate::channel::poison)).
+//!
+//! A chunk that is in somebody's hands is left to them: it is retired when they let go of it. The hard case is one that changes
+//! owner: its new block may get it while the copy out of it still runs and before that meets the page. What was copied to such a page
+//! has not arrived, and stays where it was.
+
+use super::pool::Need;
+use super::{evict, harvest};
+use crate::account::{self, counters::Counter, events};
+use crate::channel::poison;
+use crate::device::{registry, Gpu};
+use crate::kernel::ffi::uapi;
+use crate::memory::chunk::Victim;
+use crate::memory::clients::Client;
+use crate::memory::{PageIndex, BLOCK_BYTES, BLOCK_PAGES, PAGE_BYTES};
+use huvm_hal::ext::ecc;
+use huvm_policy::types::ChunkId;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// What became of a chunk.
+struct Done {
+    /// Nobody knew that its memory failed.
+    is_new: bool,
+    /// It is empty, or there is no such chunk, or somebody else has it in hand.
+    is_away: bool,
+}
+
+/// Takes the chunks out of service whose memory failed: those that GPUs report, and those that copy engines stood at. Bounded.
+/// Whether there was one that nobody knew of.
+pub(crate) fn attend() -> bool {
+    let mut news = false;
+    for i in 0..registry::count() {
+        if let Some(gpu) = registry::gpu(i) {
+            news |= reported(&gpu);
+        }
+    }
+    for at in 0..poison::MAX {
+        if let Some((g, page)) = poison::nth(at) {
+            if let Some(gpu) = registry::gpu(g.into()) {
+                news |= condemn(&gpu, page).is_new;
+            }
+        }
+    }
+    news
+}
+
+/// The pages that a GPU reports. What it had no room for is found again by the next who reads it.
+fn reported(gpu: &Arc<Gpu>) -> bool {
+    let mut news = false;
+    if gpu.is_lost() || !gpu.ext().is_some_and(|e| e.ecc) {
+        return news;
+    }
+    for _ in 0..ecc::REPORTS_MAX {
+        match gpu.hal(ecc::take_report(&**gpu)) {
+            Ok(Some(page)) => news |= condemn(gpu, page).is_new,
+            _ => break,
+        }
+    }
+    if let Ok(true) = gpu.hal(ecc::take_overflow(&**gpu)) {
+        pr_warn!(
+            "gpu {}: more memory errors than it can report\n",
+            gpu.index()
+        );
+    }
+    news
+}
+
+/// A launch met memory that failed at `va`, and [`attend`] was called since. Whether the fault can be served like any other: by
+/// another copy, or as the access to a page that is lost. `blindly`: also a chunk of which nothing was reported is taken out of
+/// service, for the launch would meet it for ever. Else it is good: the packet was late, and the block has a new one since.
+pub(super) fn relieve(gpu: &Arc<Gpu>, client: &Client, va: u64, blindly: bool) -> bool {
+    let Ok(block) = client.space.block_at(va) else {
+        // No address of the client's.
+        return true;
+    };
+    let page = PageIndex::of_va(va);
+    let chunk = {
+        let s = block.settled();
+        match s.part(gpu.index()) {
+            // Memory of the host: nothing can be done about that.
+            Some(p) if p.remote.test(page) => return !blindly,
+            Some(p) if p.valid.test(page) => p.chunk,
+            // It is gone from there already.
+            _ => return true,
+        }
+    };
+    let bad = chunk.filter(|id| blindly || gpu.chunks().is_condemned(*id));
+    let first = bad.and_then(|id| id.0.checked_mul(u32::from(BLOCK_PAGES)));
+    let vram = first.and_then(|first| first.checked_add(page.get().into()));
+    vram.is_none_or(|page| condemn(gpu, page).is_away)
+}
+
+/// Page `page` of a GPU's memory failed, it is said.
+fn condemn(gpu: &Arc<Gpu>, page: u32) -> Done {
+    let id = poison::chunk_of(page);
+    let mut done = Done {
+        is_new: false,
+        is_away: true,
+    };
+    let Some(condemned) = gpu.chunks().condemn(id) else {
+        return done;
+    };
+    done.is_new = condemned.is_new;
+    let (mut lost, mut owner) = (0, None);
+    if let Some(victim) = condemned.victim {
+        owner = victim.owner.clone();
+        match empty(gpu, victim) {
+            Ok(n) => lost = n,
+            Err(_) => done.is_away = false,
+        }
+    }
+    if !done.is_new {
+        return done;
+    }
+    account::count(Some(gpu), None, Counter::ChunksRetired, 1);
+    pr_warn!(
+        "gpu {}: memory failed at {:#x}; chunk {} is out of service, {} pages lost\n",
+        gpu.index(),
+        u64::from(page) * PAGE_BYTES,
+        id.0,
+        lost
+    );
+    events::emit(
+        owner.as_ref().map(|b| &**b.space()),
+        &events::Event {
+            kind: uapi::HUVM_EVENT_RETIRED,
+            cause: uapi::HUVM_CAUSE_NONE,
+            gpu: u32::from(gpu.index()),
+            va: owner.as_ref().map_or(0, |b| b.va()),
+            length: BLOCK_BYTES,
+            arg0: page.into(),
+            arg1: lost.into(),
+        },
+    );
+    done
+}
+
+/// Empties a condemned chunk, which is then retired. Returns how many pages of its block are lost by that.
+///
+/// # Errors
+/// `ENOMEM`, `EIO`: the block still has it.
+fn empty(gpu: &Arc<Gpu>, victim: Victim) -> Result<u32> {
+    let Victim { chunk, owner, .. } = victim;
+    let pool = gpu.chunks();
+    let id: ChunkId = chunk.id();
+    let Some(block) = owner else {
+        // Its block lets go of it right now.
+        pool.abort(chunk);
+        return Ok(0);
+    };
+    let (before, is_lent) = {
+        let s = block.settled();
+        let is_lent = s.spare.as_ref().is_some_and(|s| s.is(gpu, id));
+        (s.lost.count().get(), is_lent)
+    };
+    let did = if is_lent {
+        harvest::take_back(gpu, &block, id).map(drop)
+    } else {
+        evict::empty(gpu, &block, id, Need::Owner, false).map(drop)
+    };
+    if let Err(e) = did {
+        pool.abort(chunk);
+        return Err(e);
+    }
+    if let Ok(free) = pool.hand_over(chunk) {
+        pool.give_back(free);
+    }
+    let lost = block.settled().lost.count().get();
+    Ok(lost.saturating_sub(before))
+}
