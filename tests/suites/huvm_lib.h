@@ -102,12 +102,12 @@ static inline uint64_t lent(int fd, uint32_t gpu)
 	return m.lent_only + m.lent_removable;
 }
 
-/* Nothing of the GPU is in use, and nothing lent (what a limit set aside does not count). */
+/* Nothing of the GPU is in use, and nothing lent (what a limit set aside, or failed, does not count). */
 static inline int is_idle(int fd, uint32_t gpu)
 {
 	struct huvm_mem_info m = mem_info(fd, gpu);
 
-	return m.free + m.unusable == chunk_count(fd, gpu);
+	return m.free + m.unusable + m.retired == chunk_count(fd, gpu);
 }
 
 /* A thread of the driver may have a chunk in hand for a moment, even when the client that wanted it is gone. */
@@ -458,7 +458,8 @@ static inline void test_reg(int fd, uint32_t gpu, uint32_t offset, uint32_t valu
 enum {
 	INJ_VALID_DELAY = 0x50004, INJ_REORDER = 0x50008, INJ_DUPLICATE = 0x5000c, INJ_OVERFLOW = 0x50010,
 	INJ_CE_FAULT = 0x50014, INJ_CE_HANG = 0x50018, INJ_LINK_DOWN = 0x5001c, INJ_GONE = 0x50020,
-	INJ_DROP_INTR = 0x50024, INJ_NEG_TLB = 0x50028, INJ_LATENCY = 0x50030,
+	INJ_DROP_INTR = 0x50024, INJ_NEG_TLB = 0x50028, INJ_LATENCY = 0x50030, INJ_ECC_POISON = 0x50034,
+	INJ_ECC_REPORT = 0x50038,
 };
 
 /* Of @what (enum huvm_fail) @after go well, the next @times fail; ~0: all. Returns how many of the last call's did not come to be. */

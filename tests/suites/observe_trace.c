@@ -29,6 +29,7 @@ static const struct {
 	{ "huvm_lend", { "s32 gpu", "u32 pid", "u64 va", "s32 borrower", "u32 chunk" } },
 	{ "huvm_write_back", { "s32 gpu", "u32 pid", "u64 va", "u64 bytes", "u64 ns" } },
 	{ "huvm_prefetch", { "s32 gpu", "u32 pid", "u64 va", "u32 step" } },
+	{ "huvm_retired", { "s32 gpu", "u32 pid", "u64 va", "u64 page", "u64 lost" } },
 	{ "huvm_count", { "s32 gpu", "u32 pid", "u32 counter", "u64 n" } },
 };
 #define NR_EVENTS (sizeof(events) / sizeof(events[0]))

@@ -1,0 +1,555 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * GPU memory that fails: whoever had the only copy of a page there is told, nobody else notices, and the chunk is never put to use
+ * again. Pages fail by INJECT's ECC_POISON (Documentation/device.md 2.6) and stay so.
+ */
+#include "lend_lib.h"
+
+#define PAGES (BLOCK / PAGE)
+/* Fault type of the packet. */
+#define POISONED 0xeu
+
+/* As begin(), with memory that is sound but for what is retired. */
+static int start(uint32_t lenders, uint32_t small, uint32_t limit)
+{
+	int fd = huvm_open();
+
+	for (uint32_t g = 0; g < gpu_count(fd); g++)
+		test_reg(fd, g, INJ_ECC_POISON, ~0u);
+	close(fd);
+	return begin(lenders, small, limit);
+}
+
+static uint32_t retired(int fd, uint32_t gpu)
+{
+	return mem_info(fd, gpu).retired;
+}
+
+/* Every chunk is in one state. */
+static void adds_up(int fd)
+{
+	for (uint32_t g = 0; g < gpu_count(fd); g++) {
+		struct huvm_mem_info m = mem_info(fd, g);
+
+		CHECK_EQ(m.free + m.used + m.evicting + m.lent_only + m.lent_removable + m.pinned + m.unusable + m.retired,
+			 chunk_count(fd, g));
+	}
+}
+
+static void poison(int fd, uint32_t gpu, uint32_t chunk, uint32_t page)
+{
+	test_reg(fd, gpu, INJ_ECC_POISON, chunk * (uint32_t)PAGES + page);
+}
+
+/* What debugfs says of the block at @p behind the text @behind: a chunk. -1: nothing. */
+static int64_t chunk_behind(const void *p, const char *behind)
+{
+	FILE *f = fopen("/sys/kernel/debug/huvm/blocks", "r");
+	unsigned long long va;
+	int64_t chunk = -1;
+	char line[512], *at;
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%*u %llx", &va) == 1 && va == ((uintptr_t)p & ~(BLOCK - 1)) && (at = strstr(line, behind)) &&
+		    at[strlen(behind)] != '-')
+			chunk = atoll(at + strlen(behind));
+	fclose(f);
+	return chunk;
+}
+
+/* The chunk of a GPU that a block is in. */
+static uint32_t chunk_of(const void *p, uint32_t gpu)
+{
+	char behind[16];
+	int64_t chunk;
+
+	snprintf(behind, sizeof(behind), " %u:", gpu);
+	chunk = chunk_behind(p, behind);
+	CHECK(chunk >= 0);
+	return (uint32_t)chunk;
+}
+
+/* The chunk that a GPU keeps for a block; -1: none. */
+static int64_t spare_of(const void *p, uint32_t gpu)
+{
+	char behind[24];
+
+	snprintf(behind, sizeof(behind), " spare:%u:", gpu);
+	return chunk_behind(p, behind);
+}
+
+/* A program that reads all of the job and compares. */
+static struct huvm_wait read_all(const struct job *j)
+{
+	struct huvm_instr i = over(HUVM_OP_CHECK, j->len, WIDE);
+
+	i.a = (uintptr_t)j->p;
+	i.imm0 = j->add;
+	i.imm1 = j->mul;
+	return run_program(j->fd, j->gpu, WIDE, &i, 1, 8);
+}
+
+/* A launch ended because of the page at @p (NULL: some page). */
+static void ended_by_ecc(struct huvm_wait w, const void *p)
+{
+	if (w.status != HUVM_LAUNCH_FAILED || w.error != HUVM_ERROR_ECC || w.fault_type != POISONED)
+		FAIL("launch ended with status %u, error %u, fault type %u", w.status, w.error, w.fault_type);
+	if (p)
+		CHECK_EQ(w.fault_va & ~(PAGE - 1), (uintptr_t)p);
+}
+
+/* All words of the job but those of @n pages are right, as the CPU sees them; then it ends. */
+static void ends_without(struct job *j, uint64_t n)
+{
+	CHECK_EQ(unreadable(j->p, j->len, j->add, j->mul), n);
+	CHECK_OK(munmap(j->p, j->len));
+	close(j->fd);
+}
+
+/* The chunks of @gpu that are out of service are @n more than @was, before long. */
+static void gets_retired(int fd, uint32_t gpu, uint32_t was, uint32_t n)
+{
+	if (!WITHIN(5000, retired(fd, gpu) == was + n))
+		FAIL("GPU %u: %u chunks retired, wanted %u", gpu, retired(fd, gpu), was + n);
+	adds_up(fd);
+}
+
+/* Lines that the kernel's log had from where @log stands, with this text. */
+static unsigned int logged(int log, const char *text)
+{
+	char line[1024];
+	unsigned int n = 0;
+	ssize_t got;
+
+	while ((got = read(log, line, sizeof(line) - 1)) > 0 || (got < 0 && errno == EPIPE)) {
+		if (got < 0)
+			continue;
+		line[got] = 0;
+		n += strstr(line, text) != NULL;
+	}
+	return n;
+}
+
+static void *turns(void *arg)
+{
+	struct job *j = arg;
+
+	for (int turn = 0; turn < 6; turn++)
+		job_turn(j, WIDE);
+	return NULL;
+}
+
+static void under_a_launch(void)
+{
+	/* A launch reads the page: its client is told which, once more if it asks again; the job beside it does not notice. The
+	 * counters, the stream of events and the log say what happened, once. */
+	int fd = start(0, 0, 0), log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
+	uint32_t was = retired(fd, 0), page, told = 0;
+	uint64_t chunks = of_gpu(fd, 0, HUVM_CNT_CHUNKS_RETIRED), lost = of_gpu(fd, 0, HUVM_CNT_ECC_LOST_PAGES);
+	struct job a = job_begin(0, 4, 3), b = job_begin(0, 4, 5);
+	ARG(huvm_events, on, .flags = HUVM_EVENTS_ALL, .records = 1024, .mask = 1 << HUVM_EVENT_RETIRED);
+	char *bad = (char *)a.p + BLOCK + 17 * PAGE;
+	struct huvm_event e;
+	pthread_t t;
+
+	CHECK(log >= 0 && lseek(log, 0, SEEK_END) >= 0);
+	CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &on));
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	page = chunk_of(bad, 0) * (uint32_t)PAGES + 17;
+	test_reg(fd, 0, INJ_ECC_POISON, page);
+	CHECK_EQ(pthread_create(&t, NULL, turns, &b), 0);
+	ended_by_ecc(read_all(&a), bad);
+	CHECK_EQ(pthread_join(t, NULL), 0);
+	gets_retired(fd, 0, was, 1);
+	ended_by_ecc(read_all(&a), bad);
+	CHECK_EQ(retired(fd, 0), was + 1);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_CHUNKS_RETIRED) - chunks, 1);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_ECC_LOST_PAGES) - lost, 1);
+	while (read(fd, &e, sizeof(e)) == sizeof(e)) {
+		told++;
+		CHECK(e.type == HUVM_EVENT_RETIRED && e.gpu == 0 && e.arg0 == page && e.arg1 == 1);
+		CHECK_EQ(e.va, (uintptr_t)bad & ~(BLOCK - 1));
+		CHECK_EQ(e.pid, getpid());
+	}
+	CHECK_EQ(told, 1);
+	CHECK_EQ(logged(log, "gpu 0: memory failed"), 1);
+	CHECK_EQ(reads((uint64_t *)bad, &lost), SIGBUS);
+	ends_without(&a, 1);
+	job_end(&b);
+	all_idle(fd);
+	CHECK_EQ(retired(fd, 0), was + 1);
+	close(log);
+}
+
+static void there_is_another_copy(void)
+{
+	/* The host has the pages too: the launch goes on with them, and ends well. */
+	int fd = start(0, 0, 0);
+	uint32_t was = retired(fd, 0);
+	uint64_t lost = of_gpu(fd, 0, HUVM_CNT_ECC_LOST_PAGES);
+	struct job j = job_make(0, 2, 9);
+
+	cpu_fill(j.p, j.len, j.add, j.mul);
+	CHECK_OK(advise(j.fd, j.p, j.len, HUVM_ADVISE_READ_MOSTLY, 0));
+	job_check_gpu(&j);
+	CHECK_EQ(block_info(j.fd, j.p).host_pages, PAGES);
+	for (uint32_t page = 0; page < PAGES; page += 73)
+		poison(fd, 0, chunk_of(j.p, 0), page);
+	for (int turn = 0; turn < 3; turn++)
+		job_check_gpu(&j);
+	gets_retired(fd, 0, was, 1);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_ECC_LOST_PAGES), lost);
+	job_end(&j);
+	all_idle(fd);
+}
+
+static void met_by_eviction(void)
+{
+	/* All but the pages that failed come home: the first, the last, neighbours, more than a channel may fault at one place. */
+	static const uint32_t bad[] = { 0, 1, 2, 100, 101, 200, 255, 256, 300, 301, 400, 510, 511 };
+	const uint32_t n = sizeof(bad) / sizeof(*bad);
+	int fd = start(0, 0, 0);
+	uint32_t was = retired(fd, 0);
+	struct job j = job_begin(0, 3, 11);
+	ARG(huvm_test_evict, evict, .gpu = 0, .chunks = 32);
+
+	for (uint32_t i = 0; i < n; i++)
+		poison(fd, 0, chunk_of(j.p + BLOCK / 8, 0), bad[i]);
+	/* A call ends at a chunk that is retired under it. */
+	CHECK(WITHIN(5000, ioctl(fd, HUVM_IOC_TEST_EVICT, &evict) >= 0 && !mem_info(fd, 0).used));
+	gets_retired(fd, 0, was, 1);
+	ended_by_ecc(read_all(&j), NULL);
+	ends_without(&j, n);
+	all_idle(fd);
+	/* The engines work as before. */
+	works(huvm_open(), 0);
+}
+
+static void met_by_the_cpu(void)
+{
+	/* The CPU reads, page by page, and by a call that moves all. */
+	int fd = start(0, 0, 0);
+	uint32_t was = retired(fd, 0);
+	struct job j = job_begin(0, 2, 13);
+	uint64_t v;
+
+	poison(fd, 0, chunk_of(j.p, 0), 5);
+	poison(fd, 0, chunk_of(j.p + BLOCK / 8, 0), 6);
+	CHECK_EQ(reads(j.p + 5 * PAGE / 8, &v), SIGBUS);
+	gets_retired(fd, 0, was, 1);
+	CHECK_ERR(migrate(j.fd, j.p + BLOCK / 8, BLOCK, HUVM_PLACE_HOST), EIO);
+	gets_retired(fd, 0, was, 2);
+	ends_without(&j, 2);
+	all_idle(fd);
+}
+
+static void other_gpu_takes_it(void)
+{
+	/* A copy from GPU 0 to GPU 1 over the link between them meets the page. */
+	int fd = start(0, 0, 0);
+	uint32_t was = retired(fd, 0), was1 = retired(fd, 1);
+	struct job j = job_begin(0, 2, 15);
+
+	CHECK_OK(gpu_register(j.fd, 1));
+	poison(fd, 0, chunk_of(j.p, 0), 44);
+	j.gpu = 1;
+	ended_by_ecc(read_all(&j), j.p + 44 * PAGE / 8);
+	gets_retired(fd, 0, was, 1);
+	CHECK_EQ(retired(fd, 1), was1);
+	ends_without(&j, 1);
+	all_idle(fd);
+}
+
+/* A job on GPU 0, which has four chunks, some of it kept by GPU 1; the first block that is. */
+static struct job borrower(int fd, uint64_t write_back, uint64_t **block, uint32_t *chunk)
+{
+	struct job j;
+
+	knob(fd, 1, "write_back", write_back);
+	j = job_begin(0, 8, 17);
+	CHECK(lent(fd, 1) > 0);
+	if (write_back)
+		CHECK(WITHIN(5000, !mem_info(fd, 1).lent_only));
+	for (uint64_t b = 0; b < 8; b++) {
+		int64_t c = spare_of(j.p + b * BLOCK / 8, 1);
+
+		if (c >= 0) {
+			*block = j.p + b * BLOCK / 8;
+			*chunk = (uint32_t)c;
+			return j;
+		}
+	}
+	FAIL("no block is in spare memory");
+}
+
+static void lent_and_fetched(void)
+{
+	/* The borrower's launch wants a page that was alone in spare memory. The lender's own job does not notice. */
+	int fd = start(1 << 1, 1 << 0, 4);
+	uint32_t was = retired(fd, 1), chunk;
+	struct job own = job_begin(1, 4, 19), j;
+	uint64_t *block;
+
+	j = borrower(fd, 0, &block, &chunk);
+	poison(fd, 1, chunk, 77);
+	ended_by_ecc(read_all(&j), block + 77 * PAGE / 8);
+	gets_retired(fd, 1, was, 1);
+	ends_without(&j, 1);
+	job_end(&own);
+	all_idle(fd);
+	CHECK_EQ(retired(fd, 1), was + 1);
+}
+
+static void lent_and_on_the_host_too(void)
+{
+	/* It was written back before: nothing is lost. */
+	int fd = start(1 << 1, 1 << 0, 4);
+	uint32_t was = retired(fd, 1), chunk;
+	uint64_t *block, lost = counter(fd, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_ECC_LOST_PAGES);
+	struct job j = borrower(fd, 1, &block, &chunk);
+
+	for (uint32_t page = 3; page < PAGES; page += 101)
+		poison(fd, 1, chunk, page);
+	job_check_gpu(&j);
+	gets_retired(fd, 1, was, 1);
+	CHECK_EQ(counter(fd, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_ECC_LOST_PAGES), lost);
+	job_end(&j);
+	all_idle(fd);
+}
+
+static void lent_and_written_back(void)
+{
+	/* The lender's thread copies it to the host. */
+	int fd = start(1 << 1, 1 << 0, 4);
+	uint32_t was = retired(fd, 1), chunk;
+	uint64_t *block;
+	struct job j = borrower(fd, 0, &block, &chunk);
+
+	poison(fd, 1, chunk, 9);
+	poison(fd, 1, chunk, 500);
+	knob(fd, 1, "write_back", 1);
+	gets_retired(fd, 1, was, 1);
+	ended_by_ecc(read_all(&j), NULL);
+	ends_without(&j, 2);
+	all_idle(fd);
+}
+
+static void lent_and_taken_back(void)
+{
+	/* The lender's own job wants all of its memory. */
+	int fd = start(1 << 1, 1 << 0, 4);
+	uint32_t was = retired(fd, 1), chunk;
+	uint64_t *block;
+	struct job j = borrower(fd, 0, &block, &chunk), own;
+
+	poison(fd, 1, chunk, 0);
+	own = job_begin(1, chunk_count(fd, 1) - was - 1, 21);
+	gets_retired(fd, 1, was, 1);
+	job_end(&own);
+	ends_without(&j, 1);
+	all_idle(fd);
+}
+
+/* A chunk of GPU 0 that is free. */
+static uint32_t a_free_chunk(void)
+{
+	struct job j = job_begin(0, 1, 1);
+	uint32_t chunk = chunk_of(j.p, 0);
+
+	job_end(&j);
+	return chunk;
+}
+
+static void free_and_put_to_use(void)
+{
+	/* Nobody knows until somebody gets it: a launch that touches it for the first time. */
+	int fd = start(0, 0, 0);
+	uint32_t was = retired(fd, 0), chunk = a_free_chunk();
+	struct job j = job_make(0, chunk_count(fd, 0) - was, 23);
+	struct huvm_instr i = over(HUVM_OP_FILL, j.len, WIDE);
+
+	gets_idle(fd, 0);
+	poison(fd, 0, chunk, 31);
+	i.dst = (uintptr_t)j.p;
+	ended_by_ecc(run_program(j.fd, 0, WIDE, &i, 1, 8), NULL);
+	gets_retired(fd, 0, was, 1);
+	CHECK_OK(munmap(j.p, j.len));
+	close(j.fd);
+	all_idle(fd);
+	/* All that is left is good. */
+	j = job_begin(0, chunk_count(fd, 0) - was - 1, 25);
+	job_end(&j);
+	CHECK_EQ(retired(fd, 0), was + 1);
+}
+
+static void free_and_reported(void)
+{
+	/* It is out of service at once; the report is read when a page fails elsewhere. */
+	int fd = start(0, 0, 0);
+	uint32_t was = retired(fd, 0), chunk = a_free_chunk();
+	struct job j;
+
+	gets_idle(fd, 0);
+	test_reg(fd, 0, INJ_ECC_REPORT, chunk * (uint32_t)PAGES + 8);
+	j = job_begin(0, 1, 27);
+	if (chunk_of(j.p, 0) == chunk)
+		FAIL("the chunk that was free for the shortest time came first");
+	poison(fd, 0, chunk_of(j.p, 0), 8);
+	ended_by_ecc(read_all(&j), j.p + 8 * PAGE / 8);
+	gets_retired(fd, 0, was, 2);
+	ends_without(&j, 1);
+	all_idle(fd);
+}
+
+static void nonsense_is_reported(void)
+{
+	/* Numbers of pages that there are not, more than there is room for. What failed is found all the same, nothing else goes. */
+	int fd = start(0, 0, 0);
+	uint32_t was = retired(fd, 0), pages = (uint32_t)(chunk_count(fd, 0) * PAGES);
+	struct job j = job_begin(0, 2, 29), other = job_begin(0, 2, 31);
+
+	poison(fd, 0, chunk_of(j.p, 0), 1);
+	for (uint32_t i = 0; i < 200; i++)
+		test_reg(fd, 0, INJ_ECC_REPORT, i % 2 ? pages + i : 0x3fffffffu - i);
+	ended_by_ecc(read_all(&j), j.p + PAGE / 8);
+	gets_retired(fd, 0, was, 1);
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT,
+		       &(struct huvm_test_evict){ .size = sizeof(struct huvm_test_evict), .chunks = 32 }));
+	CHECK_EQ(retired(fd, 0), was + 1);
+	ends_without(&j, 1);
+	job_end(&other);
+	all_idle(fd);
+}
+
+static void no_host_memory(void)
+{
+	/* What is in the chunk has nowhere to go: the client is told, keeps it, and has all but the page when there is room. */
+	int fd = start(0, 0, 0);
+	uint32_t was = retired(fd, 0);
+	struct job j = job_begin(0, 2, 33);
+
+	poison(fd, 0, chunk_of(j.p, 0), 12);
+	let_fail(fd, HUVM_FAIL_DMA_MAP, ~0u);
+	ended_by_ecc(read_all(&j), j.p + 12 * PAGE / 8);
+	CHECK_EQ(retired(fd, 0), was);
+	let_fail(fd, HUVM_FAIL_DMA_MAP, 0);
+	ended_by_ecc(read_all(&j), j.p + 12 * PAGE / 8);
+	gets_retired(fd, 0, was, 1);
+	ends_without(&j, 1);
+	all_idle(fd);
+}
+
+static void while_it_moves(void)
+{
+	/* A job three times its GPU's memory goes round through spare memory and the host while pages fail anywhere. Each launch
+	 * ends well or says why not. In the end no more pages are gone than failed, and every other byte is right. */
+	const int rounds_ = rounds(12);
+	int fd = start(1 << 1, 1 << 0, 6);
+	uint32_t was[2] = { retired(fd, 0), retired(fd, 1) }, failed = 0, told = 0;
+	struct job own = job_begin(1, 6, 35), j;
+	uint64_t id, gone;
+
+	knob(fd, 1, "write_back", 1);
+	j = job_begin(0, 14, 37);
+	for (int round = 0; round < rounds_; round++) {
+		struct huvm_instr i = over(HUVM_OP_CHECK, j.len, WIDE);
+		struct huvm_wait w;
+		uint64_t b = chance(14);
+		int64_t spare;
+
+		i.a = (uintptr_t)j.p;
+		i.imm0 = j.add;
+		i.imm1 = j.mul;
+		CHECK_OK(launch(j.fd, 0, WIDE, &i, 1, 8, &id));
+		usleep((useconds_t)chance(20000));
+		/* Where it is now, or was a moment ago. The lender's own job stays whole: its chunks are none of these. */
+		spare = spare_of(j.p + b * BLOCK / 8, 1);
+		if (retired(fd, 1) - was[1] < 6 && spare >= 0 && chance(2)) {
+			poison(fd, 1, (uint32_t)spare, (uint32_t)chance(PAGES));
+			failed++;
+		} else if (retired(fd, 0) - was[0] < 3) {
+			spare = chunk_behind(j.p + b * BLOCK / 8, " 0:");
+			if (spare >= 0) {
+				poison(fd, 0, (uint32_t)spare, (uint32_t)chance(PAGES));
+				failed++;
+			}
+		}
+		w = wait_launch(j.fd, id);
+		if (w.status == HUVM_LAUNCH_DONE) {
+			CHECK_EQ(w.mismatches, 0);
+		} else {
+			ended_by_ecc(w, NULL);
+			told++;
+		}
+	}
+	gone = unreadable(j.p, j.len, j.add, j.mul);
+	printf("# %u pages failed, %u launches were told, %llu pages lost, %u + %u chunks retired\n", failed, told,
+	       (unsigned long long)gone, retired(fd, 0) - was[0], retired(fd, 1) - was[1]);
+	CHECK(gone <= failed && (!told || gone));
+	ends_without(&j, gone);
+	job_end(&own);
+	all_idle(fd);
+	adds_up(fd);
+}
+
+static void two_chunks_left(void)
+{
+	/* Nearly all of GPU 0 fails, then the rest. Whoever cannot go on is told within the bound; GPU 1 goes on. */
+	int fd = start(0, 0, 0);
+	uint32_t n = (uint32_t)chunk_count(fd, 0), tries = 0;
+	struct job other = job_begin(1, 4, 39), j;
+	struct huvm_instr i = over(HUVM_OP_FILL, 4 * BLOCK, WIDE);
+	struct huvm_wait w;
+
+	CHECK_OK(limit_chunks(fd, 0, 0));
+	for (uint32_t left = 2;; left = 0) {
+		for (uint32_t c = 0; c < n - left; c++)
+			poison(fd, 0, c, 100);
+		do {
+			j = job_make(0, 4, 41);
+			i.dst = (uintptr_t)j.p;
+			w = run_program(j.fd, 0, WIDE, &i, 1, 8);
+			CHECK_OK(munmap(j.p, j.len));
+			close(j.fd);
+			CHECK(++tries < 3 * n);
+			if (w.status == HUVM_LAUNCH_FAILED && w.error == HUVM_ERROR_NO_MEMORY)
+				break;
+			if (w.status == HUVM_LAUNCH_FAILED)
+				ended_by_ecc(w, NULL);
+		} while (w.status != HUVM_LAUNCH_DONE);
+		gets_idle(fd, 0);
+		adds_up(fd);
+		printf("# %u of %u chunks retired after %u launches, the last ended with error %u\n", retired(fd, 0), n, tries, w.error);
+		CHECK(retired(fd, 0) <= n - left);
+		if (!left)
+			break;
+		CHECK(retired(fd, 0) >= n - 8);
+	}
+	CHECK_EQ(w.error, HUVM_ERROR_NO_MEMORY);
+	CHECK_EQ(retired(fd, 0), n);
+	job_turn(&other, WIDE);
+	job_end(&other);
+	for (uint32_t g = 0; g < gpu_count(fd); g++)
+		test_reg(fd, g, INJ_ECC_POISON, ~0u);
+}
+
+static const struct ktap_test tests[] = {
+	{ "under_a_launch", under_a_launch },
+	{ "there_is_another_copy", there_is_another_copy },
+	{ "met_by_eviction", met_by_eviction },
+	{ "met_by_the_cpu", met_by_the_cpu },
+	{ "other_gpu_takes_it", other_gpu_takes_it },
+	{ "lent_and_fetched", lent_and_fetched },
+	{ "lent_and_on_the_host_too", lent_and_on_the_host_too },
+	{ "lent_and_written_back", lent_and_written_back },
+	{ "lent_and_taken_back", lent_and_taken_back },
+	{ "free_and_put_to_use", free_and_put_to_use },
+	{ "free_and_reported", free_and_reported },
+	{ "nonsense_is_reported", nonsense_is_reported },
+	{ "no_host_memory", no_host_memory },
+	{ "while_it_moves", while_it_moves, 120 },
+	/* Leaves GPU 0 without memory until the module goes. */
+	{ "two_chunks_left", two_chunks_left, 120 },
+};
+KTAP_MAIN(tests)
