@@ -796,6 +796,12 @@ static void stream_of_first_touches(void)
 	run_ok(fd, 0, 1, &i, 1, 8);
 	for (uint64_t b = 0; b < len / BLOCK; b++)
 		CHECK_EQ(block_info(fd, p + b * BLOCK).gpu_pages[0], BLOCK / PAGE);
+	/* One page of each block: what is around it comes with it, whether a stream goes on there or not. */
+	p = managed(fd, len);
+	i = (struct huvm_instr){ .op = HUVM_OP_FILL, .count = 1, .steps = len / BLOCK, .step_stride = BLOCK, .dst = (uintptr_t)p };
+	run_ok(fd, 0, 1, &i, 1, 8);
+	for (uint64_t b = 0; b < len / BLOCK; b++)
+		CHECK(block_info(fd, p + b * BLOCK).gpu_pages[0] >= PIECE / PAGE);
 }
 
 static const struct ktap_test tests[] = {
