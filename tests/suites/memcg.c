@@ -138,6 +138,7 @@ static void others_get_on(void)
 	pid_t pid;
 	struct job j;
 
+	make_group(4);
 	CHECK_OK(limit_chunks(ctl, 0, CHUNKS));
 	CHECK_OK(pipe(go));
 	CHECK_OK(pipe(been));
@@ -146,7 +147,6 @@ static void others_get_on(void)
 	if (!pid) {
 		struct job own;
 
-		make_group(4);
 		own = job_of_group(CHUNKS, 9);
 		CHECK(!fill_or_no_memory(&own, 9));
 		CHECK_EQ(write(go[1], "x", 1), 1);
