@@ -355,6 +355,9 @@ impl State {
         if let Some(s) = self.spare.as_mut().filter(|_| i.dst != Place::Spare) {
             s.valid = s.valid.and_not(&look(&s.gpu, s.chunk));
         }
+        if unread.is_empty() {
+            return unread;
+        }
         let gone = unread.and_not(&self.resident());
         if !gone.is_empty() {
             self.lost |= gone;
