@@ -14,9 +14,6 @@ use huvm_hw::ext::{self, stats::Counter};
 use huvm_model::bar0;
 
 /// Semaphores live here, inside the mapped 2 MiB of system memory.
-const SEM: u64 = 0x3_0000;
-const SEM_VA: u64 = SYS_VA + SEM;
-const SEC: u64 = 1_000_000_000;
 
 fn rig() -> Rig {
     let mut r = Rig::new(1);

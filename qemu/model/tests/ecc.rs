@@ -12,9 +12,6 @@ mod common;
 use common::*;
 use huvm_hw::ext::{ecc, inject, stats::Counter, topology, workload as w};
 
-const SEM: u64 = 0x3_0000;
-const SEM_VA: u64 = SYS_VA + SEM;
-const SEC: u64 = 1_000_000_000;
 /// What fails is in here: 2 MiB of VRAM.
 const AT: u64 = 0x200_0000;
 const PAGE: u32 = (AT >> 12) as u32;

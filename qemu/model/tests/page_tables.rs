@@ -13,7 +13,6 @@ use common::*;
 use huvm_hw::ext::{stats::Counter, workload as w};
 use huvm_model::bar0;
 
-const SEC: u64 = 1_000_000_000;
 /// A 512 MiB-aligned address with a different index at each level.
 const VA: u64 = 1 << 47 | 5 << 38 | 7 << 29;
 /// Tables at fixed places.

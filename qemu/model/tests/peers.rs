@@ -13,9 +13,6 @@ use common::*;
 use huvm_hw::ext::{inject, stats::Counter, topology, workload as w};
 use huvm_model::config::{LinkKind, Profile};
 
-const SEM: u64 = 0x3_0000;
-const SEM_VA: u64 = SYS_VA + SEM;
-const SEC: u64 = 1_000_000_000;
 const MIB2: u32 = 2 << 20;
 
 /// Two GPUs; peer id 3 of GPU 0 is GPU 1, peer id 5 of GPU 1 is GPU 0. Channels on runlists 0 and 1.

@@ -13,7 +13,6 @@ use common::*;
 use huvm_hw::ext::{self, inject, stats::Counter, workload as w};
 use huvm_model::bar0;
 
-const SEC: u64 = 1_000_000_000;
 const VA: u64 = 0x10_0000_0000;
 
 fn rig(entries: u32) -> Rig {

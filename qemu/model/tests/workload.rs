@@ -12,7 +12,6 @@ mod common;
 use common::*;
 use huvm_hw::ext::{stats::Counter, workload as w};
 
-const SEC: u64 = 1_000_000_000;
 /// 2 MiB of VRAM at 32 MiB, and the same again.
 const A: u64 = 0x10_0000_0000;
 const B: u64 = 0x10_0020_0000;

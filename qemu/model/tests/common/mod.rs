@@ -6,6 +6,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod hostile;
+pub mod steps;
 
 use huvm_hw::ext;
 use huvm_model::bar0;
@@ -23,12 +24,16 @@ pub const RUNLIST: u64 = 0x21_0000;
 /// Fixed places in system memory.
 pub const USERD: u64 = 0x1_0000;
 pub const GPFIFO: u64 = 0x2_0000;
+pub const SEM: u64 = 0x3_0000;
 pub const PB: u64 = 0x4_0000;
 pub const RING0: u64 = 0x10_0000;
 pub const RING1: u64 = 0x12_0000;
 pub const DESC: u64 = 0x14_0000;
 /// Virtual address at which system memory 0..2 MiB is mapped.
 pub const SYS_VA: u64 = 0x40_0000_0000 - (1 << 30);
+pub const SEM_VA: u64 = SYS_VA + SEM;
+/// A second, in nanoseconds.
+pub const SEC: u64 = 1_000_000_000;
 
 pub struct Rig {
     pub m: Machine,
