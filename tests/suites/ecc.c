@@ -80,13 +80,20 @@ static int64_t spare_of(const void *p, uint32_t gpu)
 }
 
 /* A program that reads all of the job and compares. */
-static struct huvm_wait read_all(const struct job *j)
+static struct huvm_instr check_all(const struct job *j)
 {
 	struct huvm_instr i = over(HUVM_OP_CHECK, j->len, WIDE);
 
 	i.a = (uintptr_t)j->p;
 	i.imm0 = j->add;
 	i.imm1 = j->mul;
+	return i;
+}
+
+static struct huvm_wait read_all(const struct job *j)
+{
+	struct huvm_instr i = check_all(j);
+
 	return run_program(j->fd, j->gpu, WIDE, &i, 1, 8);
 }
 
@@ -113,22 +120,6 @@ static void gets_retired(int fd, uint32_t gpu, uint32_t was, uint32_t n)
 	if (!WITHIN(5000, retired(fd, gpu) == was + n))
 		FAIL("GPU %u: %u chunks retired, wanted %u", gpu, retired(fd, gpu), was + n);
 	adds_up(fd);
-}
-
-/* Lines that the kernel's log had from where @log stands, with this text. */
-static unsigned int logged(int log, const char *text)
-{
-	char line[1024];
-	unsigned int n = 0;
-	ssize_t got;
-
-	while ((got = read(log, line, sizeof(line) - 1)) > 0 || (got < 0 && errno == EPIPE)) {
-		if (got < 0)
-			continue;
-		line[got] = 0;
-		n += strstr(line, text) != NULL;
-	}
-	return n;
 }
 
 static void *turns(void *arg)
@@ -173,7 +164,7 @@ static void under_a_launch(void)
 		CHECK_EQ(e.pid, getpid());
 	}
 	CHECK_EQ(told, 1);
-	CHECK_EQ(logged(log, "gpu 0: memory failed"), 1);
+	CHECK_EQ(logged(log, "gpu 0:", "memory failed"), 1);
 	CHECK_EQ(reads((uint64_t *)bad, &lost), SIGBUS);
 	ends_without(&a, 1);
 	job_end(&b);
@@ -453,14 +444,11 @@ static void while_it_moves(void)
 	knob(fd, 1, "write_back", 1);
 	j = job_begin(0, 14, 37);
 	for (int round = 0; round < rounds_; round++) {
-		struct huvm_instr i = over(HUVM_OP_CHECK, j.len, WIDE);
+		struct huvm_instr i = check_all(&j);
 		struct huvm_wait w;
 		uint64_t b = chance(14);
 		int64_t spare;
 
-		i.a = (uintptr_t)j.p;
-		i.imm0 = j.add;
-		i.imm1 = j.mul;
 		CHECK_OK(launch(j.fd, 0, WIDE, &i, 1, 8, &id));
 		usleep((useconds_t)chance(20000));
 		/* Where it is now, or was a moment ago. The lender's own job stays whole: its chunks are none of these. */

@@ -3,7 +3,8 @@
  * Random calls of every kind, in any order: 20,000, or a million with HUVM_FULL=1. A call is made from the types of its fields (an
  * address of a range or beside it, a length, a GPU, a pointer that is good or bad, ...), and every third one is spoiled after. By a
  * client without privileges, by root, and through a descriptor that another process opened. HUVM_SEED repeats a run. On a kernel
- * with KCOV a call that goes through places of the driver that none before had seen is kept, and later calls are made from it.
+ * with KCOV a call that goes through places of the driver that none before had seen is kept, and later calls are made from it;
+ * HUVM_BLIND=1 leaves that out.
  *
  * What can fail: an error that the interface does not name; a byte written behind what was asked for; an address of the kernel's in
  * an answer; a bystander on the same GPUs that loses a byte or does not get on; something left when all is closed; and whatever

@@ -348,6 +348,22 @@ static inline int write_file(const char *path, const char *text)
 	return r < 0 ? -1 : 0;
 }
 
+/* Lines that the kernel's log had from where @log stands, with all of these words. */
+static inline unsigned int logged(int log, const char *a, const char *b)
+{
+	char line[1024];
+	unsigned int n = 0;
+	ssize_t got;
+
+	while ((got = read(log, line, sizeof(line) - 1)) > 0 || (got < 0 && errno == EPIPE)) {
+		if (got < 0)
+			continue;
+		line[got] = 0;
+		n += strstr(line, a) && strstr(line, b);
+	}
+	return n;
+}
+
 static inline void pci_name(int fd, uint32_t gpu, char *name)
 {
 	ARG(huvm_gpu_info, g, .gpu = gpu);

@@ -114,22 +114,6 @@ static void replay_policies(void)
 	}
 }
 
-/* Lines that the kernel's log had from where `log` stands, with all of these words. */
-static unsigned logged(int log, const char *a, const char *b)
-{
-	char line[1024];
-	unsigned n = 0;
-	ssize_t got;
-
-	while ((got = read(log, line, sizeof(line) - 1)) > 0 || (got < 0 && errno == EPIPE)) {
-		if (got < 0)
-			continue;
-		line[got] = 0;
-		n += strstr(line, a) && strstr(line, b);
-	}
-	return n;
-}
-
 static void a_copy_that_never_ends(void)
 {
 	/* The copy engine of GPU 0 stands still for good. Within the bound the client has an error, the log says who waited for

@@ -12,15 +12,6 @@
 #define GROUP	ROOT "/small"
 #define CHUNKS	6
 
-static void put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-
-	if (fd < 0 || write(fd, text, strlen(text)) < 0)
-		FAIL("%s: %s", path, strerror(errno));
-	close(fd);
-}
-
 static uint64_t get(const char *path)
 {
 	char text[64] = { 0 };
@@ -36,7 +27,7 @@ static void this_process_into(const char *procs)
 	char text[32];
 
 	snprintf(text, sizeof(text), "%d", getpid());
-	put(procs, text);
+	CHECK_OK(write_file(procs, text));
 }
 
 /* A cgroup that may have @mib (0: all it wants). */
@@ -47,10 +38,10 @@ static void make_group(unsigned int mib)
 	mkdir(ROOT, 0755);
 	if (mount("none", ROOT, "cgroup2", 0, NULL) && errno != EBUSY)
 		SKIP("no cgroups");
-	put(ROOT "/cgroup.subtree_control", "+memory");
+	CHECK_OK(write_file(ROOT "/cgroup.subtree_control", "+memory"));
 	CHECK_OK(mkdir(GROUP, 0755));
 	snprintf(text, sizeof(text), mib ? "%uM" : "max", mib);
-	put(GROUP "/memory.max", text);
+	CHECK_OK(write_file(GROUP "/memory.max", text));
 }
 
 /* A client of the group. Its process leaves it again: what it has there is what the driver allocates for it. */
@@ -101,7 +92,7 @@ static void limit_holds(void)
 	make_group(16);
 	for (uint64_t way = 0; way < 4; way++) {
 		struct job fits, more;
-		uint64_t most = 0;
+		uint64_t most = 0, now;
 		int refused = 0;
 
 		knob(ctl, 0, "large_page_evict", way & 1);
@@ -113,7 +104,8 @@ static void limit_holds(void)
 		for (int n = 0; n < 4; n++) {
 			more = job_of_group(2 * CHUNKS, 50);
 			refused += fill_or_no_memory(&more, 50);
-			most = get(GROUP "/memory.current") > most ? get(GROUP "/memory.current") : most;
+			now = get(GROUP "/memory.current");
+			most = now > most ? now : most;
 			CHECK_OK(munmap(more.p, more.len));
 			close(more.fd);
 		}

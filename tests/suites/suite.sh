@@ -39,10 +39,10 @@ for name in "$@"; do
 		dmesg | grep -A30 -E 'BUG:|WARNING:|INFO: possible|suspicious RCU' | head -80 | sed 's/^/# /'
 		rc=1
 	fi
+	# Races between two functions of the kernel, none of which is the driver's: not ours, but said.
 	dmesg | sed -n 's/.*BUG: KCSAN: \([^[]*\)$/# the kernel itself: \1/p' | sort -u
 	dmesg -c >/dev/null
-	# Accesses watched by the detector of data races, on a kernel that has one. Races between two functions of the kernel, none
-	# of which is the driver's, are reported above and are not ours.
+	# Accesses watched by the detector of data races, on a kernel that has one.
 	[ ! -r /sys/kernel/debug/kcsan ] || sed -n 's/^setup_watchpoints: /# watched for races: /p' /sys/kernel/debug/kcsan
 	[ $rc = 0 ] || [ $rc = 4 ] || failed=1
 	echo "HUVM-SUITE-END $name $rc"
