@@ -88,10 +88,6 @@ build() {
 	grep -q "'hw/misc/huvm'" "$src/meson.build" ||
 		sed -i "s/^    'hw\/misc',/    'hw\/misc',\n    'hw\/misc\/huvm',/" "$src/meson.build"
 	patched "$src"
-	# Where an indirect jump leads stands in a table of 4096 entries, or is looked up in a hash of all code: half a million times
-	# a second with the debug kernel, an eighth of the time. (65536 entries do not fit the host's caches: slower than none.)
-	! grep -q '^#define TB_JMP_CACHE_BITS 12$' "$src/accel/tcg/tb-jmp-cache.h" ||
-		sed -i 's/^#define TB_JMP_CACHE_BITS 12$/#define TB_JMP_CACHE_BITS 14/' "$src/accel/tcg/tb-jmp-cache.h"
 	if [ ! -f "$out/build.ninja" ]; then
 		say "configuring QEMU ${src##*/qemu-src-}"
 		(cd "$out" && logged "$out/configure.log" "$src/configure" "--python=$(python_)" "${flags[@]}")
