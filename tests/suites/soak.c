@@ -5,9 +5,10 @@
  * let misbehave, host memory made short, policies changed; between rounds the module is unloaded and loaded again. The seed
  * (HUVM_SEED) says what comes.
  *
- * Three kinds of round. Calm: whatever happens must not be seen by any client. Unbind: GPUs go and come back; launches may end,
- * no byte may be lost. Gone, the last one: a GPU dies, and a page that it alone had may be lost, which raises SIGBUS; a wrong byte
- * is a failure in all of them.
+ * Four kinds of round. Calm: whatever happens must not be seen by any client. Unbind: GPUs go and come back; launches may end, no
+ * byte may be lost. Failing: memory of GPUs fails, a page now and then, and copy engines stand still until the driver gives them up; a
+ * page that was nowhere else may be lost, which raises SIGBUS. Gone, the last one: a GPU dies, and with it what it alone had. A
+ * wrong byte is a failure in all of them.
  */
 #define _GNU_SOURCE
 #include "matrix_actions.h"
@@ -19,17 +20,23 @@
 #define ROUND_S		20u
 /* What clients have to end what they are at. */
 #define END_S		10
+/* Mappings for DMA that are made to fail at a time. Who touches a page that needs one has SIGBUS, and then one fails less. */
+#define SHORT		40
+/* What a copy engine stands still: longer than the driver waits for it. */
+#define HANG_S		13
+/* Pages that fail in a round. Each costs a GPU of 32 chunks one of them, until the module is loaded again. */
+#define POISON		6u
 /* A client that has counted nothing for so long (s) hangs: its launches and waits end before that. */
 #define STALL_S		100u
 
-enum kind { CALM, UNBIND, GONE };
-static const char *const kinds[] = { "calm", "unbind", "gone" };
+enum kind { CALM, UNBIND, FAILING, GONE };
+static const char *const kinds[] = { "calm", "unbind", "failing", "gone" };
 
 /* What the processes share. */
 static struct shared {
 	uint64_t verified;
 	volatile int stop;
-	volatile int may_lose;	/* a GPU died: pages may be lost */
+	volatile int may_lose;	/* a GPU died, or its memory: pages may be lost */
 	struct slot {
 		volatile uint64_t progress[2];
 		uint64_t operations, lost_pages, broken_launches;
@@ -157,6 +164,8 @@ static void take_stock(struct client *c, struct slot *slot, const struct shape *
 	for (uint64_t page = 0; page < c->len; page += PAGE) {
 		int sig = touch(c->p + page, 0);
 
+		for (int i = 0; i < SHORT && sig == SIGBUS && !shared->may_lose; i++)
+			sig = touch(c->p + page, 0);
 		if (sig) {
 			if (sig != SIGBUS || !shared->may_lose)
 				FAIL("page %llu of the range at %p raises signal %d", (unsigned long long)(page / PAGE),
@@ -281,7 +290,7 @@ static struct { uint64_t seen[2]; double since[2]; int killed; } watch[CLIENTS];
 static uint32_t gpus;
 
 static struct {
-	uint64_t rounds, started, killed, reloads, unbinds, injections, pressure, policies, limits, evictions, short_host;
+	uint64_t rounds, started, killed, reloads, unbinds, injections, pressure, policies, limits, evictions, short_host, poisoned, hangs;
 	uint64_t faults, evicted, launches;
 } did;
 
@@ -412,7 +421,7 @@ static void short_of_host(enum kind kind)
 	static const uint32_t what[] = { HUVM_FAIL_HOST_2M, HUVM_FAIL_HOST_64K, HUVM_FAIL_DMA_MAP };
 	uint32_t which = what[dice(kind == CALM ? 2 : 3)];
 
-	let_fail(ctl, which, (uint32_t)(1 + dice(40)));
+	let_fail(ctl, which, (uint32_t)(1 + dice(SHORT)));
 	did.short_host++;
 }
 
@@ -432,6 +441,31 @@ static void press(void)
 	did.pressure++;
 }
 
+/* Hardware that fails: a page of memory for good, or an engine until the driver has given it up. */
+static void fail_hardware(uint32_t gpu)
+{
+	static uint64_t round, poisoned;
+	double over = seconds() + HANG_S;
+
+	if (round != did.rounds) {
+		round = did.rounds;
+		poisoned = 0;
+	}
+	if (dice(4) && poisoned < POISON) {
+		test_reg(ctl, gpu, INJ_ECC_POISON, (uint32_t)dice(chunk_count(ctl, gpu) * (BLOCK / PAGE)));
+		poisoned++;
+		did.poisoned++;
+		return;
+	}
+	test_reg(ctl, gpu, INJ_CE_HANG, 1 + (uint32_t)dice(20));
+	did.hangs++;
+	while (seconds() < over) {
+		usleep(200000);
+		look(0);
+	}
+	test_reg(ctl, gpu, INJ_CE_HANG, 0);
+}
+
 static void event(enum kind kind)
 {
 	uint32_t gpu = (uint32_t)dice(gpus);
@@ -441,7 +475,7 @@ static void event(enum kind kind)
 		new_policy();
 		return;
 	}
-	switch (dice(kind == UNBIND ? 9 : 8)) {
+	switch (dice(kind == CALM ? 8 : kind == UNBIND ? 9 : 16)) {
 	case 0:
 		if (limit_chunks(ctl, gpu, dice(4) ? 6 + (uint32_t)dice(12) : 0) < 0)
 			CHECK(errno == EAGAIN || errno == EBUSY || errno == ENOMEM || errno == EINTR);
@@ -479,6 +513,10 @@ static void event(enum kind kind)
 		break;
 	}
 	default:
+		if (kind == FAILING) {
+			fail_hardware(gpu);
+			break;
+		}
 		pci_name(ctl, gpu, name);
 		CHECK_OK(write_file(DRIVER "unbind", name));
 		usleep((useconds_t)dice(200000));
@@ -493,6 +531,7 @@ static void round_of(enum kind kind, double until)
 	double begun = seconds(), over;
 
 	shared->stop = 0;
+	shared->may_lose = kind == FAILING;
 	new_policy();
 	for (int i = 0; i < n; i++)
 		start(i, kind);
@@ -524,6 +563,7 @@ static void round_of(enum kind kind, double until)
 		if (died && g == gpus - 1)
 			continue;
 		no_injection(g);
+		test_reg(ctl, g, INJ_ECC_POISON, ~0u);
 		CHECK_OK(limit_chunks(ctl, g, 0));
 		knob(ctl, g, "harvest_lend", 0);
 	}
@@ -578,7 +618,7 @@ static void soak(void)
 		double left = until - seconds(), some = left < ROUND_S * 1.5 ? left : ROUND_S;
 
 		/* What died does not come back, so it dies last. */
-		round_of(left <= some ? GONE : did.rounds % 3 == 2 ? UNBIND : CALM, seconds() + some);
+		round_of(left <= some ? GONE : did.rounds % 4 == 2 ? UNBIND : did.rounds % 4 == 3 ? FAILING : CALM, seconds() + some);
 		if (seconds() < until)
 			reload();
 	}
@@ -594,7 +634,8 @@ static void soak(void)
 	       N(did.launches), N(did.faults), N(did.evicted), N(shared->verified >> 20));
 	printf("# survived: %llu injections, %llu times host memory short, %llu times under pressure, %llu limits, %llu policies\n",
 	       N(did.injections), N(did.short_host), N(did.pressure), N(did.limits), N(did.policies));
-	printf("# by GPUs that went: %llu launches broken off, %llu pages lost with a GPU that died; wrong bytes: 0\n", N(broken), N(lost));
+	printf("# %llu pages of memory failed, %llu times a copy engine; %llu launches broken off, %llu pages lost with what failed; wrong bytes: 0\n",
+	       N(did.poisoned), N(did.hangs), N(broken), N(lost));
 }
 
 int main(int argc, char **argv)
