@@ -3,7 +3,7 @@
 # Workloads of the catalog, one of each kind, over more data than the GPU has memory. The CPU checks every word: a page lost,
 # stale, or given to another one is found, whatever the order in which the workload came back to it.
 echo "KTAP version 1"
-echo "1..9"
+echo "1..10"
 failed=0
 n=0
 result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n $2"; else echo "not ok $n $2"; failed=1; fi; }
@@ -31,6 +31,12 @@ verified 2 two_gpus_at_once gesummv:0 pathfinder:1 --ratio 1.25 -i 1
 # A real graph is small: what is discarded was on the GPU.
 least=0
 verified 1 discarded louvain --size 8M
+# More than the machine has: said before the kernel kills somebody for it.
+uvmctl run scan --size 100G >/tmp/rows 2>/tmp/said
+rc=$?
+sed 's/^/# /' /tmp/said
+[ $rc = 2 ] && grep -q "this machine has" /tmp/said
+result $? more_than_the_machine_has
 # One that is stopped in the middle leaves nothing behind. (A shell lets its background jobs ignore SIGINT.)
 uvmctl run hotspot --ratio 1.5 -i 1000 >/dev/null 2>&1 &
 pid=$!

@@ -8,6 +8,7 @@ mod cmd;
 mod exit;
 #[cfg(test)]
 mod golden;
+mod host;
 mod out;
 mod row;
 mod units;

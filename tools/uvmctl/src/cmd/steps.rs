@@ -3,6 +3,7 @@
 
 use super::job::{Load, Seat};
 use crate::exit::{Failure, Result};
+use crate::host;
 use huvm_workloads::shadow::Shadow;
 use huvm_workloads::touches::RESIDENT;
 use huvm_workloads::{First, Op as Does, Step, Workload, PAGE, WORD};
@@ -217,7 +218,7 @@ impl Load for Steps {
 
     fn uncheckable(&self) -> Option<String> {
         let needed = self.bytes();
-        let free = available()?;
+        let free = host::available()?;
         (free < needed).then(|| {
             format!("the CPU's copy needs {needed} bytes, there are {free} bytes of free memory")
         })
@@ -235,14 +236,6 @@ impl Load for Steps {
         });
         Ok(wrong.sum())
     }
-}
-
-/// Bytes of memory that this machine can still give.
-fn available() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 #[cfg(test)]

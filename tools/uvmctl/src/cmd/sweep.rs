@@ -5,6 +5,7 @@ use super::figures::Figures;
 use super::job::{run_one, Bars, Job, Load, Plan, Seat};
 use crate::cli::Workload;
 use crate::exit::{Failure, Result};
+use crate::host;
 use crate::out::Out;
 use crate::units::CHUNK;
 use clap::ValueEnum;
@@ -37,6 +38,9 @@ pub(crate) struct Sweep {
 
 impl Sweep {
     /// Allocates and fills `bytes` in all. A block computes for `compute_ns` for each 64 KiB of its result.
+    ///
+    /// # Errors
+    /// Usage, if the machine has less memory than that: the kernel would kill who fills it.
     pub(crate) fn new(
         device: &Device,
         workload: Workload,
@@ -44,6 +48,12 @@ impl Sweep {
         blocks: u32,
         compute_ns: u64,
     ) -> Result<Sweep> {
+        if let Some(memory) = host::memory().filter(|memory| *memory < bytes) {
+            let [bytes, memory] = [bytes, memory].map(|b| b >> 20);
+            return Err(Failure::Usage(format!(
+                "the CPU fills the data first: {bytes} MiB, and this machine has {memory} MiB of memory; take a smaller --size or --ratio"
+            )));
+        }
         let count = arrays_of(workload);
         let each = size_of_each(bytes, count, blocks)?;
         let mut arrays = Vec::new();
