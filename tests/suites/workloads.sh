@@ -3,7 +3,7 @@
 # Workloads of the catalog, one of each kind, over more data than the GPU has memory. The CPU checks every word: a page lost,
 # stale, or given to another one is found, whatever the order in which the workload came back to it.
 echo "KTAP version 1"
-echo "1..10"
+echo "1..12"
 failed=0
 n=0
 result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n $2"; else echo "not ok $n $2"; failed=1; fi; }
@@ -31,6 +31,13 @@ verified 2 two_gpus_at_once gesummv:0 pathfinder:1 --ratio 1.25 -i 1
 # A real graph is small: what is discarded was on the GPU.
 least=0
 verified 1 discarded louvain --size 8M
+# The examples of libhuvm, as their users build them.
+for of in c rust; do
+	vector_add_$of >/tmp/said 2>&1 && grep -q "^[0-9]* words added, 0 wrong$" /tmp/said
+	ok=$?
+	[ $ok = 0 ] || sed 's/^/# /' /tmp/said
+	result $ok example_in_$of
+done
 # More than the machine has: said before the kernel kills somebody for it.
 uvmctl run scan --size 100G >/tmp/rows 2>/tmp/said
 rc=$?

@@ -28,11 +28,25 @@ suites() {
 		die "the suites do not link" "see the lines above"
 }
 
-build() {
-	"$ROOT/tools/build/crates.sh" from "$BUILD/cargo-guest"
-	# Static, so that it runs in a bare initramfs.
+# guest_cargo ARGUMENTS…: cargo, for programs that run in a bare initramfs: static ones.
+guest_cargo() {
 	(cd "$ROOT" && RUSTFLAGS="-C target-feature=+crt-static" CARGO_TARGET_DIR=$BUILD/cargo-guest \
-		logged "$BUILD/logs/uvmctl.log" cargo build --release --locked --target x86_64-unknown-linux-gnu -p uvmctl)
+		logged "$BUILD/logs/uvmctl.log" cargo "$@" --release --locked --target x86_64-unknown-linux-gnu)
+}
+
+# The examples of libhuvm, built as the user guide says.
+examples() {
+	guest_cargo build -p libhuvm --example vector_add
+	guest_cargo rustc -p libhuvm --features capi --crate-type staticlib
+	logged "$BUILD/logs/examples.log" gcc -O2 -Wall -Wextra -Werror -static -Wl,--gc-sections "-I$ROOT/uapi" "-I$ROOT/tools/libhuvm/include" -o "$BUILD/vector_add_c" \
+		"$ROOT/tools/libhuvm/examples/vector_add.c" "$release/liblibhuvm.a" -lpthread -ldl -lm
+}
+
+build() {
+	local release=$BUILD/cargo-guest/x86_64-unknown-linux-gnu/release
+	"$ROOT/tools/build/crates.sh" from "$BUILD/cargo-guest"
+	guest_cargo build -p uvmctl
+	examples
 	"$ROOT/tools/build/crates.sh" to "$BUILD/cargo-guest"
 
 	rm -rf "$root"
@@ -41,8 +55,10 @@ build() {
 	for tool in $(/bin/busybox --list); do
 		[ "$tool" = busybox ] || ln -sf busybox "$root/bin/$tool"
 	done
-	cp "$BUILD/cargo-guest/x86_64-unknown-linux-gnu/release/uvmctl" "$root/bin/uvmctl"
-	strip "$root/bin/uvmctl"
+	cp "$release/uvmctl" "$root/bin/uvmctl"
+	cp "$BUILD/vector_add_c" "$root/bin/vector_add_c"
+	cp "$release/examples/vector_add" "$root/bin/vector_add_rust"
+	strip "$root/bin/uvmctl" "$root"/bin/vector_add_*
 	strip --strip-debug -o "$root/lib/huvm.ko" "$ko"
 	suites
 	cp "$BUILD/suites/suites" "$root/suites/"
