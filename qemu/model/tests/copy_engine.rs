@@ -13,8 +13,6 @@ use common::*;
 use huvm_hw::ext::{self, stats::Counter};
 use huvm_model::bar0;
 
-/// Semaphores live here, inside the mapped 2 MiB of system memory.
-
 fn rig() -> Rig {
     let mut r = Rig::new(1);
     r.channel(0, 0);

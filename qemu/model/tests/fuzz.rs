@@ -2,6 +2,13 @@
 //! A hostile guest: random registers, page tables, pushbuffers and descriptors. The model never
 //! panics, does a bounded amount of work per call, and makes no access outside VRAM.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::precedence
+)]
+
 mod common;
 use common::{hostile::drive, steps::guest};
 use proptest::prelude::*;

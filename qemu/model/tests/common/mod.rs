@@ -31,6 +31,7 @@ pub const RING1: u64 = 0x12_0000;
 pub const DESC: u64 = 0x14_0000;
 /// Virtual address at which system memory 0..2 MiB is mapped.
 pub const SYS_VA: u64 = 0x40_0000_0000 - (1 << 30);
+/// Semaphores live here, inside the mapped 2 MiB.
 pub const SEM_VA: u64 = SYS_VA + SEM;
 /// A second, in nanoseconds.
 pub const SEC: u64 = 1_000_000_000;
