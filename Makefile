@@ -52,7 +52,7 @@ check: deps ## the fast checks: formatting, clippy (host and kernel), unit tests
 	@$(T)/check.sh
 
 run: image-$(KCONF) ## a guest with GPUS=1 GPU and a shell; RUN="command" runs that instead
-	@KCONF=$(KCONF) $(T)/run.sh
+	@KCONF=$(KCONF) RUN="$${RUN:+insmod /lib/huvm.ko && $$RUN}" $(T)/run.sh
 
 deps: ## Debian packages and bindgen
 	@$(T)/deps.sh -q
