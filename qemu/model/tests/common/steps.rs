@@ -6,7 +6,6 @@ use super::{PDE3, SYS_VA};
 use arbitrary::{Result, Unstructured};
 
 /// Steps to do, and with which clock and which random numbers of the device's own.
-#[derive(Clone, Debug)]
 pub struct Guest {
     pub steps: Vec<Step>,
     pub timing: bool,
@@ -30,8 +29,9 @@ pub fn guest(bytes: &[u8], most: usize) -> Result<Guest> {
 }
 
 /// Kinds of steps: who is listed several times comes as often.
-const KINDS: [u32; 30] = [
-    0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 4, 5, 6, 6, 6, 6, 7, 7, 7, 7, 8, 8, 9, 9, 10, 10, 10, 11, 11, 12,
+const KINDS: [u32; 33] = [
+    0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 4, 5, 6, 6, 6, 6, 7, 7, 7, 7, 8, 8, 9, 9, 10, 10, 10, 11, 11, 11,
+    12, 12, 13,
 ];
 
 fn register(u: &mut Unstructured<'_>, blocks: &[(u32, u32)]) -> Result<u32> {
@@ -66,10 +66,10 @@ fn method(u: &mut Unstructured<'_>) -> Result<Vec<u32>> {
     ];
     let at = register(u, &blocks)?;
     let data = words(u, 5)?;
-    let (op, sub) = match u.int_in_range(0..=15)? {
-        0 => (u.int_in_range(0..=7)?, u.int_in_range(0..=7)?),
-        _ => (1, 0),
-    };
+    let (op, sub) = (u.int_in_range(0..=7)?, u.int_in_range(0..=7)?);
+    // Mostly increasing methods on subchannel 0.
+    let op = if op == 7 { sub } else { 1 };
+    let sub = if sub < 6 { 0 } else { sub };
     let mut all = vec![op << 29 | (data.len() as u32) << 16 | sub << 13 | at / 4];
     all.extend(data);
     Ok(all)
@@ -82,6 +82,16 @@ fn address(u: &mut Unstructured<'_>) -> Result<u64> {
         1 => 0x8000_0000 + u.int_in_range(0..=0x3f_ffff)?,
         2 => 0x10_0000_0000 + u.int_in_range(0..=0x9fff)?,
         3 => u.int_in_range(0..=0x4ff_ffff)?,
+        _ => u.arbitrary()?,
+    })
+}
+
+/// An operand of a launch: as often an address that a program can use as not.
+fn operand(u: &mut Unstructured<'_>) -> Result<u64> {
+    Ok(match u.int_in_range(0..=3)? {
+        0 => 0x10_0000_0000,
+        1 => SYS_VA + (u.int_in_range(0..=0x3ff)? << 12),
+        2 => 0x8000_0000 + 8 * u.int_in_range(0..=0x7fff)?,
         _ => u.arbitrary()?,
     })
 }
@@ -159,9 +169,10 @@ fn step(u: &mut Unstructured<'_>) -> Result<Step> {
         10 => {
             let mut fields = [0; 11];
             for f in &mut fields {
-                *f = match u.int_in_range(0..=2)? {
-                    0 => address(u)?,
-                    1 => u.int_in_range(0..=4_999)?,
+                *f = match u.int_in_range(0..=4)? {
+                    0 | 1 => operand(u)?,
+                    2 => u.int_in_range(0..=4_999)?,
+                    3 => 1 << 32,
                     _ => u.arbitrary()?,
                 };
             }
@@ -175,9 +186,7 @@ fn step(u: &mut Unstructured<'_>) -> Result<Step> {
         11 => Step::Time {
             ns: u.int_in_range(0..=1_999_999)?,
         },
-        _ => match u.int_in_range(0..=3)? {
-            0 => Step::Reset,
-            _ => Step::Recover,
-        },
+        12 => Step::Recover,
+        _ => Step::Reset,
     })
 }
