@@ -41,7 +41,17 @@ clippy_module() {
 		"LLVM=$(llvm)" "BINDGEN=$(bindgen_)" "CLIPPY_CONF_DIR=$ROOT" "-j$JOBS" CLIPPY=1 KRUSTFLAGS=-Dwarnings modules
 }
 
+# Each says what the tests are to catch; one that does not fit the sources any more says nothing.
+mutants() {
+	local m bad=()
+	for m in tests/mutants/*.patch; do
+		patch --dry-run -p1 -s -F2 -r - <"$m" >/dev/null 2>&1 || bad+=("$m")
+	done
+	[ ${#bad[@]} = 0 ] || die "${#bad[@]} mutants do not fit the sources: ${bad[*]}" "write them anew"
+}
+
 step "formatting" format
+step "mutants fit" mutants
 # Not "cargo clippy": cargo would look in ~/.cargo/bin first and find another toolchain's.
 step "clippy, host crates" logged "$BUILD/logs/clippy.log" cargo-clippy clippy --locked --workspace --all-targets -- -D warnings
 step "clippy, module ($KCONF kernel)" clippy_module
