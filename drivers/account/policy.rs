@@ -19,6 +19,11 @@ use kernel::sync::{new_mutex, Arc, Mutex, UniqueArc};
 /// Changes of any scope. What was put together before the last one counts no more.
 static CHANGES: Atomic<u64> = Atomic::new(0);
 
+/// How many changes there were so far.
+pub(crate) fn changes() -> u64 {
+    CHANGES.load(Acquire)
+}
+
 fn note_change() {
     let _before = CHANGES.fetch_add(1, Full);
 }
@@ -139,7 +144,7 @@ impl ScopePolicy {
             f(&mut own)?;
             own.cover(&mut values);
             // Under the lock: whoever has read the values before this change has counted no more.
-            v.change(own, CHANGES.load(Acquire), values.into())
+            v.change(own, changes(), values.into())
         };
         drop(old);
         note_change();
@@ -159,7 +164,7 @@ impl ScopePolicy {
         make: impl FnOnce(&Overrides) -> Result<InForce, AllocError>,
     ) -> InForce {
         // Before any value is read: a change meanwhile makes this one old.
-        let after = CHANGES.load(Acquire);
+        let after = changes();
         let own = {
             let v = self.values.lock();
             if let Some(now) = v.current(place, after) {

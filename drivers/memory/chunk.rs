@@ -6,8 +6,10 @@
 //! is O(1) under the lock, and owners are dropped outside it.
 
 use super::block::Block;
+use super::offer::{Offer, Stock};
 use super::BLOCK_BYTES;
 use crate::device::Gpu;
+use core::ops::{Deref, DerefMut};
 use huvm_policy::chunk::{
     ChunkEntry, ChunkLists, ChunkState, ChunkTable, EvictingChunk, FreeChunk, Reclaim,
 };
@@ -17,7 +19,7 @@ use huvm_policy::spare::{LendConfig, SPARE_GPUS_MAX};
 use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
-use kernel::sync::{new_mutex, Arc, Mutex};
+use kernel::sync::{new_mutex, Arc, Mutex, MutexGuard};
 
 /// Who has a chunk.
 struct Owner {
@@ -101,8 +103,39 @@ pub(crate) struct ChunkPool {
     count: u32,
     /// Blocks with a [`Departure`] from here.
     away: Atomic<u32>,
+    offer: Offer,
     #[pin]
     inner: Mutex<Inner>,
+}
+
+/// The chunks, locked. What there is then is told to those who look without the lock.
+struct Locked<'a> {
+    inner: MutexGuard<'a, Inner>,
+    offer: &'a Offer,
+}
+
+impl Deref for Locked<'_> {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.inner
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let table = self.inner.table();
+        self.offer.tell(Stock {
+            free: table.count(ChunkState::Free),
+            only: table.count(ChunkState::LentOnly),
+            removable: table.count(ChunkState::LentRemovable),
+        });
+    }
 }
 
 /// A victim and the block that has it.
@@ -126,7 +159,7 @@ impl Departure {
         pool.away.add(1, Relaxed);
         Departure {
             gpu: gpu.clone(),
-            number: pool.inner.lock().refaults.evicted(),
+            number: pool.lock().refaults.evicted(),
         }
     }
 }
@@ -183,11 +216,25 @@ impl ChunkPool {
             closed: false,
         };
         inner.table().format();
+        let offer = Offer::new(count);
         Ok(try_pin_init!(Self {
             count,
             away: Atomic::new(0),
+            offer,
             inner <- new_mutex!(inner, "huvm_chunks"),
         }))
+    }
+
+    fn lock(&self) -> Locked<'_> {
+        Locked {
+            inner: self.inner.lock(),
+            offer: &self.offer,
+        }
+    }
+
+    /// What there is to lend.
+    pub(crate) fn offer(&self) -> &Offer {
+        &self.offer
     }
 
     /// Chunks of this GPU.
@@ -197,20 +244,20 @@ impl ChunkPool {
 
     /// Takes a free chunk.
     pub(crate) fn take_free(&self) -> Option<FreeChunk> {
-        self.inner.lock().table().take_free()
+        self.lock().table().take_free()
     }
 
     /// Gives an unused chunk back.
     pub(crate) fn give_back(&self, chunk: FreeChunk) {
         // The token proves the state, so the move cannot fail.
-        if let Err((token, e)) = chunk.give_back(&mut self.inner.lock().table()) {
+        if let Err((token, e)) = chunk.give_back(&mut self.lock().table()) {
             pr_err!("chunk {:?} not given back: {:?}\n", token, e);
         }
     }
 
     /// Takes the next victim off the lists. What `config` says of the order is kept to until the next call.
     pub(crate) fn take_victim(&self, config: &EvictConfig) -> Option<Victim> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         inner.picks = inner.picks.wrapping_add(1);
         inner.evict = *config;
         let (seed, order) = (inner.picks, inner.refaults.order(config));
@@ -237,7 +284,7 @@ impl ChunkPool {
         owner: Arc<Block>,
         left: Option<Departure>,
     ) -> Result<(ChunkId, bool)> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         if inner.table().is_condemned(chunk.id()) {
             // Its memory failed while the caller had it in hand: it is retired.
             let _retired = chunk.give_back(&mut inner.table());
@@ -272,7 +319,7 @@ impl ChunkPool {
         copied: bool,
         config: &LendConfig,
     ) -> Option<ChunkId> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         let table = inner.table();
         let lent = table
             .count(ChunkState::LentOnly)
@@ -299,17 +346,17 @@ impl ChunkPool {
 
     /// Lends no more: the GPU leaves.
     pub(crate) fn close_lending(&self) {
-        self.inner.lock().closed = true;
+        self.lock().closed = true;
     }
 
     /// The host has (`copied`), or has not, all that is in a lent chunk. No-op for one that is being reclaimed.
     pub(crate) fn set_removable(&self, id: ChunkId, copied: bool) {
-        let _reclaimed = self.inner.lock().table().set_removable(id, copied);
+        let _reclaimed = self.lock().table().set_removable(id, copied);
     }
 
     /// Takes a lent chunk back: the oldest that the host has a copy of, else the oldest.
     pub(crate) fn take_lent(&self) -> Option<Victim> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         let id = match inner.table().pick_reclaim()? {
             Reclaim::Removable(id) | Reclaim::Only(id) => id,
             // Copies are marked in the block, not in the table, so there is no such chunk.
@@ -320,7 +367,7 @@ impl ChunkPool {
 
     /// Takes the oldest lent chunk that the host has a copy of.
     pub(crate) fn take_removable(&self) -> Option<Victim> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         let Some(Reclaim::Removable(id)) = inner.table().pick_reclaim() else {
             return None;
         };
@@ -329,7 +376,7 @@ impl ChunkPool {
 
     /// The lent chunk to write back next and the block that has it; it goes to the end of the line.
     pub(crate) fn next_write_back(&self) -> Option<(ChunkId, Arc<Block>)> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         let id = inner.table().pick_write_back()?;
         inner.table().set_removable(id, false).ok()?;
         let owner = inner.block(id)?;
@@ -342,7 +389,7 @@ impl ChunkPool {
     /// `EAGAIN` if its memory failed: it is retired.
     pub(crate) fn hand_over(&self, chunk: EvictingChunk) -> Result<FreeChunk> {
         let (old, free) = {
-            let mut inner = self.inner.lock();
+            let mut inner = self.lock();
             let id = chunk.id();
             let is_condemned = inner.table().is_condemned(id);
             let did = chunk
@@ -369,13 +416,13 @@ impl ChunkPool {
 
     /// Whether the memory of a chunk failed.
     pub(crate) fn is_condemned(&self, id: ChunkId) -> bool {
-        self.inner.lock().table().is_condemned(id)
+        self.lock().table().is_condemned(id)
     }
 
     /// The memory of a chunk failed. It is never put to use again; from whom has it, it is for the caller to take. `None`: there is
     /// no such chunk.
     pub(crate) fn condemn(&self, id: ChunkId) -> Option<Condemned> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         let is_new = inner.table().condemn(id).ok()?;
         // In somebody's hands, or in nobody's: then there is nothing to take.
         let victim = inner.claim(id);
@@ -384,7 +431,7 @@ impl ChunkPool {
 
     /// The victim stays where it was; one that its block let go of meanwhile is free.
     pub(crate) fn abort(&self, chunk: EvictingChunk) {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         let is_owned = inner.is_owned(chunk.id());
         let mut table = inner.table();
         let did = if is_owned {
@@ -402,7 +449,7 @@ impl ChunkPool {
 
     /// A block lets go of its chunk. The caller holds the block's lock and has forgotten the chunk.
     pub(crate) fn release(&self, id: ChunkId) -> Released {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         let what = match inner.table().free(id) {
             Ok(()) => Released::Free,
             Err(_) => Released::Taken,
@@ -416,23 +463,23 @@ impl ChunkPool {
 
     /// A migration touched the chunk: it goes to the end of the order. No-op for one that is being evicted.
     pub(crate) fn touch(&self, id: ChunkId) {
-        let _evicting = self.inner.lock().table().touch(id);
+        let _evicting = self.lock().table().touch(id);
     }
 
     /// Blocks that were evicted and are not back, and how many have come back so far.
     pub(crate) fn away(&self) -> (u32, u64) {
-        let returned = self.inner.lock().refaults.returned();
+        let returned = self.lock().refaults.returned();
         (self.away.load(Relaxed), returned)
     }
 
     /// Chunks in a state.
     pub(crate) fn in_state(&self, state: ChunkState) -> u32 {
-        self.inner.lock().table().count(state)
+        self.lock().table().count(state)
     }
 
     /// Chunks by state, read at once.
     pub(crate) fn counts(&self, states: &[ChunkState], out: &mut [u32]) {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         let table = inner.table();
         for (s, o) in states.iter().zip(out) {
             *o = table.count(*s);
@@ -441,12 +488,12 @@ impl ChunkPool {
 
     /// Chunks that can be used.
     pub(crate) fn usable(&self) -> u32 {
-        self.inner.lock().usable()
+        self.lock().usable()
     }
 
     /// Chunks lent now, by borrower. One that is being taken back counts until its block has let go of it.
     pub(crate) fn lent_to(&self) -> [u32; SPARE_GPUS_MAX] {
-        self.inner.lock().lent_to
+        self.lock().lent_to
     }
 
     /// Up to `max` used chunks in eviction order, next victim first: (chunk, block address, process).
@@ -455,7 +502,7 @@ impl ChunkPool {
     /// `ENOMEM`.
     pub(crate) fn next_victims(&self, out: &mut KVec<(u32, u64, u32)>, max: usize) -> Result {
         out.reserve(max, GFP_KERNEL)?;
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         let inner = &mut *inner;
         let table = ChunkTable::new(&mut inner.entries, &mut inner.lists);
         for id in table.iter(ChunkState::Used).take(max) {
@@ -470,7 +517,7 @@ impl ChunkPool {
 
     /// For tests: takes a free chunk out of use for good.
     pub(crate) fn retire(&self, chunk: FreeChunk) {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         let id = chunk.keep_pinned();
         if let Err(e) = inner.table().retire(id) {
             pr_err!("chunk {:?} not retired: {:?}\n", id, e);
@@ -479,7 +526,7 @@ impl ChunkPool {
 
     /// For tests: puts retired chunks back to use until `want` are not retired.
     pub(crate) fn unretire(&self, want: u32) {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         for i in 0..self.count {
             if inner.usable() >= want {
                 break;

@@ -15,6 +15,7 @@ pub(crate) mod clients;
 pub(crate) mod gpu_space;
 pub(crate) mod host_pool;
 pub(crate) mod layout;
+pub(crate) mod offer;
 pub(crate) mod registry;
 pub(crate) mod space;
 

@@ -5,8 +5,9 @@
 //! tracker of the copy out, which the copy in waits for on the GPU (`nvidia-uvm.md` 4.6). So eviction overlaps with
 //! everything but the copy that needs its room.
 
+use super::harvest::{self, Found};
+use super::map;
 use super::pool::{self, Need};
-use super::{harvest, map};
 use crate::account::waits::{Waiting, What};
 use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::{self, Engine, Tracker};
@@ -230,17 +231,18 @@ pub(super) fn empty(
         };
         let copy = valid.and_not(&s.valid_beside(Place::Gpu(g)));
         let borrows = p.is_on(KnobId::HarvestBorrow) && !copy.is_empty();
-        if borrows && harvest::has_spare(&mut s, block, gpu, &p) {
-            break (s, valid, copy, Place::Spare);
-        }
-        // Once: another block makes way, whose lock is not taken under this one's.
-        if borrows
-            && core::mem::take(&mut may_replace)
-            && replace.allows(gpu.channels().pending(Engine::DeviceToHost))
-        {
-            drop(s);
-            let _else_to_the_host = harvest::replace(gpu, &p);
-            continue;
+        match borrows.then(|| harvest::find_spare(&mut s, block, gpu, &p)) {
+            Some(Found::Chunk) => break (s, valid, copy, Place::Spare),
+            // Once: another block makes way, whose lock is not taken under this one's.
+            Some(Found::Removable)
+                if core::mem::take(&mut may_replace)
+                    && replace.allows(gpu.channels().pending(Engine::DeviceToHost)) =>
+            {
+                drop(s);
+                let _else_to_the_host = harvest::replace(gpu, &p);
+                continue;
+            }
+            _ => (),
         }
         break (s, valid, copy, Place::Host);
     };

@@ -28,8 +28,8 @@ use crate::kernel::ffi::uapi;
 use crate::kernel::{thread, time};
 use crate::memory::block::{Block, Inflight, Spare, State};
 use crate::memory::chunk::Victim;
+use crate::memory::offer::Terms;
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
-use huvm_policy::chunk::ChunkState;
 use huvm_policy::config::Policy;
 use huvm_policy::spare::{
     self, LendConfig, SpareFacts, SpareFrom, SpareReplace, SpareRequest, SpareSelect, SpareUse,
@@ -39,19 +39,43 @@ use huvm_policy::types::{ChunkId, GpuId};
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-/// Sees to it that the block has a chunk in a neighbour's memory that `gpu` can copy to. `false`: there is none to be had.
-pub(super) fn has_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &Policy) -> bool {
+/// What an eviction finds in the memory of neighbours.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The block has a chunk there that can be copied to.
+    Chunk,
+    /// None is free, but one that the host has a copy of could make way: [`replace`].
+    Removable,
+    Nothing,
+}
+
+/// Sees to it that the block has a chunk in a neighbour's memory that `gpu` can copy to, if there is one.
+pub(super) fn find_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &Policy) -> Found {
     if let Some(spare) = s.spare.as_ref() {
-        return !spare.gpu.is_lost() && gpu.peer_id(spare.gpu.index()).is_some();
+        let reaches = !spare.gpu.is_lost() && gpu.peer_id(spare.gpu.index()).is_some();
+        return if reaches {
+            Found::Chunk
+        } else {
+            Found::Nothing
+        };
     }
-    choose(gpu, p, &mut |lender, from| match from {
+    let mut found = Found::Nothing;
+    let _got = choose(gpu, p, &mut |lender, from| match from {
         SpareFrom::Free => {
             let cause = uapi::HUVM_CAUSE_EVICTION;
-            Some(lend(s, block, gpu.index(), lender, false, cause))
+            let lent = lend(s, block, gpu.index(), lender, false, cause);
+            if lent {
+                found = Found::Chunk;
+            }
+            Some(lent)
         }
         // Another block's, whose lock is not taken under this one.
-        SpareFrom::Removable => None,
-    })
+        SpareFrom::Removable => {
+            found = Found::Removable;
+            None
+        }
+    });
+    found
 }
 
 /// Sees to it that a lender has a free chunk for an eviction of `gpu`, when none has: one that the host has a copy of makes
@@ -79,10 +103,10 @@ fn choose(
         select: SpareSelect::of(p),
     };
     let mut facts = [SpareFacts::default(); SPARE_GPUS_MAX];
-    let there = usize::try_from(registry::count()).unwrap_or(SPARE_GPUS_MAX);
+    let there = look_around(gpu, p, &mut facts);
     let (facts, _) = facts.split_at_mut(there.min(SPARE_GPUS_MAX));
-    for (i, f) in (0u32..).zip(facts.iter_mut()) {
-        *f = ask(gpu, i, p).map_or(SpareFacts::default(), |(_, facts)| facts);
+    if !facts.iter().any(SpareFacts::has_room) {
+        return false;
     }
     // A row may be stale; then it is struck out, and the next one asked.
     for _ in 0..2 * SPARE_GPUS_MAX {
@@ -200,39 +224,69 @@ fn lend_config(lender: &Gpu) -> LendConfig {
     LendConfig::of(&policy::of_gpu(lender), lender.chunks().count())
 }
 
+/// The terms on which a GPU lends.
+fn terms(lender: &Gpu) -> Terms {
+    let after = policy::changes();
+    let offer = lender.chunks().offer();
+    offer.terms(after).unwrap_or_else(|| {
+        let now = Terms::of(&lend_config(lender));
+        offer.agree(after, &now);
+        now
+    })
+}
+
+/// All GPUs as lenders to `gpu`, where `p` is in force, into `facts`; how many of those there are. Without a lock of theirs, but after
+/// a change of a policy.
+pub(super) fn look_around(
+    gpu: &Gpu,
+    p: &Policy,
+    facts: &mut [SpareFacts; SPARE_GPUS_MAX],
+) -> usize {
+    let after = policy::changes();
+    let mut unknown = false;
+    let there = registry::look(|i, lender| {
+        let terms = lender.chunks().offer().terms(after);
+        unknown |= terms.is_none();
+        let row = terms.and_then(|t| seen(gpu, lender, &t, p));
+        if let (Some(f), Some(row)) = (facts.get_mut(i), row) {
+            *f = row;
+        }
+    });
+    if unknown {
+        for (i, f) in (0u32..).zip(facts.iter_mut()) {
+            *f = ask(gpu, i, p).map_or(SpareFacts::default(), |(_, facts)| facts);
+        }
+    }
+    there
+}
+
 /// GPU `i` as a lender to `gpu`, where `p` is in force. `None`: it is none.
 pub(super) fn ask(gpu: &Gpu, i: u32, p: &Policy) -> Option<(Arc<Gpu>, SpareFacts)> {
-    let link = u8::try_from(i).ok().and_then(|i| gpu.link_to(i))?;
     let lender = registry::gpu(i)?;
-    let pool = lender.chunks();
-    let config = lend_config(&lender);
-    if lender.is_lost() || !config.enabled {
+    let facts = seen(gpu, &lender, &terms(&lender), p)?;
+    Some((lender, facts))
+}
+
+/// What `lender`, on these terms, is to `gpu`. Takes no lock.
+fn seen(gpu: &Gpu, lender: &Gpu, terms: &Terms, p: &Policy) -> Option<SpareFacts> {
+    if !terms.enabled || lender.is_lost() {
         return None;
     }
-    let mut n = [0; 3];
-    pool.counts(
-        &[
-            ChunkState::Free,
-            ChunkState::LentOnly,
-            ChunkState::LentRemovable,
-        ],
-        &mut n,
-    );
-    let [free, only, removable] = n;
-    let facts = SpareFacts {
+    let link = gpu.link_to(lender.index())?;
+    let stock = lender.chunks().offer().stock();
+    Some(SpareFacts {
         lends: true,
-        free,
-        keep: config.keep,
+        free: stock.free,
+        keep: terms.keep,
         removable: if SpareReplace::of(p).is_on() {
-            removable
+            stock.removable
         } else {
             0
         },
-        lent: only.saturating_add(removable),
-        limit: config.limit,
+        lent: stock.only.saturating_add(stock.removable),
+        limit: terms.limit,
         link,
-    };
-    Some((lender, facts))
+    })
 }
 
 /// Takes one lent chunk of `gpu` back; `None` if none is lent. `in_fault`: a GPU waits for it.

@@ -17,7 +17,7 @@ use crate::memory::block::{Block, State};
 use crate::memory::{PageMask, Place};
 use huvm_policy::config::Policy;
 use huvm_policy::path::{choose_path, LenderPath, Path};
-use huvm_policy::spare::{LinkFacts, SPARE_GPUS_MAX};
+use huvm_policy::spare::{LinkFacts, SpareFacts, SPARE_GPUS_MAX};
 use huvm_policy::types::GpuId;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
@@ -41,14 +41,16 @@ impl Ways {
             local: host_link(gpu),
             lenders: [LenderPath::default(); SPARE_GPUS_MAX],
         };
-        for (i, row) in (0u32..).zip(ways.lenders.iter_mut()) {
-            let Some((lender, facts)) = harvest::ask(gpu, i, p) else {
-                continue;
-            };
+        let mut facts = [SpareFacts::default(); SPARE_GPUS_MAX];
+        let _there = harvest::look_around(gpu, p, &mut facts);
+        for ((i, facts), row) in (0u32..).zip(&facts).zip(ways.lenders.iter_mut()) {
             let fast = facts.link.mb_per_s > gpu.host_mbps();
-            if !facts.has_room() || !fast || lender.demand.load(Relaxed) != 0 {
+            if !facts.has_room() || !fast {
                 continue;
             }
+            let Some(lender) = registry::gpu(i).filter(|l| l.demand.load(Relaxed) == 0) else {
+                continue;
+            };
             *row = LenderPath {
                 has_spare: true,
                 borrowers: borrowers(&lender, gpu),

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a GPU has to lend, as anybody reads it without a lock.
+//!
+//! An eviction looks at all neighbours. The counts of each are told by whoever lets go of the lock of its chunks; what its
+//! policy says of lending, by whoever asked after the last change of a policy. Both may be stale when they are read: whoever
+//! takes a chunk looks once more, under the lock.
+
+use huvm_policy::spare::LendConfig;
+use kernel::sync::atomic::{Atomic, Relaxed};
+
+/// Bits of a number of chunks: memory of 2 TiB.
+const CHUNK_BITS: u32 = 20;
+const CHUNKS_MAX: u32 = (1 << CHUNK_BITS) - 1;
+const ENABLED: u64 = 1 << (2 * CHUNK_BITS);
+/// What is above is the lower part of the number of changes of policies.
+const CHANGE_SHIFT: u32 = 2 * CHUNK_BITS + 1;
+
+/// Chunks of a GPU that others may be interested in.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Stock {
+    pub(crate) free: u32,
+    /// Lent, and nowhere else.
+    pub(crate) only: u32,
+    /// Lent, and on the host too.
+    pub(crate) removable: u32,
+}
+
+/// How a GPU lends.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) enabled: bool,
+    /// Free chunks that it keeps.
+    pub(crate) keep: u32,
+    /// Chunks that it lends at most.
+    pub(crate) limit: u32,
+}
+
+impl Terms {
+    /// As a policy has them.
+    pub(crate) fn of(config: &LendConfig) -> Self {
+        Terms {
+            enabled: config.enabled,
+            keep: config.keep,
+            limit: config.limit,
+        }
+    }
+}
+
+/// What a GPU has, and how it lends.
+pub(crate) struct Offer {
+    free: Atomic<u32>,
+    only: Atomic<u32>,
+    removable: Atomic<u32>,
+    /// Terms and the change that they are of, in one word so that they are of one time. At first of a change that is not.
+    terms: Atomic<u64>,
+}
+
+impl Offer {
+    /// So many free chunks, on unknown terms.
+    pub(super) fn new(free: u32) -> Self {
+        Offer {
+            free: Atomic::new(free),
+            only: Atomic::new(0),
+            removable: Atomic::new(0),
+            terms: Atomic::new(u64::MAX),
+        }
+    }
+
+    /// Says what there is.
+    pub(super) fn tell(&self, stock: Stock) {
+        self.free.store(stock.free, Relaxed);
+        self.only.store(stock.only, Relaxed);
+        self.removable.store(stock.removable, Relaxed);
+    }
+
+    /// What there was a moment ago.
+    pub(crate) fn stock(&self) -> Stock {
+        Stock {
+            free: self.free.load(Relaxed),
+            only: self.only.load(Relaxed),
+            removable: self.removable.load(Relaxed),
+        }
+    }
+
+    /// Says what holds after so many changes of policies.
+    pub(crate) fn agree(&self, after: u64, t: &Terms) {
+        let enabled = if t.enabled { ENABLED } else { 0 };
+        let keep = u64::from(t.keep.min(CHUNKS_MAX)) << CHUNK_BITS;
+        let limit = u64::from(t.limit.min(CHUNKS_MAX));
+        let word = after.wrapping_shl(CHANGE_SHIFT) | enabled | keep | limit;
+        self.terms.store(word, Relaxed);
+    }
+
+    /// The terms; `None` if they are of an earlier change.
+    pub(crate) fn terms(&self, after: u64) -> Option<Terms> {
+        let word = self.terms.load(Relaxed);
+        let is_now = (word ^ after.wrapping_shl(CHANGE_SHIFT)) >> CHANGE_SHIFT == 0;
+        // CAST: masked.
+        let chunks = |w: u64| (w & u64::from(CHUNKS_MAX)) as u32;
+        is_now.then(|| Terms {
+            enabled: word & ENABLED != 0,
+            keep: chunks(word >> CHUNK_BITS),
+            limit: chunks(word),
+        })
+    }
+}
