@@ -46,6 +46,29 @@ pub(crate) enum End {
     Phys { target: u32, peer: u32, addr: u64 },
 }
 
+impl End {
+    /// Whether `bytes` from here and `more` from `other` are, in part, the same memory, as far as the addresses say.
+    fn meets(self, bytes: u64, other: End, more: u64) -> bool {
+        let (a, b) = match (self, other) {
+            (End::Virt(a), End::Virt(b)) => (a, b),
+            (
+                End::Phys {
+                    target: t,
+                    peer: p,
+                    addr: a,
+                },
+                End::Phys {
+                    target: u,
+                    peer: q,
+                    addr: b,
+                },
+            ) if (t, p) == (u, q) || (matches!(t, 1 | 2) && matches!(u, 1 | 2)) => (a, b),
+            _ => return false,
+        };
+        a < b.saturating_add(more) && b < a.saturating_add(bytes)
+    }
+}
+
 /// A semaphore at the end of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Release {
@@ -84,6 +107,17 @@ pub(crate) struct Job {
     pub(crate) stands_at: Option<Page>,
     /// It goes on behind this one.
     pub(crate) left_out: Option<Page>,
+}
+
+impl Job {
+    /// Whether one of the two writes what the other reads or writes.
+    pub(crate) fn clashes(&self, with: &Job) -> bool {
+        let meet = |a: Option<End>, b: Option<End>| {
+            a.zip(b)
+                .is_some_and(|(a, b)| a.meets(self.bytes, b, with.bytes))
+        };
+        meet(self.dst, with.dst) || meet(self.dst, with.src) || meet(self.src, with.dst)
+    }
 }
 
 /// An engine.

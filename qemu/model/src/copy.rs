@@ -123,6 +123,10 @@ impl Gpu {
         let first = job.done == 0;
         // Cheap: a launch is a few words and at most 16 bytes of pattern.
         let job = job.clone();
+        if first && job.pipelined && self.ce_clashes(runlist, chid, i, &job) {
+            // Here all goes in order; hardware may begin with it before the earlier one is done.
+            cx.guest_error("pipelined launch on memory of an earlier one");
+        }
         let piece = match self.ce_translate(runlist, chid, &job, inject, cx) {
             Ok(p) => p,
             Err(refused) => {
@@ -152,6 +156,12 @@ impl Gpu {
             e.piece = Some(Piece { run, ..piece });
             cx.at(end, Event::CopyPiece { runlist, chid, run });
         }
+    }
+
+    /// Whether a launch before the `i`th, not complete, has memory of this one.
+    fn ce_clashes(&mut self, runlist: usize, chid: u32, i: usize, job: &Job) -> bool {
+        self.channel(runlist, chid)
+            .is_some_and(|c| c.jobs.iter().take(i).any(|earlier| job.clashes(earlier)))
     }
 
     /// Translates as much of a launch as makes a piece.

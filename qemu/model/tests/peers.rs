@@ -286,6 +286,37 @@ fn pipelined_launches_overlap_the_latency() {
 }
 
 #[test]
+fn a_pipelined_launch_on_memory_of_an_earlier_one_is_an_error() {
+    let at = |n: u64| 0x200_0000 + (n << 16);
+    let (host, other) = (0x1000_0000, 0x1100_0000);
+    for (what, first, second, errors) in [
+        ("apart", (host, at(0)), (other, at(1)), 0),
+        ("read twice", (host, at(0)), (host, at(1)), 0),
+        ("side by side", (host, at(0)), (other, at(0) + 4096), 0),
+        ("written twice", (host, at(0)), (other, at(0) + 4095), 1),
+    ] {
+        let mut r = rig();
+        let mut p = phys(HOST, LOCAL, first.0, first.1, 4096, NON_PIPELINED);
+        p.extend(phys(HOST, LOCAL, second.0, second.1, 4096, PIPELINED));
+        p.extend(ce_release(SEM_VA, 1, false));
+        r.submit(&p);
+        until(&mut r, SEM, 1);
+        assert_eq!(r.h.errors.len(), errors, "{what}");
+    }
+    for (launch, errors) in [(PIPELINED, 2), (NON_PIPELINED, 0)] {
+        let mut r = rig();
+        let mut p = phys(HOST, LOCAL, host, at(0), 4096, NON_PIPELINED);
+        // What was just written is read, then what is read is written.
+        p.extend(phys(LOCAL, HOST, at(0), other, 4096, launch));
+        p.extend(phys(HOST, LOCAL, host, at(0) + 8, 8, launch));
+        p.extend(ce_release(SEM_VA, 1, false));
+        r.submit(&p);
+        until(&mut r, SEM, 1);
+        assert_eq!(r.h.errors.len(), errors, "{launch}");
+    }
+}
+
+#[test]
 fn two_channels_share_an_engine_in_turn() {
     let mut r = rig();
     // A second channel on runlist 0: both in one list.
