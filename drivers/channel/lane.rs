@@ -8,7 +8,7 @@ use crate::kernel::dma::DmaBuf;
 use crate::kernel::mmio::Bars;
 use crate::kernel::time::{self, Patience};
 use crate::kernel::wait::WaitQueue;
-use huvm_hal::channel::{is_complete, Channel, SubmitFlags};
+use huvm_hal::channel::{is_complete, Channel, Interrupt, SubmitFlags};
 use huvm_hal::ext::ecc;
 use huvm_hal::ga100::runlist::Runlist;
 use huvm_hal::ids::{ChannelId, Chid, GpuVa, SysAddr, Vector};
@@ -357,6 +357,7 @@ impl Lane {
         engine: Engine,
         acquire: &Tracker,
         lanes: &[Arc<Lane>],
+        interrupt: Interrupt,
         f: impl FnOnce(&mut Push<'_>) -> huvm_hal::Result<()>,
     ) -> Result<Fence> {
         let mut ring = self.ring.lock();
@@ -405,7 +406,7 @@ impl Lane {
         let value = push.submit(
             &*self.bars,
             SubmitFlags {
-                interrupt: true,
+                interrupt: Some(interrupt),
                 no_flush: false,
             },
         );

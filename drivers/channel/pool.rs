@@ -7,6 +7,7 @@ use super::{table, Engine, Fence, Tracker};
 use crate::account::latency::Latencies;
 use crate::kernel::dma::{DmaBuf, DmaDev};
 use crate::kernel::mmio::Bars;
+use huvm_hal::channel::Interrupt;
 use huvm_hal::ext::discover::CeCaps;
 use huvm_hal::ga100::bringup::CopyEngine;
 use huvm_hal::ids::{GpuVa, Vector};
@@ -77,6 +78,15 @@ impl Pool {
         lanes.all.get(*at).ok_or(EIO)
     }
 
+    /// Whether a push for `engine` after `after` waits for another one of its own channel.
+    pub(crate) fn waits_for_itself(&self, engine: Engine, after: &Tracker) -> bool {
+        self.lane(engine).is_ok_and(|lane| {
+            after
+                .iter()
+                .any(|(id, value)| id == lane.id() && lane.poll(value).is_none())
+        })
+    }
+
     /// Hands the commands that `f` appends to the GPU, to be done when `after` is over, or its channel off its engine. May
     /// wait for room in the ring, and for other GPUs' part of `after`.
     ///
@@ -89,6 +99,21 @@ impl Pool {
         after: &Tracker,
         f: impl FnOnce(&mut Push<'_>) -> huvm_hal::Result<()>,
     ) -> Result<Fence> {
+        self.submit_ending(engine, after, Interrupt::Host, f)
+    }
+
+    /// As [`Self::submit`]. With [`Interrupt::Engine`], what is submitted next may begin before this is over; its first copy, if it is
+    /// not pipelined, does not.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub(crate) fn submit_ending(
+        &self,
+        engine: Engine,
+        after: &Tracker,
+        interrupt: Interrupt,
+        f: impl FnOnce(&mut Push<'_>) -> huvm_hal::Result<()>,
+    ) -> Result<Fence> {
         let lane = self.lane(engine)?;
         for (id, value) in after.iter() {
             if !self.lanes().iter().any(|l| l.id() == id) {
@@ -98,7 +123,7 @@ impl Pool {
                 }
             }
         }
-        lane.submit(engine, after, self.lanes(), f)
+        lane.submit(engine, after, self.lanes(), interrupt, f)
     }
 
     /// Whether copies of a kind can still be made: their channel is not broken.

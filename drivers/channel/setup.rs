@@ -9,10 +9,11 @@ use crate::kernel::dma::{DmaBuf, DmaDev};
 use crate::kernel::mmio::Bars;
 use crate::kernel::time::Patience;
 use huvm_hal::channel::{Channel, Layout, Window};
+use huvm_hal::ga100::bringup;
 use huvm_hal::ga100::instance::{self, INSTANCE_BYTES};
 use huvm_hal::ga100::invalidate;
 use huvm_hal::ga100::runlist::{runlist_bytes, Entry, Runlist};
-use huvm_hal::ids::{Chid, GpuVa, SysAddr, Vector};
+use huvm_hal::ids::{Chid, GpuVa, SysAddr};
 use huvm_hal::pagetable::{self, Block, TableKey, Tree};
 use huvm_hal::seam::DmaMem;
 use kernel::prelude::*;
@@ -274,8 +275,8 @@ fn lane(
         va,
     )
     .map_err(errno)?;
-    // Vectors from 0 on are the engines' (hw-interface.md 7.4); the workload engine has 16.
-    let vector = Vector(u16::try_from(n)?);
+    // The engine's own, so that it does not matter which of the two interrupts.
+    let vector = bringup::copy_vector(&**bars, &ce.engine).map_err(errno)?;
     let inst = DmaBuf::new(dma, INSTANCE_BYTES)?;
     instance::fill_channel(&inst, &channel.instance(space.root(), Some(vector))).map_err(errno)?;
     space.instances.push(inst, GFP_KERNEL)?;

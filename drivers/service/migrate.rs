@@ -18,7 +18,7 @@ use crate::memory::block::{Block, Inflight, Part, State};
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageIndex, PageMask, Pages, Place, BLOCK_BYTES, PAGE_BYTES};
-use huvm_hal::channel::{CopyFlags, Fill};
+use huvm_hal::channel::{CopyFlags, Fill, Interrupt};
 use huvm_hal::ids::{Loc, SysAddr, VidAddr};
 use huvm_policy::config::KnobId;
 use huvm_policy::types::ChunkId;
@@ -260,19 +260,27 @@ impl<'a> Batch<'a> {
         }
         let runs = &self.runs;
         let len = self.len;
-        let fence = self
-            .gpu
-            .channels()
-            .submit(self.engine, &self.after, |push| {
-                for (i, run) in runs.iter().take(len).flatten().enumerate() {
-                    let flags = CopyFlags { pipelined: i != 0 };
-                    match run.src {
-                        Some(src) => push.copy(src, run.dst, run.bytes, flags)?,
-                        None => push.fill(run.dst, Fill::U64(0), run.bytes, flags)?,
-                    }
+        let channels = self.gpu.channels();
+        // Two copies of one memory are never under way at once, but where one waits for the other.
+        let switch = policy::of_gpu(self.gpu).is_on(KnobId::CopyOverlap);
+        let overlaps = switch && !channels.waits_for_itself(self.engine, &self.after);
+        let interrupt = if switch {
+            Interrupt::Engine
+        } else {
+            Interrupt::Host
+        };
+        let fence = channels.submit_ending(self.engine, &self.after, interrupt, |push| {
+            for (i, run) in runs.iter().take(len).flatten().enumerate() {
+                let flags = CopyFlags {
+                    pipelined: overlaps || i != 0,
+                };
+                match run.src {
+                    Some(src) => push.copy(src, run.dst, run.bytes, flags)?,
+                    None => push.fill(run.dst, Fill::U64(0), run.bytes, flags)?,
                 }
-                Ok(())
-            })?;
+            }
+            Ok(())
+        })?;
         self.len = 0;
         channel::add(done, fence);
         Ok(())

@@ -166,6 +166,8 @@ impl KnobId {
                 | Self::PrefetchFaultLapse
                 | Self::ChunkBatch
                 | Self::ReserveChunks
+                | Self::CopyOverlap
+                | Self::WriteBackSkip
                 | Self::PreEvict
                 | Self::PreEvictLow
                 | Self::PreEvictHigh

@@ -37,6 +37,8 @@ pub static PRESETS: &[Preset] = &[
             (KnobId::MultiPath, 1),
             (KnobId::EvictOrder, 3),
             (KnobId::PreEvictHold, 1),
+            (KnobId::WriteBackSkip, 16),
+            (KnobId::CopyOverlap, 1),
         ],
     },
     Preset {
@@ -240,6 +242,8 @@ mod tests {
             LargePageEvict,
             StreamMode,
             MultiPath,
+            WriteBackSkip,
+            CopyOverlap,
         ] {
             assert_eq!(p.get(off), 0, "{}", off.knob().name);
         }
@@ -258,7 +262,13 @@ mod tests {
         };
         let memharvester = differs("memharvester").into_iter();
         let mut huvm: std::vec::Vec<_> = memharvester
-            .chain([ThrashWindowMode, EvictOrder, PreEvictHold])
+            .chain([
+                ThrashWindowMode,
+                EvictOrder,
+                PreEvictHold,
+                WriteBackSkip,
+                CopyOverlap,
+            ])
             .collect();
         huvm.sort();
         assert_eq!(differs("huvm"), huvm);

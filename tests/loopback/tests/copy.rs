@@ -7,10 +7,11 @@
     reason = "tests fail by panicking, helpers included"
 )]
 
-use huvm_hal::channel::{CopyFlags, Fill, MemBar, SubmitFlags, Tracker};
+use huvm_hal::channel::{CopyFlags, Fill, Interrupt, MemBar, SubmitFlags, Tracker};
 use huvm_hal::ext::inject::{inject, Injection};
 use huvm_hal::ext::stats::{counter, Counter};
 use huvm_hal::ext::topology;
+use huvm_hal::ga100::bringup;
 use huvm_hal::ga100::fault::Fault;
 use huvm_hal::ga100::irq;
 use huvm_hal::ids::*;
@@ -188,21 +189,62 @@ fn rings_wrap_many_times() {
 
 #[test]
 fn the_end_of_a_push_interrupts() {
-    let l = Loop::one();
-    let mut d = Driver::new(&l, 0, 2, 256).unwrap();
-    irq::unmask(&d.gpu, Vector(1));
-    let flags = SubmitFlags {
-        interrupt: true,
+    for who in [Interrupt::Host, Interrupt::Engine] {
+        let l = Loop::one();
+        let mut d = Driver::new(&l, 0, 2, 256).unwrap();
+        // Channel 1 is on engine 1.
+        let vector = bringup::copy_vector(&d.gpu, &d.engines[1]).unwrap();
+        irq::unmask(&d.gpu, vector);
+        let v = d
+            .push(1, ending(who), |p| {
+                p.copy(vid(0), vid(0x10_0000), 0x8_0000, ONE)
+            })
+            .unwrap();
+        assert_eq!(l.take_messages(), []);
+        l.settle();
+        assert_eq!(l.take_messages(), [(0, 0)], "{who:?}");
+        assert_eq!(irq::pending(&d.gpu, 0).collect::<Vec<_>>(), [vector]);
+        assert!(d.channel(1).is_done(v), "never before the work is done");
+    }
+}
+
+fn ending(who: Interrupt) -> SubmitFlags {
+    SubmitFlags {
+        interrupt: Some(who),
         no_flush: false,
+    }
+}
+
+/// With the engine's own interrupt the link's latency is paid once, in the right order all the same; a copy that must wait does.
+#[test]
+fn pushes_overlap_where_they_may() {
+    const N: u64 = 8;
+    const BYTES: u64 = 0x2_0000;
+    let time = |who, flags| {
+        let l = Loop::one();
+        let mut d = Driver::new(&l, 0, 1, 256).unwrap();
+        let m = l.alloc((N * BYTES) as usize);
+        m.write(0, &pattern((N * BYTES) as usize, 5));
+        let began = l.now_ns();
+        for i in 0..N {
+            d.push(0, ending(who), |p| {
+                p.copy(sys(&m, i * BYTES), vid(i * BYTES), BYTES, flags)
+            })
+            .unwrap();
+        }
+        d.finish(0).unwrap();
+        let took = l.now_ns() - began;
+        let mut got = vec![0; (N * BYTES) as usize];
+        l.vram(0, 0, got.len()).read(0, &mut got);
+        assert!(got == pattern(got.len(), 5));
+        assert!(l.take_errors().is_empty());
+        took
     };
-    let v = d
-        .push(1, flags, |p| p.copy(vid(0), vid(0x10_0000), 0x8_0000, ONE))
-        .unwrap();
-    assert_eq!(l.take_messages(), []);
-    l.settle();
-    assert_eq!(l.take_messages(), [(0, 0)]);
-    assert_eq!(irq::pending(&d.gpu, 0).collect::<Vec<_>>(), [Vector(1)]);
-    assert!(d.channel(1).is_done(v), "never before the work is done");
+    // 16.7 us over PCIe.
+    let (latency, apart) = (16_700, time(Interrupt::Host, MORE));
+    assert!(time(Interrupt::Engine, ONE) + latency > apart);
+    let together = time(Interrupt::Engine, MORE);
+    assert!(together + (N - 2) * latency < apart, "{together} {apart}");
 }
 
 #[test]

@@ -28,6 +28,7 @@ pub(super) const LAUNCH_NON_PIPELINED: u32 = 2;
 pub(super) const LAUNCH_FLUSH: u32 = 1 << 2;
 pub(super) const LAUNCH_SEM_ONE_WORD: u32 = 1 << 3;
 pub(super) const LAUNCH_SEM_FOUR_WORDS: u32 = 2 << 3;
+pub(super) const LAUNCH_INTERRUPT: u32 = 2 << 5;
 pub(super) const LAUNCH_PITCH: u32 = 1 << 7 | 1 << 8;
 pub(super) const LAUNCH_REMAP: u32 = 1 << 10;
 pub(super) const LAUNCH_SRC_PHYS: u32 = 1 << 12;

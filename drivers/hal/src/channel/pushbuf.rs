@@ -5,7 +5,7 @@
 //! width of their field, so a push cannot hold an illegal method.
 
 use super::methods as m;
-use super::{Channel, SubmitFlags};
+use super::{Channel, Interrupt, SubmitFlags};
 use crate::ga100::counter::Notice;
 use crate::ga100::invalidate::{CancelAccess, ReplayKind};
 use crate::ids::{GpuVa, Loc, SysAddr, Veid};
@@ -368,8 +368,12 @@ impl<'a, D: DmaMem> Push<'a, D> {
         let flush = if flags.no_flush { 0 } else { m::LAUNCH_FLUSH };
         // `begin` kept this room behind the commands' end; nothing here can fail.
         self.end = self.end.saturating_add(Self::END_DWORDS);
-        let _ = self.release(lo, hi, value, m::LAUNCH_SEM_ONE_WORD | flush);
-        if flags.interrupt {
+        let tell = match flags.interrupt {
+            Some(Interrupt::Engine) => m::LAUNCH_INTERRUPT,
+            _ => 0,
+        };
+        let _ = self.release(lo, hi, value, m::LAUNCH_SEM_ONE_WORD | flush | tell);
+        if flags.interrupt == Some(Interrupt::Host) {
             // The host does not wait for the engine by itself.
             let _ = self.wait_idle();
             let _ = self.emit(&[m::inc(m::NON_STALL_INT, 1), 0]);

@@ -24,11 +24,20 @@ const PUSHBUF_MAX: u32 = 4 << 20;
 /// Dwords that bind the class, in the first push.
 const BIND_DWORDS: u32 = 2;
 
+/// Who raises the interrupt at the end of a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupt {
+    /// The host, on the channel's non-stall vector: it first waits until the engine is done, and the next push waits with it.
+    Host,
+    /// The engine, on its own non-stall vector: the next push may begin before this one has arrived.
+    Engine,
+}
+
 /// How a push ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubmitFlags {
-    /// Raise the channel's non-stall interrupt when done.
-    pub interrupt: bool,
+    /// Raise an interrupt when done.
+    pub interrupt: Option<Interrupt>,
     /// The tracking semaphore does not wait for copies to be visible to the CPU.
     pub no_flush: bool,
 }

@@ -66,7 +66,7 @@ fn first_push_binds_copies_releases_and_rings() {
         p.submit(
             &regs,
             SubmitFlags {
-                interrupt: true,
+                interrupt: Some(Interrupt::Host),
                 no_flush: false
             }
         ),

@@ -130,17 +130,28 @@ fn engines<M: Mmio + ?Sized>(m: &M) -> Result<[Option<CopyEngine>; MAX_COPY_ENGI
     Ok(found)
 }
 
+/// A vector number as registers have it.
+fn vector(raw: u32) -> Result<Vector> {
+    let v = raw & 0xffff;
+    if v < 256 {
+        // CAST: below 256.
+        Ok(Vector(v as u16))
+    } else {
+        Err(Error::BadDevice("vector", raw))
+    }
+}
+
+/// The vector that a copy engine raises by itself, at the end of a launch.
+///
+/// # Errors
+/// [`Error::Gone`]; [`Error::BadDevice`] for a number that is none.
+pub fn copy_vector<M: Mmio + ?Sized>(m: &M, engine: &CopyEngine) -> Result<Vector> {
+    let at = regs::CE_NONSTALL_VECTOR + regs::CE_STRIDE * u32::from(engine.number);
+    vector(read(m, at)?)
+}
+
 /// Reads the vector numbers that the MMU publishes.
 fn vectors<M: Mmio + ?Sized>(m: &M) -> Result<Vectors> {
-    let vector = |raw: u32| {
-        let v = raw & 0xffff;
-        if v < 256 {
-            // CAST: below 256.
-            Ok(Vector(v as u16))
-        } else {
-            Err(Error::BadDevice("fault vector", raw))
-        }
-    };
     let non_replayable = read(m, regs::FAULT_VECTORS)?;
     let replayable = read(m, regs::FAULT_VECTORS + 4)?;
     Ok(Vectors {

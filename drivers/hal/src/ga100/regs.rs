@@ -14,6 +14,9 @@ pub(super) const TIME_0: u32 = 0x9400;
 pub(super) const TIME_1: u32 = 0x9410;
 pub(super) const INFO_FAULT_VECTOR: u32 = 0x10_0ee0;
 pub(super) const FAULT_VECTORS: u32 = 0x10_0ee4;
+/// Of the first copy engine; the others' follow.
+pub(super) const CE_NONSTALL_VECTOR: u32 = 0x10_4424;
+pub(super) const CE_STRIDE: u32 = 0x80;
 
 // Interrupt tree (7.4).
 pub(super) const LEAF: u32 = VF + 0x1000;

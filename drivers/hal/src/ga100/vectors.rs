@@ -893,6 +893,12 @@ fn identification() {
         access_counter: v("access_counter"),
     };
     assert_eq!(id.vectors, want);
+    let at = num("bar0", "CE_NONSTALL_VECTOR") + 0xff * num("bar0", "CE_STRIDE");
+    for (raw, want) in [(9, Some(Vector(9))), (255, Some(Vector(255))), (256, None)] {
+        set(&r, at, raw);
+        let got = bringup::copy_vector(&r, &engine(0xff, 24, last));
+        assert_eq!(got.ok(), want);
+    }
     // Another chip, table version or row count.
     let chip = reg_bits("system", "pmc_boot_42", "CHIP_ID");
     set(&r, reg("system", "pmc_boot_42"), chip.of(0x172));
@@ -935,6 +941,8 @@ fn register_offsets() {
         (regs::TIME_1, reg("system", "ptimer_time_1")),
         (regs::INFO_FAULT_VECTOR, reg("system", "fault_info_vector")),
         (regs::FAULT_VECTORS, reg("system", "fault_vectors")),
+        (regs::CE_NONSTALL_VECTOR, num("bar0", "CE_NONSTALL_VECTOR")),
+        (regs::CE_STRIDE, num("bar0", "CE_STRIDE")),
         (regs::LEAF, reg("vf", "leaf")),
         (regs::LEAF_EN_SET, reg("vf", "leaf_en_set")),
         (regs::LEAF_EN_CLEAR, reg("vf", "leaf_en_clear")),
