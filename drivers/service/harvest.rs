@@ -419,17 +419,25 @@ impl Lend {
                 }
                 continue;
             }
-            let max = usize::try_from(config.write_back_max).unwrap_or(1);
             while config.write_back
                 && !thread::should_stop()
-                && write_back(gpu, max, &mut self.started) != 0
+                && write_back(gpu, &config, &mut self.started) != 0
             {}
         }
     }
 }
 
-/// Copies up to `max` lent chunks of `gpu` to the host, all at once, and waits for them. Returns how many were started.
-fn write_back(gpu: &Arc<Gpu>, max: usize, started: &mut KVec<(u64, u32, Arc<Block>)>) -> usize {
+/// Chunks left for later in one go, at most: more than a few streams come to soon.
+const SKIPPED_MAX: u32 = 128;
+
+/// Copies lent chunks of `gpu` to the host, as many at once as `config` says, and waits for them. Returns how many were started.
+fn write_back(
+    gpu: &Arc<Gpu>,
+    config: &LendConfig,
+    started: &mut KVec<(u64, u32, Arc<Block>)>,
+) -> usize {
+    let max = usize::try_from(config.write_back_max).unwrap_or(1);
+    let mut skipped = 0;
     started.clear();
     for _ in 0..gpu.chunks().count() {
         if started.len() >= max.min(started.capacity()) {
@@ -438,6 +446,15 @@ fn write_back(gpu: &Arc<Gpu>, max: usize, started: &mut KVec<(u64, u32, Arc<Bloc
         let Some((id, block)) = gpu.chunks().next_write_back() else {
             break;
         };
+        // A fetch would wait for the copy, and leave nothing that it was made for.
+        let steps = config.write_back_skip;
+        if steps != 0 && block.space().streams.come_to(&block, steps) {
+            skipped += 1;
+            if skipped == SKIPPED_MAX {
+                break;
+            }
+            continue;
+        }
         let mut s = block.settled();
         let copy = match s.spare.as_ref() {
             Some(spare) if spare.is(gpu, id) => spare.valid.and_not(&s.host_valid),

@@ -70,6 +70,13 @@ impl Streams {
         account::count(Some(gpu), Some(space), counter, n.into());
     }
 
+    /// Whether a stream comes to a block within `steps` blocks of what is fetched ahead.
+    pub(super) fn come_to(&self, block: &Block, steps: u32) -> bool {
+        self.table
+            .lock()
+            .comes_to(BlockNo::of_va(block.va()), steps)
+    }
+
     /// What became of all so far.
     pub(crate) fn counts(&self) -> StreamCounts {
         self.table.lock().counts()

@@ -306,6 +306,8 @@ pub struct LendConfig {
     pub write_back: bool,
     /// So many at once.
     pub write_back_max: u32,
+    /// Those that a stream comes to within so many blocks later.
+    pub write_back_skip: u32,
 }
 
 impl LendConfig {
@@ -322,6 +324,7 @@ impl LendConfig {
             ),
             write_back: policy.is_on(KnobId::WriteBack),
             write_back_max: policy.get_u32(KnobId::WriteBackInFlight),
+            write_back_skip: policy.get_u32(KnobId::WriteBackSkip),
         }
     }
 
@@ -403,6 +406,7 @@ mod tests {
             limit: 5,
             write_back: true,
             write_back_max: 2,
+            write_back_skip: 0,
         };
         assert_eq!((c.lendable(3, 0), c.lendable(4, 0)), (0, 1));
         assert_eq!((c.lendable(99, 4), c.lendable(99, 5)), (1, 0));

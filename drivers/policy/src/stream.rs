@@ -315,6 +315,21 @@ impl Stream {
         }
     }
 
+    /// Whether it comes to `block` within `more` steps of what is advised, or was there lately.
+    fn comes_to(&self, block: BlockNo, more: u32) -> bool {
+        let distance = self
+            .last
+            .distance(block)
+            .filter(|_| self.span.contains(block));
+        let whole = distance.filter(|d| d.checked_rem(self.step) == Some(0));
+        let Some(steps) = whole.and_then(|d| d.checked_div(self.step)) else {
+            return false;
+        };
+        let reach = u64::from(self.ahead).saturating_add(more.into());
+        let bound = if steps > 0 { reach } else { self.front() };
+        steps.unsigned_abs() <= bound
+    }
+
     /// The blocks between the last fault and one `steps` past it.
     fn between(&self, slot: usize, steps: u64) -> Option<BlockRun> {
         let count = u32::try_from(steps).ok()?.checked_sub(1)?;
@@ -514,6 +529,14 @@ impl StreamTable {
         self.counts
     }
 
+    /// Whether a stream comes to `block` within `steps` steps of what it has fetched ahead, or is about there.
+    pub fn comes_to(&self, block: BlockNo, steps: u32) -> bool {
+        self.streams
+            .iter()
+            .flatten()
+            .any(|s| s.comes_to(block, steps))
+    }
+
     /// Number of streams followed now.
     pub fn len(&self) -> usize {
         self.streams.iter().flatten().count()
@@ -635,6 +658,42 @@ impl Default for StreamTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stream_comes_to_what_lies_ahead_of_it() {
+        let span = BlockSpan {
+            first: BlockNo(100),
+            end: BlockNo(200),
+        };
+        let stream = |last, step| StreamTable {
+            streams: {
+                let mut all = [None; STREAMS_MAX];
+                all[1] = Some(Stream {
+                    span,
+                    last: BlockNo(last),
+                    step,
+                    ahead: 4,
+                    born: 1,
+                    confirmed: 1,
+                });
+                all
+            },
+            ..StreamTable::new()
+        };
+        assert!(!StreamTable::new().comes_to(BlockNo(150), 8));
+        let up = stream(150, 1);
+        assert!(up.comes_to(BlockNo(154), 0) && up.comes_to(BlockNo(162), 8));
+        assert!(!up.comes_to(BlockNo(163), 8) && up.comes_to(BlockNo(150), 0));
+        // Not out of its range, and of what is behind it the stragglers alone.
+        assert!(!stream(199, 1).comes_to(BlockNo(200), 8));
+        assert!(up.comes_to(BlockNo(149), 0) && !up.comes_to(BlockNo(100), 99));
+        let down = stream(150, -3);
+        assert!(down.comes_to(BlockNo(138), 0) && !down.comes_to(BlockNo(137), 9));
+        assert!(!down.comes_to(BlockNo(135), 0) && down.comes_to(BlockNo(135), 1));
+        // The quotient of these does not exist.
+        let odd = stream(u64::MAX, -1);
+        assert!(!odd.comes_to(BlockNo(150), u32::MAX));
+    }
 
     #[test]
     fn the_knobs_are_in_blocks() {
