@@ -149,6 +149,8 @@ pub(crate) enum Counter {
     ChunksRetired = uapi::HUVM_CNT_CHUNKS_RETIRED,
     /// `HUVM_CNT_ECC_LOST_PAGES`: pages whose only copy was in memory that failed.
     EccLostPages = uapi::HUVM_CNT_ECC_LOST_PAGES,
+    /// `HUVM_CNT_WRITE_BACKS_LATER`: lent chunks left for later, as a stream comes to them.
+    WriteBacksLater = uapi::HUVM_CNT_WRITE_BACKS_LATER,
 }
 
 /// The counters of one scope.

@@ -30,6 +30,7 @@ use crate::memory::block::{Block, Inflight, Spare, State};
 use crate::memory::chunk::Victim;
 use crate::memory::offer::Terms;
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
+use huvm_policy::chunk::ChunkState;
 use huvm_policy::config::Policy;
 use huvm_policy::spare::{
     self, LendConfig, SpareFacts, SpareFrom, SpareReplace, SpareRequest, SpareSelect, SpareUse,
@@ -407,7 +408,8 @@ impl Lend {
                 continue;
             }
             let now = time::now_ns();
-            if now.saturating_sub(looked) >= LOOK_NS {
+            let looks = now.saturating_sub(looked) >= LOOK_NS;
+            if looks {
                 looked = now;
                 peer::refresh(gpu);
             }
@@ -419,16 +421,24 @@ impl Lend {
                 }
                 continue;
             }
-            while config.write_back
-                && !thread::should_stop()
-                && write_back(gpu, &config, &mut self.started) != 0
-            {}
+            if !config.write_back {
+                continue;
+            }
+            if looks {
+                // Streams stand still or end: what they were to come for is not left for good.
+                let in_order = LendConfig {
+                    write_back_skip: 0,
+                    ..config
+                };
+                write_back(gpu, &in_order, &mut self.started);
+            }
+            while !thread::should_stop() && write_back(gpu, &config, &mut self.started) != 0 {}
         }
     }
 }
 
-/// Chunks left for later in one go, at most: more than a few streams come to soon.
-const SKIPPED_MAX: u32 = 128;
+/// Chunks looked at in one go, at most: more than what a few streams come to soon.
+const GO_MAX: u32 = 128;
 
 /// Copies lent chunks of `gpu` to the host, as many at once as `config` says, and waits for them. Returns how many were started.
 fn write_back(
@@ -437,9 +447,9 @@ fn write_back(
     started: &mut KVec<(u64, u32, Arc<Block>)>,
 ) -> usize {
     let max = usize::try_from(config.write_back_max).unwrap_or(1);
-    let mut skipped = 0;
     started.clear();
-    for _ in 0..gpu.chunks().count() {
+    // Once around: what is left for later is at the end of the line.
+    for _ in 0..gpu.chunks().in_state(ChunkState::LentOnly).min(GO_MAX) {
         if started.len() >= max.min(started.capacity()) {
             break;
         }
@@ -449,10 +459,7 @@ fn write_back(
         // A fetch would wait for the copy, and leave nothing that it was made for.
         let steps = config.write_back_skip;
         if steps != 0 && block.space().streams.come_to(&block, steps) {
-            skipped += 1;
-            if skipped == SKIPPED_MAX {
-                break;
-            }
+            account::count(Some(gpu), None, Counter::WriteBacksLater, 1);
             continue;
         }
         let mut s = block.settled();

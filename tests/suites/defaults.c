@@ -86,8 +86,35 @@ static void a_job_that_nearly_fits(void)
 	close(fd);
 }
 
+/* Catches write-back of what the borrower fetches next, which then waits for it; and one that is put off for good. */
+static void what_comes_home_next(void)
+{
+	int fd = huvm_open();
+	uint64_t chunks = chunk_count(fd, 0), later;
+
+	for (uint64_t on = 0; on < 2; on++) {
+		struct job j;
+
+		knob(fd, 1, "write_back_skip_blocks", on * 16);
+		later = of_gpu(fd, 1, HUVM_CNT_WRITE_BACKS_LATER);
+		j = job_begin(0, chunks * 3 / 2, 79);
+		for (int n = 0; n < 6; n++)
+			job_turn(&j, 1);
+		later = of_gpu(fd, 1, HUVM_CNT_WRITE_BACKS_LATER) - later;
+		printf("# write_back_skip_blocks %llu: %llu left for later\n", (unsigned long long)on * 16, (unsigned long long)later);
+		CHECK_EQ(later > 0, on);
+		/* The stream stands still now: what it does not come for is written back. */
+		CHECK(mem_info(fd, 1).lent_only + mem_info(fd, 1).lent_removable > 0);
+		CHECK(WITHIN(10000, !mem_info(fd, 1).lent_only));
+		job_end(&j);
+	}
+	all_idle(fd);
+	close(fd);
+}
+
 static const struct ktap_test tests[] = {
 	{ "it_is_huvm", it_is_huvm }, { "a_cycle_and_the_owner", a_cycle_and_the_owner, 240 },
 	{ "a_job_that_nearly_fits", a_job_that_nearly_fits, 240 },
+	{ "what_comes_home_next", what_comes_home_next, 240 },
 };
 KTAP_MAIN(tests)

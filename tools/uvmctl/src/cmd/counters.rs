@@ -72,6 +72,7 @@ pub(crate) const NAMES: &[&str] = &[
     "pre_evict_holds",
     "chunks_retired",
     "ecc_lost_pages",
+    "write_backs_later",
 ];
 
 #[cfg(test)]
