@@ -10,14 +10,14 @@
 #            host CRATE [ARGUMENTS]   cargo test -p CRATE ARGUMENTS
 #   Kernel:  debug                    the debug kernel (else fast)
 #   Limit:   seconds                  for its VM, if the bug is a hang (else LIMIT, 300)
-# Results: build/results/mutants.json, a log for each in build/mutants/logs.
+# Results: build/mutants/mutants.json, a log for each in build/mutants/logs.
 . "$(dirname "$0")/lib.sh"
 WORK=$BUILD/mutants
 TREE=$WORK/tree
 LOGS=$WORK/logs
 DONE=$WORK/done
 LIMIT=${LIMIT:-300}
-mkdir -p "$TREE" "$LOGS" "$DONE" "$BUILD/results"
+mkdir -p "$TREE" "$LOGS" "$DONE"
 all=0
 [ $# != 0 ] || all=1
 exec 8>"$WORK/lock"
@@ -254,7 +254,7 @@ value() { sed -n "s/.*\"$2\": \"\([^\"]*\)\".*/\1/p" "$1"; }
 		sep=$',\n'
 	done
 	printf '\n]\n'
-} >"$BUILD/results/mutants.json"
+} >"$WORK/mutants.json"
 caught=0
 printf '\n%-36s %-10s %5s  %s\n' mutant result time 'caught by'
 for n in "${names[@]}"; do
@@ -262,6 +262,6 @@ for n in "${names[@]}"; do
 	printf '%-36s %-10s %4ss  %s\n' "$n" "$(value "$f" result)" "$(sed -n 's/.*"seconds": \([0-9]*\).*/\1/p' "$f")" "$(value "$f" by)"
 	if [ "$(value "$f" result)" = caught ]; then caught=$((caught + 1)); else bad=1; fi
 done
-say "$(($(date +%s) - started)) s in all; build/results/mutants.json"
+say "$(($(date +%s) - started)) s in all; build/mutants/mutants.json"
 echo "$caught of ${#names[@]} mutants caught"
 exit $bad
