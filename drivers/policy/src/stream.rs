@@ -294,15 +294,17 @@ enum Seen {
 }
 
 impl Stream {
-    /// Where `block` is.
-    fn see(&self, block: BlockNo, span: &BlockSpan) -> Seen {
-        let distance = self.last.distance(block).filter(|_| self.span == *span);
-        let Some(distance) = distance else {
-            return Seen::Elsewhere;
-        };
+    /// How many steps past the last fault a block is, which is a whole number of them away; less than none: behind it.
+    fn steps_to(&self, block: BlockNo) -> Option<i64> {
+        let distance = self.last.distance(block)?;
         // The step is not zero; -1 and the smallest number, whose quotient does not exist, give no answer.
         let whole = distance.checked_rem(self.step) == Some(0);
-        let Some(steps) = distance.checked_div(self.step).filter(|_| whole) else {
+        distance.checked_div(self.step).filter(|_| whole)
+    }
+
+    /// Where `block` is.
+    fn see(&self, block: BlockNo, span: &BlockSpan) -> Seen {
+        let Some(steps) = self.steps_to(block).filter(|_| self.span == *span) else {
             return Seen::Elsewhere;
         };
         let far = steps.unsigned_abs();
@@ -317,12 +319,7 @@ impl Stream {
 
     /// Whether it comes to `block` within `more` steps of what is advised, or was there lately.
     fn comes_to(&self, block: BlockNo, more: u32) -> bool {
-        let distance = self
-            .last
-            .distance(block)
-            .filter(|_| self.span.contains(block));
-        let whole = distance.filter(|d| d.checked_rem(self.step) == Some(0));
-        let Some(steps) = whole.and_then(|d| d.checked_div(self.step)) else {
+        let Some(steps) = self.steps_to(block).filter(|_| self.span.contains(block)) else {
             return false;
         };
         let reach = u64::from(self.ahead).saturating_add(more.into());
