@@ -15,6 +15,8 @@ QEMU_SERIES=10.0
 PATH=/usr/bin:/bin:/usr/sbin:/sbin
 unset RUSTUP_TOOLCHAIN RUSTC RUSTFLAGS RUSTC_WRAPPER CARGO CARGO_TARGET_DIR
 export PATH
+# A registry that stalls for half a minute (seen) is asked again; cargo itself would give up at the third time.
+export CARGO_NET_RETRY=${CARGO_NET_RETRY:-10}
 
 say() { printf '[huvm] %s\n' "$*"; }
 # die WHAT REMEDY: one line, with what to do next.
