@@ -151,6 +151,8 @@ pub(crate) enum Counter {
     EccLostPages = uapi::HUVM_CNT_ECC_LOST_PAGES,
     /// `HUVM_CNT_WRITE_BACKS_LATER`: lent chunks left for later, as a stream comes to them.
     WriteBacksLater = uapi::HUVM_CNT_WRITE_BACKS_LATER,
+    /// `HUVM_CNT_EXPOSED_NS`: time in which a fault waited for the driver alone.
+    ExposedNs = uapi::HUVM_CNT_EXPOSED_NS,
 }
 
 /// The counters of one scope.

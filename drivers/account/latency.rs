@@ -3,6 +3,7 @@
 //!
 //! `enum huvm_latency_kind` says what each measures. Recording takes no lock and allocates nothing; from any context.
 
+use super::exposed::Exposed;
 use crate::channel::Engine;
 use crate::kernel::ffi::uapi;
 use kernel::sync::atomic::{Atomic, Relaxed};
@@ -106,22 +107,28 @@ impl Histogram {
     }
 }
 
-/// A histogram for each kind.
-pub(crate) struct Latencies([Histogram; KINDS]);
+/// A histogram for each kind, and what else is measured at both ends of a push.
+pub(crate) struct Latencies {
+    kinds: [Histogram; KINDS],
+    pub(crate) exposed: Exposed,
+}
 
 static ALL_GPUS: Latencies = Latencies::new();
 
 impl Latencies {
     /// Nothing counted.
     pub(crate) const fn new() -> Self {
-        Latencies([const { Histogram::new() }; KINDS])
+        Latencies {
+            kinds: [const { Histogram::new() }; KINDS],
+            exposed: Exposed::new(),
+        }
     }
 
     /// Counts one, of this GPU and of all.
     pub(crate) fn add(&self, kind: Kind, ns: u64) {
         for scope in [self, &ALL_GPUS] {
             // CAST: a discriminant.
-            if let Some(h) = scope.0.get(kind as usize) {
+            if let Some(h) = scope.kinds.get(kind as usize) {
                 h.add(ns);
             }
         }
@@ -130,7 +137,7 @@ impl Latencies {
     /// The figures of a kind (`HUVM_LATENCY_*`); `None` if there is no such kind.
     pub(crate) fn read(&self, kind: u32) -> Option<Figures> {
         let at = usize::try_from(kind).ok()?;
-        Some(self.0.get(at)?.read())
+        Some(self.kinds.get(at)?.read())
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod counters;
 pub(crate) mod events;
+pub(crate) mod exposed;
 pub(crate) mod latency;
 pub(crate) mod policy;
 mod trace;

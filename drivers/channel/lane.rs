@@ -189,6 +189,11 @@ impl Lane {
         self.ring.lock().as_ref().map(|c| c.userd())
     }
 
+    /// What is measured of its GPU.
+    pub(super) fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
     /// Index of its GPU.
     pub(super) fn gpu(&self) -> u8 {
         self.gpu
@@ -271,6 +276,9 @@ impl Lane {
             }
             let took = now.saturating_sub(stamp / KINDS);
             self.latencies.add((*engine).into(), took);
+            if engine.is_inward() {
+                self.latencies.exposed.fetched(now);
+            }
         }
     }
 

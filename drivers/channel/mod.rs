@@ -53,6 +53,11 @@ impl Engine {
         Engine::PeerIn,
         Engine::Local,
     ];
+
+    /// Whether what it moves comes into the GPU's memory, or is done there.
+    const fn is_inward(self) -> bool {
+        matches!(self, Engine::HostToDevice | Engine::PeerIn | Engine::Local)
+    }
 }
 
 /// One submission: over when its channel has reached the value.

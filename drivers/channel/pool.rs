@@ -7,6 +7,7 @@ use super::{table, Engine, Fence, Tracker};
 use crate::account::latency::Latencies;
 use crate::kernel::dma::{DmaBuf, DmaDev};
 use crate::kernel::mmio::Bars;
+use crate::kernel::time;
 use huvm_hal::channel::Interrupt;
 use huvm_hal::ext::discover::CeCaps;
 use huvm_hal::ga100::bringup::CopyEngine;
@@ -123,7 +124,22 @@ impl Pool {
                 }
             }
         }
-        lane.submit(engine, after, self.lanes(), interrupt, f)
+        let exposed = &lane.latencies().exposed;
+        let idle = engine.is_inward() && exposed.is_serving() && self.fetches_nothing();
+        let fence = lane.submit(engine, after, self.lanes(), interrupt, f)?;
+        if idle {
+            exposed.idle_until(time::now_ns());
+        }
+        Ok(fence)
+    }
+
+    /// Whether nothing is on its way into the GPU's memory. What a broken channel did not end is not.
+    pub(crate) fn fetches_nothing(&self) -> bool {
+        Engine::ALL
+            .iter()
+            .filter(|e| e.is_inward())
+            .filter_map(|e| self.lane(*e).ok())
+            .all(|l| l.is_broken() || l.pending() == 0)
     }
 
     /// Whether copies of a kind can still be made: their channel is not broken.

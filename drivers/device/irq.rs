@@ -5,6 +5,7 @@
 
 use super::Gpu;
 use crate::kernel::irq::IrqHandler;
+use crate::kernel::time;
 use huvm_hal::ga100::{fault, irq};
 use huvm_hal::ids::Vector;
 use kernel::pr_warn_once;
@@ -34,6 +35,7 @@ impl Gpu {
         if self.fault_vectors().contains(&v) {
             irq::mask(self, v);
             irq::clear(self, v);
+            self.latencies().exposed.serving(time::now_ns());
             self.fault_pending.store(true, Release);
             self.fault_wait.wake_all();
             return;

@@ -114,6 +114,8 @@ impl Service {
     /// One run: serves what is in the ring, a bounded number of batches.
     pub(crate) fn run(&mut self, gpu: &Arc<Gpu>, ring: &mut FaultState) {
         let started = time::now_ns();
+        let exposed = &gpu.latencies().exposed;
+        exposed.serving(started);
         self.unpin(started);
         let config = ReplayConfig::of(&policy::of_gpu(gpu));
         let mut run = ServiceRun::new();
@@ -163,9 +165,15 @@ impl Service {
         if served_any && run.replay_at_end() && !gpu.is_lost() {
             replay(gpu, true);
         }
+        let ended = time::now_ns();
+        if gpu.channels().fetches_nothing() {
+            exposed.idle_until(ended);
+        }
+        let alone = exposed.served();
         if served_any {
-            let took = time::now_ns().saturating_sub(started);
+            let took = ended.saturating_sub(started);
             account::count(Some(gpu), None, Counter::ServiceNs, took);
+            account::count(Some(gpu), None, Counter::ExposedNs, alone);
         }
     }
 

@@ -105,11 +105,13 @@ pub struct Counters {
 impl Counters {
     /// The value of a counter; 0 if the driver lacks it.
     pub fn get(&self, counter: u32) -> u64 {
-        usize::try_from(counter)
-            .ok()
-            .and_then(|i| self.values.get(i))
-            .copied()
-            .unwrap_or(0)
+        self.known(counter).unwrap_or(0)
+    }
+
+    /// The value of a counter; `None` if the driver lacks it.
+    pub fn known(&self, counter: u32) -> Option<u64> {
+        let at = usize::try_from(counter).ok()?;
+        self.values.get(at).copied()
     }
 
     /// What was added since `before`, an earlier reading of the same scope; `time_ns` is the time between the two. Counters

@@ -73,6 +73,7 @@ pub(crate) const NAMES: &[&str] = &[
     "chunks_retired",
     "ecc_lost_pages",
     "write_backs_later",
+    "exposed_ns",
 ];
 
 #[cfg(test)]

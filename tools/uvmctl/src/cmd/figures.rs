@@ -44,10 +44,12 @@ pub(crate) struct Figures {
     /// CPU time of the driver's threads for the GPU: its instructions, where the machine executes one in a nanosecond.
     #[serde(default)]
     pub(crate) driver_ns: Option<u64>,
-    /// CPU time of the thread that serves faults, over the time taken: what the driver's work can be of the critical path at most,
-    /// as copies go on meanwhile.
+    /// CPU time of the thread that serves faults, over the time taken; copies go on meanwhile.
     #[serde(default)]
     pub(crate) driver_share: Option<f64>,
+    /// Time in which a fault waited for the driver alone: nothing was on its way to the GPU. Unknown of an older driver.
+    #[serde(default)]
+    pub(crate) exposed_ns: Option<u64>,
 }
 
 impl Figures {
@@ -64,6 +66,7 @@ impl Figures {
             service_ns: added.get(uapi::HUVM_CNT_SERVICE_NS),
             fault_batches: added.get(uapi::HUVM_CNT_FAULT_BATCHES),
             p2p_bytes,
+            exposed_ns: added.known(uapi::HUVM_CNT_EXPOSED_NS),
             // A part of them; the counters are not read all at one moment.
             spare_hit_bytes: added.get(uapi::HUVM_CNT_SPARE_HIT_BYTES).min(p2p_bytes),
             ..Figures::default()
@@ -86,6 +89,7 @@ impl Figures {
         ]
         .into_iter()
         .chain(&mut self.driver_ns)
+        .chain(&mut self.exposed_ns)
         {
             let all = u128::from(*n) * u128::from(wanted) / u128::from(made.max(1));
             *n = u64::try_from(all).unwrap_or(u64::MAX);
@@ -175,6 +179,10 @@ impl Row for Figures {
             extra(
                 "driver_share",
                 self.driver_share.map_or(Cell::None, Cell::Share),
+            ),
+            extra(
+                "exposed_ns",
+                self.exposed_ns.map_or(Cell::None, Cell::Nanos),
             ),
         ]
     }

@@ -70,6 +70,9 @@ pub(in crate::cmd) struct Measured {
     /// CPU time of the thread that serves faults, over the time taken.
     #[serde(default)]
     pub(super) driver_share: Option<f64>,
+    /// Time in which a fault waited for the driver alone.
+    #[serde(default)]
+    pub(super) exposed_ns: Option<u64>,
     /// Time that faults waited for copies.
     #[serde(default)]
     pub(super) wait_ns: Option<u64>,
@@ -142,6 +145,7 @@ impl Row for Measured {
             extra("driver_insns", count(self.driver_insns)),
             extra("driver_ns", nanos(self.driver_ns)),
             extra("driver_share", share(self.driver_share)),
+            extra("exposed_ns", nanos(self.exposed_ns)),
             extra("wait_ns", nanos(self.wait_ns)),
             extra("evict_ns", nanos(self.evict_ns)),
             extra("served", count(self.served)),
@@ -178,6 +182,7 @@ impl Measured {
             service_ns: Some(f.service_ns),
             driver_ns: f.driver_ns,
             driver_share: f.driver_share,
+            exposed_ns: f.exposed_ns,
             ..Measured::default()
         }
     }

@@ -85,7 +85,14 @@ fn show(out: &Out, rows: &[Measured], unsaved: Option<Failure>) -> Result<()> {
     out.list_failed_as("bench", rows, failure, || {
         if rows.first().is_some_and(|r| r.experiment == oversub::NAME) {
             let summary = oversub::summary(rows);
-            return format!("{}\n{}", out.render(rows), out.render(&summary));
+            let targets = targets::of_oversub(rows);
+            return format!(
+                "{}\n{}\n{}{}",
+                out.render(rows),
+                out.render(&summary),
+                out.render(&targets),
+                targets::count(&targets)
+            );
         }
         let (summary, costs) = match rows.first().map(|r| r.experiment.as_str()) {
             None | Some("harvest") => (targets::of(rows), Vec::new()),

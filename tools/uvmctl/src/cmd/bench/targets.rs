@@ -281,6 +281,10 @@ pub(super) fn of(rows: &[Measured]) -> Vec<Target> {
             peer.map(|p| (format!("{p:.1} %"), p > percent)),
         ));
     }
+    let best = rows
+        .iter()
+        .filter(|r| r.case == "steady" && r.preset == BEST);
+    all.push(of_driver("steady", best));
     all.push(target(
         &format!("spare for 5 %: {whole} against stock-460"),
         "2 times faster",
@@ -304,6 +308,79 @@ pub(super) fn of(rows: &[Measured]) -> Vec<Target> {
     all.extend(of_off(rows));
     all.push(of_data(rows));
     all
+}
+
+/// What streams under the default preset: the driver's part of the critical path, the largest.
+fn of_driver<'a>(what: &str, rows: impl Iterator<Item = &'a Measured>) -> Target {
+    let share = |r: &Measured| Some(r.exposed_ns? as f64 / r.time_ns.max(1) as f64);
+    let most = rows.filter_map(share).max_by(f64::total_cmp);
+    target(
+        &format!("{what}: {BEST}, the driver's share of the critical path"),
+        "under 3 %",
+        most.map(|s| (format!("{:.1} %", s * 100.0), s < 0.03)),
+    )
+}
+
+/// The workload of `oversub` that streams, and from where on it is to use its link.
+const STREAM: (&str, f64) = ("triad", 1.5);
+
+/// Each target of `oversub`.
+pub(super) fn of_oversub(rows: &[Measured]) -> Vec<Target> {
+    let with = |r: &Measured, preset: &str| {
+        let same =
+            |o: &&Measured| o.preset == preset && o.workload == r.workload && o.ratio == r.ratio;
+        rows.iter().find(same).map(|o| o.time_ns)
+    };
+    let best = || rows.iter().filter(|r| r.preset == BEST);
+    // How many times the default's time each takes under another preset, and which it is.
+    let over = |preset: &str| -> Vec<(f64, String)> {
+        best()
+            .filter_map(|r| {
+                let x = times(with(r, preset)?, r.time_ns);
+                Some((x, format!("{} at {}", r.workload, r.ratio)))
+            })
+            .collect()
+    };
+    let least = |all: &[(f64, String)], least: f64| {
+        let worst = all.iter().min_by(|a, b| a.0.total_cmp(&b.0));
+        worst.map(|(x, which)| (format!("{x:.2} times, {which}"), *x >= least))
+    };
+    let (base, whole) = (over(BASE), over(WHOLE));
+    let mean = |all: &[(f64, String)]| {
+        let logs: f64 = all.iter().map(|(x, _)| x.ln()).sum();
+        let mean = (logs / all.len().max(1) as f64).exp();
+        (!all.is_empty()).then(|| (format!("{mean:.2} times"), mean >= 1.0))
+    };
+    let streams = || best().filter(|r| r.workload == STREAM.0 && r.ratio >= STREAM.1);
+    let link = streams()
+        .filter_map(|r| r.link_efficiency)
+        .min_by(f64::total_cmp)
+        .map(|e| e * 100.0);
+    let what = format!("{} at {} and more", STREAM.0, STREAM.1);
+    vec![
+        target(
+            &format!("{BEST} against {BASE}, the least"),
+            "at most 2 % slower",
+            least(&base, 1.0 / 1.02),
+        ),
+        target(
+            &format!("{BEST} against {WHOLE}, the least"),
+            "1.00 times faster",
+            least(&whole, 1.0),
+        ),
+        target(
+            &format!("{BEST} against {WHOLE}, geometric mean"),
+            "1.00 times faster",
+            mean(&whole),
+        ),
+        target(
+            &format!("{what}: {BEST}, use of the link to the host"),
+            "over 95 %",
+            link.map(|e| (format!("{e:.1} %"), e > 95.0)),
+        ),
+        of_driver(&what, streams()),
+        of_data(rows),
+    ]
 }
 
 fn of_reclaims(rows: &[&Measured]) -> [Target; 3] {
@@ -421,6 +498,44 @@ mod tests {
         // Cheaper is not flat either: something else was measured.
         costs.push(cost("gpus-16", BASE, 200));
         assert_eq!(met(&of_costs(&costs), &what("gpus", BASE)), Some(false));
+    }
+
+    /// Catches a job that got slower behind others that got faster, rows of other ratios compared, and the wrong job taken for the
+    /// stream.
+    #[test]
+    fn one_job_that_got_slower_is_a_miss() {
+        let of = |workload: &str, ratio, preset: &str, time_ns| Measured {
+            workload: workload.into(),
+            ratio,
+            link_efficiency: Some(0.96),
+            exposed_ns: Some(time_ns / 50),
+            mismatches: Some(0),
+            ..row("", preset, "job", 0, time_ns)
+        };
+        let mut rows = vec![
+            of("triad", 1.25, BASE, 50),
+            of("triad", 1.25, BEST, 50),
+            of("triad", 1.5, BASE, 1000),
+            of("triad", 1.5, BEST, 500),
+            of("bfs", 1.5, BASE, 1000),
+            of("bfs", 1.5, BEST, 1020),
+        ];
+        let slower = format!("{BEST} against {BASE}, the least");
+        let link = format!("triad at 1.5 and more: {BEST}, use of the link to the host");
+        let driver =
+            format!("triad at 1.5 and more: {BEST}, the driver's share of the critical path");
+        assert!(of_oversub(&rows).iter().all(|t| t.met != Some(false)));
+        assert_eq!(met(&of_oversub(&rows), &slower), Some(true));
+        rows[5].time_ns = 1021;
+        rows[5].link_efficiency = Some(0.1);
+        rows[1].exposed_ns = Some(49);
+        assert_eq!(met(&of_oversub(&rows), &slower), Some(false));
+        assert_eq!(met(&of_oversub(&rows), &link), Some(true));
+        assert_eq!(met(&of_oversub(&rows), &driver), Some(true));
+        rows[3].exposed_ns = Some(15);
+        rows[3].link_efficiency = Some(0.95);
+        assert_eq!(met(&of_oversub(&rows), &link), Some(false));
+        assert_eq!(met(&of_oversub(&rows), &driver), Some(false));
     }
 
     /// Catches a borrower that hides behind a faster one, a lender's slowdown that is not seen, and a target met without rows.
