@@ -82,6 +82,8 @@ pub(crate) struct Gpu {
     pub(crate) pre_evict_low: Atomic<u32>,
     /// Blocks fetched ahead to here of which nobody knows yet whether they are used.
     pub(crate) ahead: Atomic<u32>,
+    /// Blocks that a batch of faults is about: the most of late.
+    pub(crate) front: Atomic<u32>,
     /// Faults that wait for a chunk.
     pub(crate) demand: Atomic<u32>,
     /// 1 while a batch of faults is served that is about more blocks than there are chunks, else 0.
@@ -171,6 +173,7 @@ impl Gpu {
                 host_pool,
                 pre_evict_low: Atomic::new(0),
                 ahead: Atomic::new(0),
+                front: Atomic::new(0),
                 demand: Atomic::new(0),
                 crowded: Atomic::new(false),
                 commands <- new_mutex!(false, "huvm_gpu_commands"),

@@ -19,9 +19,9 @@ use crate::memory::chunk::{Departure, Victim};
 use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
 use huvm_policy::chunk::FreeChunk;
-use huvm_policy::config::KnobId;
+use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::evict::VictimOrder;
-use huvm_policy::refault::EvictConfig;
+use huvm_policy::refault::{EvictConfig, Memory};
 use huvm_policy::spare::SpareReplace;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
@@ -108,6 +108,16 @@ const ALL_BUSY_TURNS: u32 = 2000;
 /// The same as a time: each nap may be longer than asked for.
 const ALL_BUSY_NS: u64 = 1_000_000_000;
 
+/// How victims are chosen on `gpu` now, under policy `p`.
+pub(super) fn order(gpu: &Gpu, p: &Policy) -> EvictConfig {
+    let memory = Memory {
+        chunks: gpu.chunks().usable(),
+        ahead: gpu.ahead.load(Relaxed),
+        front: gpu.front.load(Relaxed),
+    };
+    EvictConfig::of(p, &memory)
+}
+
 /// Frees a chunk of `gpu`. `in_fault`: a GPU waits for it.
 ///
 /// # Errors
@@ -119,7 +129,7 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
             None => policy::of_gpu(gpu),
         };
         (
-            EvictConfig::of(&p, gpu.chunks().count(), gpu.ahead.load(Relaxed)),
+            order(gpu, &p),
             p.get(KnobId::EvictRetriesMax),
             p.is_on(KnobId::EvictEnable),
         )

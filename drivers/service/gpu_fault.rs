@@ -242,6 +242,7 @@ impl Service {
         }
         let crowded = is_crowded(gpu, self.work.len());
         gpu.crowded.store(crowded, Relaxed);
+        note_front(gpu, self.work.len());
         if !per_block {
             fetch_in_parallel(gpu, &mut self.work);
         }
@@ -386,6 +387,14 @@ impl Service {
 /// are there.
 fn is_crowded(gpu: &Gpu, blocks: usize) -> bool {
     u32::try_from(blocks).is_ok_and(|n| n > 1 && n >= gpu.chunks().usable())
+}
+
+/// A batch is about so many blocks. The most is forgotten by an eighth with each batch.
+fn note_front(gpu: &Gpu, blocks: usize) {
+    let before = gpu.front.load(Relaxed);
+    let left = before.saturating_sub(before.div_ceil(8));
+    let now = u32::try_from(blocks).unwrap_or(u32::MAX);
+    gpu.front.store(now.max(left), Relaxed);
 }
 
 fn replay(gpu: &Gpu, wait: bool) {

@@ -68,8 +68,7 @@ impl PreEvict {
                 PreEvictStep::Wait if self.rooms.is_empty() => return,
                 PreEvictStep::Wait => drop(self.rooms.remove(0)),
                 PreEvictStep::Begin(n) => {
-                    let ahead = gpu.ahead.load(Relaxed);
-                    let order = EvictConfig::of(p, gpu.chunks().count(), ahead);
+                    let order = evict::order(gpu, p);
                     for _ in 0..n {
                         if !self.begin(gpu, &order) {
                             return;

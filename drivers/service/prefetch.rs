@@ -36,6 +36,10 @@ const QUEUE: usize = 16;
 const IN_FLIGHT: usize = 4;
 /// Blocks on their way to lenders at once, one more for each than is waited for on its link.
 const RELAYED: usize = SPARE_GPUS_MAX * (LENDER_QUEUE_MAX as usize + 1);
+/// Blocks on the GPU that a stream is followed beyond, for one fault.
+const BRIDGE_MAX: u32 = 4096;
+/// And not while what was fetched ahead takes more than this part of the memory.
+const AHEAD_PART: u32 = 4;
 /// The thread looks whether it is to stop this often.
 const LOOK_NS: u64 = 1_000_000_000;
 
@@ -160,7 +164,8 @@ pub(super) fn note_fault(
         first: BlockNo::of_va(start),
         end: BlockNo::of_va(end + BLOCK_BYTES - 1),
     };
-    let config = StreamConfig::of(p);
+    let mut config = StreamConfig::of(p);
+    config.cycles = config.cycles && has_room_ahead(gpu);
     let advice =
         space
             .streams
@@ -286,24 +291,25 @@ impl Prefetch {
     fn run(&mut self, gpu: &Arc<Gpu>, job: &Job) {
         let p = policy::in_force(&job.space, Some(gpu));
         let mut ways = None;
-        let mut left = job.run.count;
-        for block in job.run.blocks() {
-            if is_over(gpu, job) {
-                break;
+        let mut left = 0;
+        let mut next = Some(job.run);
+        let mut bridged = 0;
+        while let Some(run) = next.take() {
+            left = run.count;
+            let mut tail = 0;
+            for block in run.blocks() {
+                if is_over(gpu, job) {
+                    break;
+                }
+                left = left.saturating_sub(1);
+                let there = self.one(gpu, job, block, &mut ways, &p);
+                tail = if there { tail + 1 } else { 0 };
             }
-            left = left.saturating_sub(1);
-            let Some(block) = job.space.existing_block(block.0 * BLOCK_BYTES) else {
-                // Never touched: there is nothing to fetch.
-                continue;
-            };
-            if p.is_on(KnobId::MultiPath) && relay(gpu, &block, &mut ways, &p) {
-                let _has_room = self.relayed.push_within_capacity(block);
-            } else {
-                let _copied = self.bring(gpu, job, block, &p);
-            }
-            // Those that came to a lender meanwhile go on beside the next ones.
-            while self.relayed.first().is_some_and(|b| b.is_settled()) {
-                self.pass_on(gpu, job, &p);
+            bridged += tail;
+            let goes_on = p.is_on(KnobId::StreamCycles) && has_room_ahead(gpu);
+            if left == 0 && bridged < BRIDGE_MAX && goes_on {
+                let mut streams = job.space.streams.table.lock();
+                next = streams.beyond(run.stream, run.count, tail);
             }
         }
         while let Some(next) = self.relayed.first() {
@@ -316,25 +322,51 @@ impl Prefetch {
         abandon(gpu, job, left);
     }
 
+    /// Starts the copy of one block of a job, one way or the other. Whether the GPU had all of it already.
+    fn one(
+        &mut self,
+        gpu: &Arc<Gpu>,
+        job: &Job,
+        block: BlockNo,
+        ways: &mut Option<Option<Ways>>,
+        p: &Policy,
+    ) -> bool {
+        let Some(block) = job.space.existing_block(block.0 * BLOCK_BYTES) else {
+            // Never touched: there is nothing to fetch.
+            return false;
+        };
+        let mut there = false;
+        if p.is_on(KnobId::MultiPath) && relay(gpu, &block, ways, p) {
+            let _has_room = self.relayed.push_within_capacity(block);
+        } else if !self.bring(gpu, job, &block, p) {
+            there = is_here(&block, gpu);
+        }
+        // Those that came to a lender meanwhile go on beside the next ones.
+        while self.relayed.first().is_some_and(|b| b.is_settled()) {
+            self.pass_on(gpu, job, p);
+        }
+        there
+    }
+
     /// Fetches the block that has been on its way to a lender for longest, unless it is not wanted any more.
     fn pass_on(&mut self, gpu: &Arc<Gpu>, job: &Job, p: &Policy) {
         let Ok(block) = self.relayed.remove(0) else {
             return;
         };
-        if is_over(gpu, job) || !self.bring(gpu, job, block.clone(), p) {
+        if is_over(gpu, job) || !self.bring(gpu, job, &block, p) {
             relay::leave(&block);
         }
     }
 
     /// Starts the copy of a block to the GPU. `false`: there was nothing to copy, or it could not be.
-    fn bring(&mut self, gpu: &Arc<Gpu>, job: &Job, block: Arc<Block>, p: &Policy) -> bool {
-        if !fetch(gpu, job, &block, p) {
+    fn bring(&mut self, gpu: &Arc<Gpu>, job: &Job, block: &Arc<Block>, p: &Policy) -> bool {
+        if !fetch(gpu, job, block, p) {
             return false;
         }
         if self.on_the_way.len() == IN_FLIGHT {
             self.land(gpu);
         }
-        self.on_the_way.push_within_capacity(block).is_ok()
+        self.on_the_way.push_within_capacity(block.clone()).is_ok()
     }
 
     /// Waits for the oldest block on its way and maps it.
@@ -364,6 +396,18 @@ impl Prefetch {
 fn is_over(gpu: &Gpu, job: &Job) -> bool {
     let given_up = job.asked != gpu.prefetch_abandon.load(Relaxed);
     given_up || thread::should_stop() || gpu.is_lost() || job.sg.is_stopped()
+}
+
+/// Whether what was fetched ahead and not used yet leaves most of the memory to what is used.
+fn has_room_ahead(gpu: &Gpu) -> bool {
+    gpu.ahead.load(Relaxed) < gpu.chunks().usable() / AHEAD_PART
+}
+
+/// Whether the GPU has all of a block that there is: it goes over it without a fault.
+fn is_here(block: &Block, gpu: &Gpu) -> bool {
+    let s = block.lock();
+    let part = s.part(gpu.index());
+    part.is_some_and(|p| !p.mapped.is_empty() && s.managed.is_subset_of(&p.mapped))
 }
 
 /// Starts the copy of a block to a lender, if that is the fastest way for it. `false`: it is not, or cannot be. `ways` are looked

@@ -38,6 +38,7 @@ pub static PRESETS: &[Preset] = &[
             (KnobId::EvictOrder, 3),
             (KnobId::PreEvictHold, 1),
             (KnobId::WriteBackSkip, 16),
+            (KnobId::StreamCycles, 1),
             (KnobId::CopyOverlap, 1),
         ],
     },
@@ -244,6 +245,7 @@ mod tests {
             MultiPath,
             WriteBackSkip,
             CopyOverlap,
+            StreamCycles,
         ] {
             assert_eq!(p.get(off), 0, "{}", off.knob().name);
         }
@@ -268,6 +270,7 @@ mod tests {
                 PreEvictHold,
                 WriteBackSkip,
                 CopyOverlap,
+                StreamCycles,
             ])
             .collect();
         huvm.sort();

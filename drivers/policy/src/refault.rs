@@ -29,9 +29,23 @@ const SPAN_MEMORIES: u64 = 8;
 const OFF_SHORTER: u32 = 4;
 /// The guard takes no more than this part of the memory, whatever was fetched ahead.
 const GUARD_PART: u32 = 2;
-/// Where it takes more than this part without anything fetched ahead, [`VictimOrder::Adaptive`] does not adapt: too little
-/// would be left to keep.
-const ADAPT_PART: u32 = 4;
+/// Of [`VictimOrder::Adaptive`], beside what was fetched ahead, no more than this part: on a small memory most of it shall be left
+/// to keep.
+const LEAST_PART: u32 = 8;
+/// Chunks below which [`VictimOrder::Adaptive`] does not adapt: too little would be left to keep.
+const ADAPT_CHUNKS: u32 = 48;
+
+/// A GPU's memory, as far as the order of eviction hangs on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Chunks that can be used.
+    pub chunks: u32,
+    /// Of these, fetched ahead and not used yet, as far as one knows.
+    pub ahead: u32,
+    /// Blocks that the GPU's threads fault on at a time: what it needs at once. A guard that holds fewer gives them up before they
+    /// are used.
+    pub front: u32,
+}
 
 /// How victims are chosen on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,28 +61,36 @@ pub struct EvictConfig {
 }
 
 impl EvictConfig {
-    /// As a policy has it, for a GPU of `chunks` chunks, of which `ahead` were fetched ahead and not used yet, as far as one
-    /// knows.
-    pub fn of(policy: &Policy, chunks: u32, ahead: u32) -> Self {
+    /// As a policy has it, for a GPU's memory as it is.
+    pub fn of(policy: &Policy, memory: &Memory) -> Self {
+        let &Memory {
+            chunks,
+            ahead,
+            front,
+        } = memory;
         let order = VictimOrder::from_u64(policy.get(KnobId::EvictOrder)).unwrap_or_default();
         // What streams fetched ahead must not pass through the guard before it is used. Of what they left there behind them, or
         // went astray with, nobody knows: no more is believed than they may have ahead.
         let ahead = ahead.min(StreamConfig::of(policy).ahead_max());
-        let least = policy.get_u32(KnobId::EvictGuardChunks);
-        let guard = least.saturating_add(ahead);
-        let most = chunks / GUARD_PART;
+        let mut least = policy.get_u32(KnobId::EvictGuardChunks);
         let order = match order {
-            VictimOrder::Adaptive if least > chunks / ADAPT_PART => {
-                VictimOrder::LeastRecentlyMigrated
+            VictimOrder::Adaptive => {
+                least = least.min(chunks / LEAST_PART).max(front);
+                if chunks < ADAPT_CHUNKS || least > chunks / GUARD_PART {
+                    VictimOrder::LeastRecentlyMigrated
+                } else {
+                    VictimOrder::Adaptive
+                }
             }
             order => order,
         };
+        let guard = least.saturating_add(ahead).min(chunks / GUARD_PART);
         let guarded = matches!(order, VictimOrder::Recent | VictimOrder::Adaptive);
         let percent = policy.get(KnobId::EvictWindowPercent);
         let window = u64::from(chunks).saturating_mul(percent) / 100;
         Self {
             order,
-            guard: if guarded { guard.min(most) } else { 0 },
+            guard: if guarded { guard } else { 0 },
             window: u32::try_from(window).unwrap_or(u32::MAX).max(1),
             span: u64::from(chunks).saturating_mul(SPAN_MEMORIES),
         }
@@ -218,18 +240,40 @@ mod tests {
         let mut p = Policy::new();
         p.set(KnobId::EvictOrder, Adaptive as u64).unwrap();
         let of = |p: &Policy, n, ahead| {
-            let c = EvictConfig::of(p, n, ahead);
+            let c = EvictConfig::of(
+                p,
+                &Memory {
+                    chunks: n,
+                    ahead,
+                    front: 0,
+                },
+            );
             (c.order, c.guard)
         };
         assert_eq!(of(&p, 8192, 9), (Adaptive, 32), "nothing fetches ahead");
-        assert_eq!(of(&p, 128, 0), (Adaptive, 32));
-        assert_eq!(of(&p, 127, 0), (LeastRecentlyMigrated, 0));
+        assert_eq!(of(&p, 256, 0), (Adaptive, 32));
+        assert_eq!(of(&p, 128, 0), (Adaptive, 16));
+        assert_eq!(of(&p, 48, 0), (Adaptive, 6));
+        assert_eq!(of(&p, 47, 0), (LeastRecentlyMigrated, 0));
         p.set(KnobId::StreamMode, 2).unwrap();
         assert_eq!(of(&p, 8192, 0), (Adaptive, 32));
         assert_eq!(of(&p, 8192, 50), (Adaptive, 82));
         // Eight streams, 32 MiB each; half of the memory.
         assert_eq!(of(&p, 8192, 1000), (Adaptive, 160));
         assert_eq!(of(&p, 128, 50), (Adaptive, 64));
+        // What the GPU needs at once is held, or nothing is kept.
+        let front = |front| {
+            let memory = Memory {
+                chunks: 128,
+                ahead: 0,
+                front,
+            };
+            let c = EvictConfig::of(&p, &memory);
+            (c.order, c.guard)
+        };
+        assert_eq!(front(12), (Adaptive, 16));
+        assert_eq!(front(64), (Adaptive, 64));
+        assert_eq!(front(65), (LeastRecentlyMigrated, 0));
         // What is asked for by name is done, as far as it goes.
         p.set(KnobId::EvictOrder, Recent as u64).unwrap();
         assert_eq!(of(&p, 62, 0), (Recent, 31));
@@ -241,7 +285,13 @@ mod tests {
     fn the_window_and_the_span_are_shares_of_the_memory() {
         let mut p = Policy::new();
         let of = |p: &Policy, n| {
-            let c = EvictConfig::of(p, n, 0);
+            let c = EvictConfig::of(
+                p,
+                &Memory {
+                    chunks: n,
+                    ..Memory::default()
+                },
+            );
             (c.window, c.span)
         };
         assert_eq!(of(&p, 8192), (2048, 65536));

@@ -13,6 +13,10 @@
 //!   continues it: what is resident already does not fault. So do faults on blocks fetched ahead but not there yet.
 //! - **Fetch.** After each fault, up to the amount ahead of it, within the VA range, nothing twice. What the driver gave
 //!   up it reports ([`StreamTable::abandoned`]), and is advised again with the next fault of that stream.
+//! - **Bridge.** A row of blocks that is on the GPU already needs no fetching, and is gone over in no time; a caller who says so gets as
+//!   many blocks beyond ([`StreamTable::beyond`]). So a stream goes on behind the part of a cycle that stays.
+//! - **Again.** Where streams of cycles are followed, one that has come to the end of its range begins anew with the range's next fault
+//!   of no stream: the next pass, from where something is missing.
 //! - **Forget.** There are eight streams at most; a new one replaces the one confirmed longest ago.
 //! - **Cancel.** A fault of no stream means that the GPU waits for something else: the prefetch under way is to stop at
 //!   the next chunk boundary.
@@ -45,6 +49,9 @@ const LATELY: u64 = 8;
 /// Steps past what was fetched ahead within which a fault still belongs to the stream. Chosen for this project, not measured
 /// yet.
 const GAP_STEPS: u64 = 4;
+/// Blocks in a row that are there already, from which on a stream is followed beyond them. What is there by chance lies scattered:
+/// with two thirds of the data on the GPU so many in a row are one case of five.
+const BRIDGE_LEAST: u32 = 4;
 /// Steps behind the last fault within which a fault is a straggler, but no more than a quarter of the range: what is far
 /// behind in a short one is the next pass over it. A launch walks on a front as wide as all that runs at
 /// once, here 80 blocks of 192 KiB, and what is on its way to the back of it faults again with every batch: taken for no part
@@ -141,6 +148,8 @@ pub struct StreamConfig {
     pub streams: u32,
     /// Equal steps in a row that make a stream; zero is taken for one.
     pub confirm: u32,
+    /// A stream that came to the end of its range begins anew with the next fault there that is of no stream.
+    pub cycles: bool,
 }
 
 impl StreamConfig {
@@ -158,6 +167,7 @@ impl StreamConfig {
             stride_max: blocks(KnobId::StreamStrideMax),
             streams: policy.get_u32(KnobId::StreamCount),
             confirm: policy.get_u32(KnobId::StreamConfirm),
+            cycles: policy.is_on(KnobId::StreamCycles),
         }
     }
 
@@ -276,6 +286,15 @@ struct Stream {
     step: i64,
     /// Steps past `last` advised for prefetch.
     ahead: u32,
+    /// Of the furthest of these, how many in a row were on the GPU already, and beyond how many of them it was followed.
+    there: u32,
+    bridged: u32,
+    /// Where it was found, or this pass began.
+    begun: BlockNo,
+    /// Faults in its range since that were of no stream.
+    strays: u32,
+    /// Faults since that were of this one, stragglers among them.
+    followed: u32,
     /// Value of the table's clock when the stream began.
     born: u64,
     /// The same for its last fault.
@@ -361,9 +380,26 @@ impl Stream {
     fn advance(&mut self, block: BlockNo, steps: u64, now: u64) -> bool {
         let expected = steps <= u64::from(self.ahead);
         self.last = block;
+        self.followed = self.followed.saturating_add(1);
         self.confirmed = now;
         self.ahead = u32::try_from(u64::from(self.ahead).saturating_sub(steps)).unwrap_or(0);
         expected
+    }
+
+    /// Whether it went over at least half of its range, all up to the end is fetched ahead, and `block` is about where this pass began:
+    /// not further on than a quarter of the range. Accesses by chance make such a pass too, on a small memory; but two of three of
+    /// their faults are of no stream.
+    fn begins_again(&self, block: BlockNo, span: &BlockSpan) -> bool {
+        let blocks = |steps: u64| steps.saturating_mul(self.step.unsigned_abs());
+        let ended = self.span.steps_left(self.last, self.step) <= self.ahead.into();
+        let begun = self.span.steps_left(self.begun, self.step);
+        let now = self.span.steps_left(block, self.step);
+        let length = span.len();
+        self.span == *span
+            && ended
+            && self.strays.saturating_mul(2) <= self.followed
+            && blocks(begun) >= length / 2
+            && blocks(now) >= blocks(begun).saturating_sub(length / 4)
     }
 
     /// The blocks that are missing up to `amount` ahead.
@@ -455,6 +491,43 @@ impl StreamTable {
             }
         }
 
+        if let Some(i) = self
+            .again(block, span)
+            .filter(|_| config.cycles && behind.is_none())
+        {
+            if let Some(Some(s)) = self.streams.get_mut(i) {
+                *s = Stream {
+                    last: block,
+                    ahead: 0,
+                    there: 0,
+                    bridged: 0,
+                    begun: block,
+                    strays: 0,
+                    followed: 0,
+                    born: now,
+                    confirmed: now,
+                    ..*s
+                };
+            }
+            self.counts.streams = self.counts.streams.saturating_add(1);
+            return Advice {
+                run: self.advise(i, config),
+                ..Advice::default()
+            };
+        }
+
+        for s in self
+            .streams
+            .iter_mut()
+            .flatten()
+            .filter(|s| s.span == *span)
+        {
+            if behind.is_none() {
+                s.strays = s.strays.saturating_add(1);
+            } else {
+                s.followed = s.followed.saturating_add(1);
+            }
+        }
         let newest = Unexplained { block, batch };
         let lately = self.lately(span, config.confirm.max(1));
         let found = lately.find_step(newest, config, behind);
@@ -476,6 +549,11 @@ impl StreamTable {
                 last: block,
                 step,
                 ahead: 0,
+                there: 0,
+                bridged: 0,
+                begun: block,
+                strays: 0,
+                followed: 0,
                 born: now,
                 confirmed: now,
             });
@@ -498,6 +576,30 @@ impl StreamTable {
                 s.ahead = s.ahead.saturating_sub(left);
             }
         }
+    }
+
+    /// Of the `count` blocks advised for this stream last, the `tail` furthest were there already. Where that makes [`BRIDGE_LEAST`] or
+    /// more in a row, as many blocks behind them, as far as the range goes.
+    pub fn beyond(&mut self, id: StreamId, count: u32, tail: u32) -> Option<BlockRun> {
+        let stream = self.streams.get_mut(usize::from(id.slot));
+        let s = stream
+            .and_then(Option::as_mut)
+            .filter(|s| s.born == id.born)?;
+        if tail < count {
+            (s.there, s.bridged) = (0, 0);
+        }
+        s.there = s.there.saturating_add(tail);
+        if s.there < BRIDGE_LEAST {
+            return None;
+        }
+        let more = s.there.saturating_sub(s.bridged);
+        s.bridged = s.there;
+        let amount = s.ahead.saturating_add(more);
+        let run = s.extend(id.slot, amount);
+        let fewer = more.saturating_sub(run.map_or(0, |r| r.count));
+        let fewer = u64::from(fewer).min(self.counts.open());
+        self.counts.advised = self.counts.advised.saturating_sub(fewer);
+        run
     }
 
     /// What became of `blocks` blocks that had been advised. More than were advised are not counted.
@@ -542,6 +644,15 @@ impl StreamTable {
     /// True if no stream is followed.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The slot of the stream whose next pass begins at `block`; of several the one followed last.
+    fn again(&self, block: BlockNo, span: &BlockSpan) -> Option<usize> {
+        let streams = self.streams.iter().enumerate();
+        streams
+            .filter_map(|(i, s)| Some((i, s.filter(|s| s.begins_again(block, span))?)))
+            .max_by_key(|(_, s)| s.confirmed)
+            .map(|(i, _)| i)
     }
 
     /// Extends the stream in slot `i`.
@@ -670,6 +781,11 @@ mod tests {
                     last: BlockNo(last),
                     step,
                     ahead: 4,
+                    there: 0,
+                    bridged: 0,
+                    begun: BlockNo(last),
+                    strays: 0,
+                    followed: 0,
                     born: 1,
                     confirmed: 1,
                 });
@@ -690,6 +806,86 @@ mod tests {
         // The quotient of these does not exist.
         let odd = stream(u64::MAX, -1);
         assert!(!odd.comes_to(BlockNo(150), u32::MAX));
+    }
+
+    /// Catches a bridge that leaves the range, one of a stream that was replaced, and blocks counted that were never fetched.
+    #[test]
+    fn what_is_there_is_gone_beyond() {
+        let span = BlockSpan {
+            first: BlockNo(0),
+            end: BlockNo(40),
+        };
+        let mut p = Policy::new();
+        p.set(KnobId::StreamMode, 2).unwrap();
+        let config = StreamConfig::of(&p);
+        let mut t = StreamTable::new();
+        let mut run = None;
+        for b in 0..5 {
+            run = t.fault(BlockNo(b), &span, b, &config).run;
+        }
+        let run = run.unwrap();
+        assert_eq!((run.first, run.count), (BlockNo(5), 16));
+        // Three in a row are chance, and so are more with a gap.
+        assert_eq!(t.beyond(run.stream, 16, 3), None);
+        assert_eq!(t.beyond(run.stream, 16, 3), None);
+        let more = t.beyond(run.stream, 7, 7).unwrap();
+        assert_eq!((more.first, more.count, more.step), (BlockNo(21), 10, 1));
+        assert_eq!(t.counts().advised, 16);
+        // Nine are left.
+        let last = t.beyond(run.stream, 10, 10).unwrap();
+        assert_eq!((last.first, last.count), (BlockNo(31), 9));
+        assert_eq!(t.counts().advised, 15);
+        assert_eq!(t.beyond(run.stream, 9, 9), None);
+        assert_eq!(t.counts().advised, 6);
+        // Far beyond the amount it is still the same stream, and nothing is advised twice.
+        let at = t.fault(BlockNo(38), &span, 9, &config);
+        assert!(at.expected && !at.cancel && at.run.is_none());
+        let gone = StreamId {
+            born: run.stream.born + 1,
+            ..run.stream
+        };
+        assert_eq!(t.beyond(gone, 9, 9), None);
+    }
+
+    /// Catches a pass that has to be found out anew, one that begins while the last is not over, and chance taken for a pass where
+    /// cycles are not followed.
+    #[test]
+    fn the_next_pass_goes_on_with_its_first_fault() {
+        let span = BlockSpan {
+            first: BlockNo(0),
+            end: BlockNo(40),
+        };
+        let mut p = Policy::new();
+        p.set(KnobId::StreamMode, 2).unwrap();
+        let off = StreamConfig::of(&p);
+        p.set(KnobId::StreamCycles, 1).unwrap();
+        let on = StreamConfig::of(&p);
+        let up_to = |end| {
+            let mut t = StreamTable::new();
+            for b in 0..end {
+                t.fault(BlockNo(b), &span, b, &on);
+            }
+            t
+        };
+        // Fetched ahead to 39, the last one.
+        let ended = up_to(24);
+        let next = ended.clone().fault(BlockNo(7), &span, 99, &on);
+        let run = next.run.unwrap();
+        assert_eq!((run.first, run.count, run.step), (BlockNo(8), 16, 1));
+        assert!(!next.cancel && !next.expected);
+        assert!(ended.clone().fault(BlockNo(7), &span, 99, &off).cancel);
+        // Stragglers are none, nor is another range's fault.
+        assert!(ended
+            .clone()
+            .fault(BlockNo(20), &span, 99, &on)
+            .run
+            .is_none());
+        let other = BlockSpan {
+            first: BlockNo(50),
+            end: BlockNo(90),
+        };
+        assert!(ended.clone().fault(BlockNo(57), &other, 99, &on).cancel);
+        assert!(up_to(23).fault(BlockNo(7), &span, 99, &on).cancel);
     }
 
     #[test]

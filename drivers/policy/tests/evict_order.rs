@@ -11,7 +11,7 @@
 use huvm_policy::chunk::{ChunkEntry, ChunkLists, ChunkState, ChunkTable};
 use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::evict::{SplitMix64, VictimOrder};
-use huvm_policy::refault::{EvictConfig, Refaults};
+use huvm_policy::refault::{EvictConfig, Memory, Refaults};
 use huvm_policy::types::ChunkId;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
@@ -23,7 +23,13 @@ fn config(order: VictimOrder, window_percent: u64) -> EvictConfig {
     p.set(KnobId::EvictOrder, order as u64).unwrap();
     p.set(KnobId::EvictGuardChunks, 16).unwrap();
     p.set(KnobId::EvictWindowPercent, window_percent).unwrap();
-    EvictConfig::of(&p, CHUNKS, 0)
+    EvictConfig::of(
+        &p,
+        &Memory {
+            chunks: CHUNKS,
+            ..Memory::default()
+        },
+    )
 }
 
 /// Misses of the driver's order, the first of each chunk left out.

@@ -23,6 +23,7 @@ const STRIDE: StreamConfig = StreamConfig {
     stride_max: 32,
     streams: 8,
     confirm: 2,
+    cycles: false,
 };
 const NEXT_LINE: StreamConfig = StreamConfig {
     mode: StreamMode::NextLine,

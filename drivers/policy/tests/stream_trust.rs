@@ -21,6 +21,7 @@ const CONFIG: StreamConfig = StreamConfig {
     stride_max: 32,
     streams: 8,
     confirm: 4,
+    cycles: false,
 };
 
 /// Parts of a block that are fetched one by one.

@@ -372,4 +372,11 @@ knobs! {
         "Begin a copy while the one before it, of other memory, is still on its way; off, each waits for the last to arrive.",
         "chosen for this project: 5 us of 58 over NVLink, 17 of 188 over PCIe; hw-interface.md 5.7"
     }
+
+    // Prefetch, continued.
+    StreamCycles {
+        "stream_cycles", "", Choice(OFF_ON), 0..=1, 0, true,
+        "Follow a stream beyond what is on the GPU already, and from where a range's next pass begins to fault.",
+        "chosen for this project: what stays of a cycle lies in the way of its stream, and each pass is to be found out anew"
+    }
 }
