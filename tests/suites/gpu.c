@@ -804,11 +804,90 @@ static void stream_of_first_touches(void)
 		CHECK(block_info(fd, p + b * BLOCK).gpu_pages[0] >= PIECE / PAGE);
 }
 
+/* A space whose streams, once found, are followed for four blocks; or from one pass to the next too. */
+static int with_streams(uint64_t cycles)
+{
+	int fd = huvm_open();
+
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "stream_prefetch", 1));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_amount_mib", 8));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_cycles", cycles));
+	CHECK_OK(gpu_register(fd, 0));
+	return fd;
+}
+
+/* A word of each block, a launch for each. */
+static void touch_blocks(int fd, uint8_t *p, uint64_t from, uint64_t end)
+{
+	for (uint64_t b = from; b < end; b++) {
+		struct huvm_instr i = { .op = HUVM_OP_FILL, .count = 1, .steps = 1, .dst = (uintptr_t)(p + b * BLOCK) };
+
+		run_ok(fd, 0, 1, &i, 1, 8);
+	}
+}
+
+static uint32_t on_gpu(int fd, uint8_t *p, uint64_t block)
+{
+	return block_info(fd, p + block * BLOCK).gpu_pages[0];
+}
+
+/* Catches a stream that ends at what is there already, and one that is followed for more than its amount behind it. */
+static void stream_over_what_is_there(void)
+{
+	const uint64_t blocks = 24;
+
+	for (uint64_t on = 0; on < 2; on++) {
+		int fd = with_streams(on);
+		uint8_t *p = managed(fd, blocks * BLOCK);
+
+		cpu_fill((uint64_t *)p, blocks * BLOCK, 3, 7);
+		CHECK_OK(migrate(fd, p + 5 * BLOCK, 12 * BLOCK, 0));
+		touch_blocks(fd, p, 0, 5);
+		if (on)
+			for (uint64_t b = 17; b < 21; b++)
+				CHECK(WITHIN(10000, on_gpu(fd, p, b) == BLOCK / PAGE));
+		else
+			give_time(50);
+		CHECK_EQ(on_gpu(fd, p, 17) != 0, on);
+		CHECK_EQ(on_gpu(fd, p, 21), 0);
+		CHECK_OK(munmap(p, blocks * BLOCK));
+		close(fd);
+	}
+}
+
+/* Catches a pass that is found out anew, by four faults, and one that is foreseen though nobody asked for it. */
+static void stream_of_the_next_pass(void)
+{
+	const uint64_t blocks = 12;
+
+	for (uint64_t on = 0; on < 2; on++) {
+		int fd = with_streams(on);
+		uint8_t *p = managed(fd, blocks * BLOCK);
+
+		cpu_fill((uint64_t *)p, blocks * BLOCK, 3, 7);
+		touch_blocks(fd, p, 0, blocks);
+		CHECK(WITHIN(10000, on_gpu(fd, p, blocks - 1) == BLOCK / PAGE));
+		CHECK_OK(migrate(fd, p, blocks * BLOCK, HUVM_PLACE_HOST));
+		touch_blocks(fd, p, 0, 1);
+		if (on)
+			for (uint64_t b = 1; b < 5; b++)
+				CHECK(WITHIN(10000, on_gpu(fd, p, b) == BLOCK / PAGE));
+		else
+			give_time(50);
+		CHECK_EQ(on_gpu(fd, p, 1) != 0, on);
+		CHECK_EQ(on_gpu(fd, p, 5), 0);
+		CHECK_OK(munmap(p, blocks * BLOCK));
+		close(fd);
+	}
+}
+
 static const struct ktap_test tests[] = {
 	{ "first_touch_on_gpu_is_zero", first_touch_on_gpu_is_zero }, { "cpu_to_gpu_to_cpu", cpu_to_gpu_to_cpu },
 	{ "gpu_writes_cpu_reads", gpu_writes_cpu_reads }, { "full_block_is_one_mapping", full_block_is_one_mapping },
 	{ "programs", programs }, { "trace_replay", trace_replay }, { "sparse_small_pages", sparse_small_pages },
 	{ "stream_of_first_touches", stream_of_first_touches },
+	{ "stream_over_what_is_there", stream_over_what_is_there },
+	{ "stream_of_the_next_pass", stream_of_the_next_pass },
 	{ "each_page_is_fetched_anew", each_page_is_fetched_anew },
 	{ "cpu_and_gpu_race", cpu_and_gpu_race }, { "migrate_calls", migrate_calls },
 	{ "unregister_brings_home", unregister_brings_home }, { "munmap_while_running", munmap_while_running },

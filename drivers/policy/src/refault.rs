@@ -32,8 +32,10 @@ const GUARD_PART: u32 = 2;
 /// Of [`VictimOrder::Adaptive`], beside what was fetched ahead, no more than this part: on a small memory most of it shall be left
 /// to keep.
 const LEAST_PART: u32 = 8;
-/// Chunks below which [`VictimOrder::Adaptive`] does not adapt: too little would be left to keep.
+/// With fewer chunks than that, [`VictimOrder::Adaptive`] adapts only if the knob's guard is this part of them or less: too little
+/// would be left to keep.
 const ADAPT_CHUNKS: u32 = 48;
+const ADAPT_PART: u32 = 4;
 
 /// A GPU's memory, as far as the order of eviction hangs on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,8 +77,9 @@ impl EvictConfig {
         let mut least = policy.get_u32(KnobId::EvictGuardChunks);
         let order = match order {
             VictimOrder::Adaptive => {
+                let small = chunks < ADAPT_CHUNKS && least > chunks.div_ceil(ADAPT_PART);
                 least = least.min(chunks / LEAST_PART).max(front);
-                if chunks < ADAPT_CHUNKS || least > chunks / GUARD_PART {
+                if small || least > chunks / GUARD_PART {
                     VictimOrder::LeastRecentlyMigrated
                 } else {
                     VictimOrder::Adaptive
@@ -255,6 +258,10 @@ mod tests {
         assert_eq!(of(&p, 128, 0), (Adaptive, 16));
         assert_eq!(of(&p, 48, 0), (Adaptive, 6));
         assert_eq!(of(&p, 47, 0), (LeastRecentlyMigrated, 0));
+        p.set(KnobId::EvictGuardChunks, 8).unwrap();
+        assert_eq!(of(&p, 29, 0), (Adaptive, 3));
+        assert_eq!(of(&p, 28, 0), (LeastRecentlyMigrated, 0));
+        p.set(KnobId::EvictGuardChunks, 32).unwrap();
         p.set(KnobId::StreamMode, 2).unwrap();
         assert_eq!(of(&p, 8192, 0), (Adaptive, 32));
         assert_eq!(of(&p, 8192, 50), (Adaptive, 82));

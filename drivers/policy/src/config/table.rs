@@ -375,7 +375,7 @@ knobs! {
 
     // Prefetch, continued.
     StreamCycles {
-        "stream_cycles", "", Choice(OFF_ON), 0..=1, 0, true,
+        "prefetch_cycles", "", Choice(OFF_ON), 0..=1, 0, true,
         "Follow a stream beyond what is on the GPU already, and from where a range's next pass begins to fault.",
         "chosen for this project: what stays of a cycle lies in the way of its stream, and each pass is to be found out anew"
     }
