@@ -105,8 +105,11 @@ const ALL_BUSY_US: u64 = 100;
 /// 200 ms means that something is wrong.
 const ALL_BUSY_TURNS: u32 = 2000;
 
-/// The same as a time: each nap may be longer than asked for.
-const ALL_BUSY_NS: u64 = 1_000_000_000;
+/// The same as a time, as each nap may be longer than asked for: seen on a host with four times the work that it has CPUs for, 5 ms
+/// each and 11 s in all.
+const ALL_BUSY_NS: u64 = 5_000_000_000;
+/// The bound of that wait, as those who look for waits that are too long know it.
+const ALL_BUSY_BOUND_NS: u64 = 2 * ALL_BUSY_NS;
 
 /// How victims are chosen on `gpu` now, under policy `p`.
 pub(super) fn order(gpu: &Gpu, p: &Policy) -> EvictConfig {
@@ -165,9 +168,17 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
             break;
         }
         let Some(victim) = gpu.chunks().take_victim(&order) else {
+            let listed = || {
+                let listed = Waiting::on(What::Chunk, gpu.index(), 0, ALL_BUSY_BOUND_NS);
+                (listed, time::now_ns())
+            };
+            let (_, since) = waiting.get_or_insert_with(listed);
+            let waited = time::now_ns().saturating_sub(*since);
+            // Or all of its memory failed: nobody can give any back.
+            if waited >= ALL_BUSY_NS || gpu.chunks().usable() == 0 {
+                break;
+            }
             idle += 1;
-            let listed = || Waiting::on(What::Chunk, gpu.index(), 0, ALL_BUSY_NS);
-            waiting.get_or_insert_with(listed);
             time::sleep_us(ALL_BUSY_US);
             continue;
         };
