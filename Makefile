@@ -20,10 +20,13 @@ bench: image-fast ## an experiment in virtual time: EXP=harvest, oversub, inter-
 bench-compare: deps ## two sets of results row by row: A= and B= are folders or files (B= build/results); THRESHOLD=percent: fail if B is slower
 	@$(T)/results.sh compare $(or $(A),$(error A= is wanted: a folder of results, or a file)) $(or $(B),build/results) $(addprefix --threshold ,$(THRESHOLD))
 
-results: deps ## Documentation/results.md and pictures in build/results/plots, from the rows in build/results
+results: deps ## Documentation/results.md and pictures, from the rows in build/results, which go to Documentation/results beside those of before
 	@$(T)/results.sh fill
 	@$(T)/results.sh plot
-	@$(T)/results.sh doc
+	@mkdir -p Documentation/results
+	@cp build/results/*.json Documentation/results/
+	@cp build/results/*.targets.txt Documentation/results/ 2>/dev/null || true
+	@$(T)/results.sh doc Documentation/results
 
 test: deps ## all tests: host, then every suite in a VM on the debug kernel
 	@tests/run
