@@ -4,7 +4,7 @@
 # rows come into one table and into build/results/EXPERIMENT.json. Wrong data or a complaint of a kernel gives no results.
 # Settings come from the environment:
 #   GPUS=n (demo, harvest)  VRAM=MiB  MEM=6G  PROFILE=v100-p3  LIMIT=s (a guest)
-#   QUICK=1: less of each experiment, on smaller memories
+#   QUICK=1: less of each experiment, on smaller memories   RATIOS=1.5,2 (oversub)
 # `all` leaves out what has results of this commit, without changes, and this configuration.
 . "$(dirname "$0")/lib.sh"
 exp=${1:-harvest}
@@ -32,9 +32,10 @@ spec() {
 		takes="five minutes" second=${GPUS:-2} a="" b="" quick_a="-i 1" quick_b="-i 1" command=harvest
 		;;
 	oversub)
-		takes="eight minutes" command=oversub
+		takes="an hour" command=oversub
 		# Half of the workloads in each guest.
-		a="--workloads triad,hotspot,resnet50,zipf" b="--workloads atax,pagerank,bfs,llm-decode"
+		a="--workloads triad,hotspot,resnet50,zipf ${RATIOS:+--ratios $RATIOS}"
+		b="--workloads atax,pagerank,bfs,llm-decode ${RATIOS:+--ratios $RATIOS}"
 		quick_a="--workloads triad --ratios 1.5" quick_b="--workloads pagerank --ratios 1.5"
 		;;
 	inter-job)
