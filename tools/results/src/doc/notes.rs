@@ -38,6 +38,9 @@ pub struct Section {
     /// After them.
     #[serde(default)]
     pub text: String,
+    /// Its tables as they were, where the rows are lost and not measured anew yet; of no use where there are rows.
+    #[serde(default)]
+    pub kept: String,
 }
 
 /// Why a figure is not the paper's.

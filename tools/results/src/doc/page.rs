@@ -17,7 +17,7 @@ use crate::units;
 pub fn page(files: &[File], notes: &Notes, paper: &Paper) -> Result<String> {
     let mut missing = Vec::new();
     for s in &notes.experiments {
-        if files.iter().all(|f| f.name != s.name) {
+        if s.kept.is_empty() && files.iter().all(|f| f.name != s.name) {
             missing.push(format!("no results of '{}': run '{}'", s.name, s.command));
         }
     }
@@ -43,6 +43,9 @@ pub fn page(files: &[File], notes: &Notes, paper: &Paper) -> Result<String> {
     for s in &notes.experiments {
         if let Some(file) = files.iter().find(|f| f.name == s.name) {
             text.push_str(&section(s, file));
+        } else {
+            let (lead, kept, below) = (paragraph(&s.lead), paragraph(&s.kept), paragraph(&s.text));
+            text.push_str(&format!("\n## {}\n{lead}{kept}{below}", s.title));
         }
     }
     text.push_str(&beside);
@@ -179,9 +182,16 @@ fn table(file: &File) -> Table {
 fn beside(files: &[File], notes: &Notes, paper: &Paper, missing: &mut Vec<String>) -> String {
     let mut table = Table::new(2, &["what", "source", "paper", "ours", "off by"]);
     let mut why = String::new();
+    let is_kept = |f: &Figure| {
+        let sections = &notes.experiments;
+        sections
+            .iter()
+            .any(|s| s.name == f.experiment && !s.kept.is_empty())
+    };
     for figure in &paper.figures {
         let explained = notes.explanations.iter().find(|e| e.figure == figure.id);
         let (ours, off) = match figure.ours(files) {
+            None if is_kept(figure) => ("see the experiment".to_owned(), String::new()),
             None => ("not measured".to_owned(), String::new()),
             Some(range) => {
                 let off = figure.off(range);

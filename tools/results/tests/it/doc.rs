@@ -44,6 +44,21 @@ fn what_is_missing_is_told() {
     assert!(refused(&files, &short).contains("'demo' has no section"));
 }
 
+/// Catches tables of before that stand where there are rows, and none where there are not.
+#[test]
+fn tables_are_kept_where_the_rows_are_lost() {
+    let (files, mut notes, paper) = sources();
+    let of = |files: &[File], notes: &Notes| page(files, notes, &paper).unwrap();
+    for s in &mut notes.experiments {
+        s.kept = format!("As it was: {}", s.name);
+    }
+    assert!(!of(&files, &notes).contains("As it was"));
+    let without = of(&files[..1], &notes);
+    let lost = &files[1].name;
+    assert!(without.contains(&format!("As it was: {lost}")));
+    assert!(!without.contains(&format!("As it was: {}", files[0].name)));
+}
+
 /// Catches a least taken for a most, and ranges of ours of which only one end is looked at.
 #[test]
 fn off_is_measured_from_the_range() {
