@@ -831,6 +831,18 @@ static uint32_t on_gpu(int fd, uint8_t *p, uint64_t block)
 	return block_info(fd, p + block * BLOCK).gpu_pages[0];
 }
 
+/* Of the blocks from @first on four are fetched ahead, or none. */
+static void four_or_none(int fd, uint8_t *p, uint64_t first, uint64_t four)
+{
+	if (four)
+		for (uint64_t b = first; b < first + 4; b++)
+			CHECK(WITHIN(10000, on_gpu(fd, p, b) == BLOCK / PAGE));
+	else
+		give_time(50);
+	CHECK_EQ(on_gpu(fd, p, first) != 0, four);
+	CHECK_EQ(on_gpu(fd, p, first + 4), 0);
+}
+
 /* Catches a stream that ends at what is there already, and one that is followed for more than its amount behind it. */
 static void stream_over_what_is_there(void)
 {
@@ -843,13 +855,7 @@ static void stream_over_what_is_there(void)
 		cpu_fill((uint64_t *)p, blocks * BLOCK, 3, 7);
 		CHECK_OK(migrate(fd, p + 5 * BLOCK, 12 * BLOCK, 0));
 		touch_blocks(fd, p, 0, 5);
-		if (on)
-			for (uint64_t b = 17; b < 21; b++)
-				CHECK(WITHIN(10000, on_gpu(fd, p, b) == BLOCK / PAGE));
-		else
-			give_time(50);
-		CHECK_EQ(on_gpu(fd, p, 17) != 0, on);
-		CHECK_EQ(on_gpu(fd, p, 21), 0);
+		four_or_none(fd, p, 17, on);
 		CHECK_OK(munmap(p, blocks * BLOCK));
 		close(fd);
 	}
@@ -870,13 +876,7 @@ static void stream_of_the_next_pass(void)
 		CHECK(on_gpu(fd, p, blocks - 1));
 		CHECK_OK(migrate(fd, p, blocks * BLOCK, HUVM_PLACE_HOST));
 		touch_blocks(fd, p, 0, 1);
-		if (on)
-			for (uint64_t b = 1; b < 5; b++)
-				CHECK(WITHIN(10000, on_gpu(fd, p, b) == BLOCK / PAGE));
-		else
-			give_time(50);
-		CHECK_EQ(on_gpu(fd, p, 1) != 0, on);
-		CHECK_EQ(on_gpu(fd, p, 5), 0);
+		four_or_none(fd, p, 1, on);
 		CHECK_OK(munmap(p, blocks * BLOCK));
 		close(fd);
 	}

@@ -313,6 +313,23 @@ enum Seen {
 }
 
 impl Stream {
+    /// One that begins at `block`, with nothing fetched ahead.
+    fn new(span: &BlockSpan, block: BlockNo, step: i64, now: u64) -> Self {
+        Stream {
+            span: *span,
+            last: block,
+            step,
+            ahead: 0,
+            there: 0,
+            bridged: 0,
+            begun: block,
+            strays: 0,
+            followed: 0,
+            born: now,
+            confirmed: now,
+        }
+    }
+
     /// How many steps past the last fault a block is, which is a whole number of them away; less than none: behind it.
     fn steps_to(&self, block: BlockNo) -> Option<i64> {
         let distance = self.last.distance(block)?;
@@ -495,25 +512,9 @@ impl StreamTable {
             .again(block, span)
             .filter(|_| config.cycles && behind.is_none())
         {
-            if let Some(Some(s)) = self.streams.get_mut(i) {
-                *s = Stream {
-                    last: block,
-                    ahead: 0,
-                    there: 0,
-                    bridged: 0,
-                    begun: block,
-                    strays: 0,
-                    followed: 0,
-                    born: now,
-                    confirmed: now,
-                    ..*s
-                };
+            if let Some(Some(Stream { step, .. })) = self.streams.get(i) {
+                return self.begin(i, Stream::new(span, block, *step, now), config);
             }
-            self.counts.streams = self.counts.streams.saturating_add(1);
-            return Advice {
-                run: self.advise(i, config),
-                ..Advice::default()
-            };
         }
 
         for s in self
@@ -543,28 +544,7 @@ impl StreamTable {
             };
         };
         let i = self.slot_for_new(slots);
-        if let Some(s) = self.streams.get_mut(i) {
-            *s = Some(Stream {
-                span: *span,
-                last: block,
-                step,
-                ahead: 0,
-                there: 0,
-                bridged: 0,
-                begun: block,
-                strays: 0,
-                followed: 0,
-                born: now,
-                confirmed: now,
-            });
-        }
-        self.counts.streams = self.counts.streams.saturating_add(1);
-        Advice {
-            run: self.advise(i, config),
-            cancel: false,
-            expected: false,
-            passed: None,
-        }
+        self.begin(i, Stream::new(span, block, step, now), config)
     }
 
     /// The `left` furthest blocks advised for this stream were not fetched. They may be advised again.
@@ -653,6 +633,18 @@ impl StreamTable {
             .filter_map(|(i, s)| Some((i, s.filter(|s| s.begins_again(block, span))?)))
             .max_by_key(|(_, s)| s.confirmed)
             .map(|(i, _)| i)
+    }
+
+    /// A stream begins, in slot `i`.
+    fn begin(&mut self, i: usize, stream: Stream, config: &StreamConfig) -> Advice {
+        if let Some(s) = self.streams.get_mut(i) {
+            *s = Some(stream);
+        }
+        self.counts.streams = self.counts.streams.saturating_add(1);
+        Advice {
+            run: self.advise(i, config),
+            ..Advice::default()
+        }
     }
 
     /// Extends the stream in slot `i`.
@@ -777,17 +769,8 @@ mod tests {
             streams: {
                 let mut all = [None; STREAMS_MAX];
                 all[1] = Some(Stream {
-                    span,
-                    last: BlockNo(last),
-                    step,
                     ahead: 4,
-                    there: 0,
-                    bridged: 0,
-                    begun: BlockNo(last),
-                    strays: 0,
-                    followed: 0,
-                    born: 1,
-                    confirmed: 1,
+                    ..Stream::new(&span, BlockNo(last), step, 1)
                 });
                 all
             },
@@ -808,15 +791,21 @@ mod tests {
         assert!(!odd.comes_to(BlockNo(150), u32::MAX));
     }
 
-    /// Catches a bridge that leaves the range, one of a stream that was replaced, and blocks counted that were never fetched.
-    #[test]
-    fn what_is_there_is_gone_beyond() {
+    /// A range of forty blocks, and a policy that follows streams in it.
+    fn forty_by_stride() -> (BlockSpan, Policy) {
         let span = BlockSpan {
             first: BlockNo(0),
             end: BlockNo(40),
         };
         let mut p = Policy::new();
         p.set(KnobId::StreamMode, 2).unwrap();
+        (span, p)
+    }
+
+    /// Catches a bridge that leaves the range, one of a stream that was replaced, and blocks counted that were never fetched.
+    #[test]
+    fn what_is_there_is_gone_beyond() {
+        let (span, p) = forty_by_stride();
         let config = StreamConfig::of(&p);
         let mut t = StreamTable::new();
         let mut run = None;
@@ -851,12 +840,7 @@ mod tests {
     /// cycles are not followed.
     #[test]
     fn the_next_pass_goes_on_with_its_first_fault() {
-        let span = BlockSpan {
-            first: BlockNo(0),
-            end: BlockNo(40),
-        };
-        let mut p = Policy::new();
-        p.set(KnobId::StreamMode, 2).unwrap();
+        let (span, mut p) = forty_by_stride();
         let off = StreamConfig::of(&p);
         p.set(KnobId::StreamCycles, 1).unwrap();
         let on = StreamConfig::of(&p);

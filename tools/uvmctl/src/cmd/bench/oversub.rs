@@ -12,6 +12,7 @@ use super::super::steps::Steps;
 use super::super::sweep::{self, Spec};
 use super::lineup::{Lend, Lineup, Machine, Policy, BASE, BEST, WHOLE};
 use super::measured::Measured;
+use super::targets::mean;
 use crate::catalog::{find, Found};
 use crate::cli::Bench;
 use crate::exit::{Failure, Result};
@@ -228,22 +229,21 @@ pub(super) fn summary(rows: &[Measured]) -> Vec<Mean> {
         of.map(|r| r.h2d_bytes.saturating_add(r.d2h_bytes)).sum()
     };
     let first = presets.first().map_or(0, |p| moved(p));
-    let mean = |preset: &&str| {
+    let of = |preset: &&str| {
         let times: Vec<f64> = rows
             .iter()
             .filter(|r| r.preset == *preset)
             .filter_map(|r| Some(r.time_ns as f64 / r.ideal_ns.filter(|n| *n != 0)? as f64))
             .collect();
-        let logs: f64 = times.iter().map(|t| t.ln()).sum();
         Mean {
             preset: (*preset).into(),
             rows: times.len() as u64,
-            slower: (logs / times.len().max(1) as f64).exp(),
+            slower: mean(&times).unwrap_or(1.0),
             worst: times.iter().copied().fold(0.0, f64::max),
             traffic: (first != 0).then(|| moved(preset) as f64 / first as f64),
         }
     };
-    presets.iter().map(mean).collect()
+    presets.iter().map(of).collect()
 }
 
 #[cfg(test)]

@@ -158,7 +158,7 @@ fn slowest_lender(rows: &[Measured], case: &str, preset: &str) -> Target {
 }
 
 /// Geometric mean.
-fn mean(all: &[f64]) -> Option<f64> {
+pub(super) fn mean(all: &[f64]) -> Option<f64> {
     let logs: f64 = all.iter().map(|x| x.ln()).sum();
     (!all.is_empty()).then(|| (logs / all.len() as f64).exp())
 }
@@ -346,11 +346,7 @@ pub(super) fn of_oversub(rows: &[Measured]) -> Vec<Target> {
         worst.map(|(x, which)| (format!("{x:.2} times, {which}"), *x >= least))
     };
     let (base, whole) = (over(BASE), over(WHOLE));
-    let mean = |all: &[(f64, String)]| {
-        let logs: f64 = all.iter().map(|(x, _)| x.ln()).sum();
-        let mean = (logs / all.len().max(1) as f64).exp();
-        (!all.is_empty()).then(|| (format!("{mean:.2} times"), mean >= 1.0))
-    };
+    let over_whole: Vec<f64> = whole.iter().map(|(x, _)| *x).collect();
     let streams = || best().filter(|r| r.workload == STREAM.0 && r.ratio >= STREAM.1);
     let link = streams()
         .filter_map(|r| r.link_efficiency)
@@ -371,7 +367,7 @@ pub(super) fn of_oversub(rows: &[Measured]) -> Vec<Target> {
         target(
             &format!("{BEST} against {WHOLE}, geometric mean"),
             "1.00 times faster",
-            mean(&whole),
+            mean(&over_whole).map(|x| (format!("{x:.2} times"), x >= 1.0)),
         ),
         target(
             &format!("{what}: {BEST}, use of the link to the host"),
