@@ -335,11 +335,13 @@ impl Prefetch {
             // Never touched: there is nothing to fetch.
             return false;
         };
-        let mut there = false;
-        if p.is_on(KnobId::MultiPath) && relay(gpu, &block, ways, p) {
+        let there = is_here(&block, gpu);
+        if there {
+            // Nothing to fetch, which the others would find out too, with a lock each.
+        } else if p.is_on(KnobId::MultiPath) && relay(gpu, &block, ways, p) {
             let _has_room = self.relayed.push_within_capacity(block);
-        } else if !self.bring(gpu, job, &block, p) {
-            there = is_here(&block, gpu);
+        } else {
+            let _copied = self.bring(gpu, job, &block, p);
         }
         // Those that came to a lender meanwhile go on beside the next ones.
         while self.relayed.first().is_some_and(|b| b.is_settled()) {
