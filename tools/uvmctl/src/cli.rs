@@ -502,7 +502,7 @@ pub(crate) struct Bench {
     /// Of oversub: times more data than memory
     #[arg(long, value_name = "RATIO", num_args = 1.., value_delimiter = ',')]
     pub(crate) ratios: Vec<f64>,
-    /// Of all but harvest: presets, by names of 'policy list', or techniques as the rows name them [default: all that are compared]
+    /// Of all but harvest: presets, by names of 'policy list', or techniques as the rows name them; NAME:KNOB=VALUE:... with other knobs [default: all that are compared]
     #[arg(long, value_name = "PRESET", num_args = 1.., value_delimiter = ',')]
     pub(crate) presets: Vec<String>,
     /// Of the experiments with several jobs, and of scaling: cases [default: all that the machine has]

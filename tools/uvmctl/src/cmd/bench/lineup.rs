@@ -5,7 +5,7 @@
 //! listened.
 
 use super::super::policy;
-use crate::exit::Result;
+use crate::exit::{Failure, Result};
 use huvm_policy::config::knob_by_name;
 use libhuvm::device::Knob;
 use libhuvm::{Device, Scope};
@@ -101,6 +101,31 @@ impl Policy {
         self
     }
 
+    /// Those of `asked`, the command line's, that it is: itself by its name, and as `NAME:KNOB=VALUE:...` with other knobs, by that
+    /// name. Itself where nothing is asked for.
+    ///
+    /// # Errors
+    /// Usage: no such knob, or no such value of it.
+    pub(in crate::cmd) fn variants(self, asked: &[String]) -> Result<Vec<Policy>> {
+        if asked.is_empty() {
+            return Ok(vec![self]);
+        }
+        let mut all = Vec::new();
+        for name in asked {
+            let mut parts = name.split(':');
+            if parts.next() != Some(self.name.as_str()) {
+                continue;
+            }
+            let mut variant = self.clone();
+            for change in parts {
+                let (knob, value) = assignment(change)?;
+                variant = variant.with(name, knob, value);
+            }
+            all.push(variant);
+        }
+        Ok(all)
+    }
+
     /// Whether its GPU borrows.
     pub(in crate::cmd) fn borrows(&self) -> bool {
         [WHOLE, BEST].contains(&self.preset) || self.knobs.contains(&("harvest_borrow", 1))
@@ -121,6 +146,19 @@ impl Policy {
         let knobs = self.knobs.iter().map(|(k, v)| format!(" {k}={v}"));
         self.preset.to_owned() + &knobs.collect::<String>()
     }
+}
+
+/// `KNOB=VALUE`, the value as users write it.
+fn assignment(text: &str) -> Result<(&'static str, u64)> {
+    let bad = |why: &str| Failure::Usage(format!("'{text}': {why}"));
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| bad("a change of a preset is KNOB=VALUE"))?;
+    let knob = knob_by_name(name)
+        .ok_or_else(|| bad("there is no such knob; 'uvmctl policy list' has them"))?;
+    let value = knob.parse(value);
+    let value = value.map_err(|_| bad("the knob takes no such value"))?;
+    Ok((knob.name, value))
 }
 
 /// What each neighbour lends.
@@ -311,6 +349,32 @@ mod tests {
             &["harvest_borrow", "parallel_fetch", "prefetch_multi_path"],
         );
         assert_eq!(names(&l.alone()), ["H", "H+PLF"]);
+    }
+
+    #[test]
+    fn a_preset_with_other_knobs_is_asked_for_by_name() {
+        let ask = |asked: &[&str]| {
+            let asked: Vec<String> = asked.iter().map(|a| (*a).into()).collect();
+            Policy::preset(BEST).variants(&asked)
+        };
+        assert_eq!(ask(&[]).unwrap(), [Policy::preset(BEST)]);
+        assert_eq!(ask(&[WHOLE]).unwrap(), []);
+        let two = ask(&[BEST, "huvm:evict_order=lrm:prefetch_amount_mib=8"]).unwrap();
+        assert_eq!(
+            names(&two),
+            ["huvm", "huvm:evict_order=lrm:prefetch_amount_mib=8"]
+        );
+        assert_eq!(two[0].recipe(), "huvm");
+        assert_eq!(two[1].recipe(), "huvm evict_order=0 prefetch_amount_mib=8");
+        assert!(two[1].borrows());
+        for bad in [
+            "huvm:",
+            "huvm:no_such=1",
+            "huvm:evict_order",
+            "huvm:evict_order=99",
+        ] {
+            assert!(matches!(ask(&[bad]), Err(Failure::Usage(_))), "{bad}");
+        }
     }
 
     #[test]

@@ -107,17 +107,20 @@ fn missing(what: String) -> Failure {
     Failure::NotFound(what, "'uvmctl policy list' has the driver's".into())
 }
 
-/// The presets asked for, of those that are compared.
+/// The presets asked for, of those that are compared, in their order.
 fn chosen(args: &Bench, lineup: &Lineup) -> Result<Vec<Policy>> {
-    let asked = |name: &&str| args.presets.is_empty() || args.presets.iter().any(|p| p == name);
     for name in &args.presets {
-        let known = PRESETS.iter().find(|p| *p == name);
+        let base = name.split(':').next();
+        let known = PRESETS.iter().find(|p| Some(**p) == base);
         known
             .and_then(|p| lineup.preset(p))
             .ok_or_else(|| missing(format!("'{name}' is no preset that oversub compares")))?;
     }
-    let names = PRESETS.into_iter().filter(asked);
-    Ok(names.filter_map(|p| lineup.preset(p)).collect())
+    let mut all = Vec::new();
+    for preset in PRESETS.into_iter().filter_map(|p| lineup.preset(p)) {
+        all.extend(preset.variants(&args.presets)?);
+    }
+    Ok(all)
 }
 
 /// Chunks of a memory that `bytes` are `ratio` times of.

@@ -261,10 +261,13 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
         Experiment::SpareSize => spares(&lineup, &stage),
         _ => free(some(&PRESETS)),
     };
-    let meets = |p: &Policy| args.presets.is_empty() || args.presets.contains(&p.name);
-    let runs = runs.into_iter().filter(|(_, p, _)| meets(p));
-    let runs = runs.filter(|(sub, _, _)| !has_subs(args.experiment) || meant(args, sub));
-    let runs: Vec<_> = runs.collect();
+    let meets = |sub: &str| !has_subs(args.experiment) || meant(args, sub);
+    let mut asked = Vec::new();
+    for (sub, policy, lend) in runs.into_iter().filter(|(sub, _, _)| meets(sub)) {
+        let variants = policy.variants(&args.presets)?.into_iter();
+        asked.extend(variants.map(|p| (sub.clone(), p, lend)));
+    }
+    let runs = asked;
     if runs.is_empty() {
         return Err(Failure::Usage(format!("nothing of {name} was asked for")));
     }

@@ -105,9 +105,10 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
         )));
     }
     let lineup = Lineup::of(&device)?;
-    let asked = |p: &&str| args.presets.is_empty() || args.presets.iter().any(|a| a == p);
-    let presets = PRESETS.into_iter().filter(asked);
-    let policies: Vec<Policy> = presets.filter_map(|p| lineup.preset(p)).collect();
+    let mut policies = Vec::new();
+    for preset in PRESETS.into_iter().filter_map(|p| lineup.preset(p)) {
+        policies.extend(preset.variants(&args.presets)?);
+    }
     if policies.is_empty() {
         return Err(Failure::Usage("scaling compares no such preset".into()));
     }
