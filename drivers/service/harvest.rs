@@ -28,7 +28,7 @@ use crate::kernel::ffi::uapi;
 use crate::kernel::{thread, time};
 use crate::memory::block::{Block, Inflight, Spare, State};
 use crate::memory::chunk::Victim;
-use crate::memory::offer::Terms;
+use crate::memory::offer::{Stock, Terms};
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
 use huvm_policy::chunk::ChunkState;
 use huvm_policy::config::Policy;
@@ -457,7 +457,12 @@ fn write_back(
             break;
         };
         // A fetch would wait for the copy, and leave nothing that it was made for.
-        let steps = config.write_back_skip;
+        let Stock {
+            free,
+            only,
+            removable,
+        } = gpu.chunks().offer().stock();
+        let steps = config.skips(free, only, removable);
         if steps != 0 && block.space().streams.come_to(&block, steps) {
             account::count(Some(gpu), None, Counter::WriteBacksLater, 1);
             continue;

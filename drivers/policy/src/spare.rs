@@ -293,6 +293,10 @@ impl SpareCursor {
     }
 }
 
+/// Chunks that a lender has ready for borrowers before it leaves some for later: as many as one has on their way over it and
+/// for evictions at once.
+pub const READY: u32 = 8;
+
 /// What a GPU's own policy says about lending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LendConfig {
@@ -325,6 +329,18 @@ impl LendConfig {
             write_back: policy.is_on(KnobId::WriteBack),
             write_back_max: policy.get_u32(KnobId::WriteBackInFlight),
             write_back_skip: policy.get_u32(KnobId::WriteBackSkip),
+        }
+    }
+
+    /// How near a stream must be to a lent chunk that is not written back yet, with `free` chunks free, `only` lent and nowhere
+    /// else, and `removable` lent and on the host too. With fewer than [`READY`] to give, all are written back in order: a
+    /// borrower that gets nothing here goes to the host over its own link alone.
+    pub const fn skips(&self, free: u32, only: u32, removable: u32) -> u32 {
+        let lent = only.saturating_add(removable);
+        if self.lendable(free, lent).saturating_add(removable) < READY {
+            0
+        } else {
+            self.write_back_skip
         }
     }
 
@@ -429,6 +445,30 @@ mod tests {
             };
             assert_eq!(f.lendable(), c.lendable(free, lent));
         }
+    }
+
+    #[test]
+    fn with_nothing_to_give_all_is_written_back_in_order() {
+        let c = LendConfig {
+            enabled: true,
+            keep: 3,
+            limit: 40,
+            write_back: true,
+            write_back_max: 2,
+            write_back_skip: 16,
+        };
+        // Free beyond what it keeps, then what the host has too, then both; each one too few.
+        for (free, only, removable) in [(3 + READY, 0, 0), (3, 9, READY), (4, 9, READY - 1)] {
+            assert_eq!(c.skips(free, only, removable), 16);
+        }
+        for (free, only, removable) in [(2 + READY, 0, 0), (3, 9, READY - 1), (99, 40, 0)] {
+            assert_eq!(c.skips(free, only, removable), 0);
+        }
+        let in_order = LendConfig {
+            write_back_skip: 0,
+            ..c
+        };
+        assert_eq!(in_order.skips(99, 0, 0), 0);
     }
 
     #[test]
