@@ -153,6 +153,8 @@ pub(crate) enum Counter {
     WriteBacksLater = uapi::HUVM_CNT_WRITE_BACKS_LATER,
     /// `HUVM_CNT_EXPOSED_NS`: time in which a fault waited for the driver alone.
     ExposedNs = uapi::HUVM_CNT_EXPOSED_NS,
+    /// `HUVM_CNT_EVICTIONS_RESCUED`: evictions to a neighbour that the link failed and that went to the host instead.
+    EvictionsRescued = uapi::HUVM_CNT_EVICTIONS_RESCUED,
 }
 
 /// The counters of one scope.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One channel: its ring, its progress, and those who wait for it.
 
+use super::watch::Attendant;
 use super::{poison, table, Engine, Fence, Tracker};
 use crate::account::latency::Latencies;
 use crate::account::waits::{self, Listed, Waiting, What};
@@ -59,6 +60,14 @@ pub(super) const STALL_NS: u64 = 10_000_000_000;
 const STOP_NS: u64 = 1_000_000_000;
 /// Faults that a channel may restart from without completing anything in between.
 const RESTARTS_MAX: u32 = 8;
+
+/// A channel that takes pushes.
+const WORKS: u32 = 0;
+/// It is given up, and nobody may take what it did not end for failed yet: it is being taken off its engine, and what it was
+/// copying may be rescued ([`super::watch`]).
+const LEAVES: u32 = 1;
+/// What it did not end has failed.
+const BROKEN: u32 = 2;
 
 /// Pages that one push leaves out at most: those of a block.
 const LEFT_OUT_MAX: u32 = 512;
@@ -122,7 +131,11 @@ pub(crate) struct Lane {
     /// The last push whose latency was counted.
     counted: Atomic<u32>,
     latencies: Arc<Latencies>,
-    broken: Atomic<bool>,
+    /// [`WORKS`], [`LEAVES`] or [`BROKEN`], in this order.
+    standing: Atomic<u32>,
+    /// Who sees to what it was copying when it is given up.
+    #[pin]
+    pub(super) attendant: Attendant,
     /// Nothing more is submitted.
     closing: Atomic<bool>,
     #[pin]
@@ -165,7 +178,8 @@ impl Lane {
                 began: [const { Atomic::new(0) }; STAMPS],
                 counted: Atomic::new(0),
                 latencies,
-                broken: Atomic::new(false),
+                standing: Atomic::new(WORKS),
+                attendant <- Attendant::new(),
                 closing: Atomic::new(false),
                 ring <- new_mutex!(Some(channel), "huvm_channel"),
                 semaphore <- new_spinlock!(Semaphore::At(mem, off), "huvm_semaphore"),
@@ -212,8 +226,19 @@ impl Lane {
         !matches!(*self.semaphore.lock(), Semaphore::At(..)) || self.is_gone()
     }
 
-    pub(super) fn is_broken(&self) -> bool {
-        self.broken.load(Relaxed)
+    /// Whether what is not complete has failed.
+    fn is_broken(&self) -> bool {
+        self.standing.load(Relaxed) == BROKEN
+    }
+
+    /// Whether it was given up, and it is not yet settled what has failed by that.
+    fn leaves(&self) -> bool {
+        self.standing.load(Relaxed) == LEAVES
+    }
+
+    /// Whether it takes pushes.
+    pub(super) fn works(&self) -> bool {
+        self.standing.load(Relaxed) == WORKS
     }
 
     /// Value of the semaphore.
@@ -287,35 +312,58 @@ impl Lane {
         self.began.get(usize::try_from(value).ok()? % STAMPS)
     }
 
-    /// Waits for `value`.
+    /// Waits for `value`: while the channel gets on, then [`STALL_NS`], then for the rescue of what it was copying, which has a
+    /// bound of its own.
     ///
     /// # Errors
     /// `ETIMEDOUT` when the channel broke under this wait, `EIO` when it is broken.
     pub(super) fn wait(&self, value: u32) -> Result {
+        self.wait_as(value, false)
+    }
+
+    /// As [`Self::wait`], for one who holds a lock that a rescue may want.
+    ///
+    /// # Errors
+    /// As there; `EAGAIN` when the channel is given up: let go of the lock, then wait.
+    pub(super) fn wait_holding(&self, value: u32) -> Result {
+        self.wait_as(value, true)
+    }
+
+    fn wait_as(&self, value: u32, holding: bool) -> Result {
         // No spinning: no copy is over in the time that going to sleep takes.
         if let Some(ok) = self.poll(value) {
             return if ok { Ok(()) } else { Err(EIO) };
         }
-        let (mut seen, mut since) = (self.completed(), time::now_ns());
+        let (mut seen, mut since) = ((self.completed(), self.leaves()), time::now_ns());
+        let mut broke_here = false;
         // Most copies are over before anybody could read the list.
         let mut listed = None;
         loop {
-            self.moved
-                .wait_timeout(LOOK_NS, || self.poll(value).is_some());
+            self.moved.wait_timeout(LOOK_NS, || {
+                self.poll(value).is_some() || (holding && self.leaves())
+            });
             if let Some(ok) = self.poll(value) {
-                return if ok { Ok(()) } else { Err(EIO) };
+                return match (ok, broke_here) {
+                    (true, _) => Ok(()),
+                    (false, true) => Err(ETIMEDOUT),
+                    (false, false) => Err(EIO),
+                };
             }
             let listed = listed.get_or_insert_with(|| self.waiting(What::Copy, STALL_NS));
-            let (now, at) = (self.completed(), time::now_ns());
+            let (now, at) = ((self.completed(), self.leaves()), time::now_ns());
+            let (_, leaves) = now;
+            if leaves && holding {
+                return Err(EAGAIN);
+            }
             if now != seen {
                 (seen, since) = (now, at);
                 listed.got_on();
             } else if self.is_gone() {
                 self.fail();
-            } else if at.saturating_sub(since) >= STALL_NS {
+            } else if !leaves && at.saturating_sub(since) >= STALL_NS {
                 self.give_up(value);
-                return Err(ETIMEDOUT);
-            } else if self.has_faulted() {
+                broke_here = true;
+            } else if !leaves && self.has_faulted() {
                 // The fault service thread restarts a faulted engine; but that thread may be who waits here.
                 let _gave_up_said_so = self.restart();
             } else if at.saturating_sub(since) >= OTHERS_NS {
@@ -342,7 +390,7 @@ impl Lane {
 
     /// Waits for room in the ring, which is locked, after `busy`.
     fn wait_for_room(&self, seen: u32) -> Result {
-        let moved = |lane: &Lane| lane.completed() != seen || lane.is_broken();
+        let moved = |lane: &Lane| lane.completed() != seen || !lane.works();
         let mut patience = Patience::new(STALL_NS);
         let _listed = self.waiting(What::Room, STALL_NS);
         while !moved(self) {
@@ -372,7 +420,7 @@ impl Lane {
         let ring = (*ring).as_mut().ok_or(EIO)?;
         // Until there is room; `begin` does not say so and give the push, which would keep the ring borrowed.
         loop {
-            if self.is_broken() || self.closing.load(Relaxed) {
+            if !self.works() || self.closing.load(Relaxed) {
                 return Err(EIO);
             }
             let seen = ring.completed();
@@ -451,6 +499,9 @@ impl Lane {
     pub(super) fn restart(&self) -> bool {
         // Until the fault is cleared: who comes then must not take the next one for this one.
         let mut r = self.restarts.lock();
+        if !self.works() {
+            return false;
+        }
         if !self.has_faulted() {
             return true;
         }
@@ -496,11 +547,14 @@ impl Lane {
         noted
     }
 
-    /// Breaks the channel, once, and says who waited for what.
+    /// Gives the channel up, once, and says who waited for what. It is broken then, at once or when what it was copying is
+    /// rescued; nothing is waited for here but that it is off its engine, as callers may hold any lock.
     fn give_up(&self, value: u32) {
-        if self.broken.cmpxchg(false, true, Relaxed).is_err() {
+        if self.standing.cmpxchg(WORKS, LEAVES, Relaxed).is_err() {
             return;
         }
+        // Who waits with a lock lets go of it.
+        self.wake();
         let state = self.runlist.state(&*self.bars, self.chid);
         pr_err!(
             "gpu {} channel {} ({:?}): waited for {}, has completed {} of {}; {:?}. Taken off its engine\n",
@@ -513,10 +567,24 @@ impl Lane {
             state,
         );
         waits::tell();
-        if self.stop() {
+        let is_off = self.stop();
+        if is_off && !self.is_gone() && self.attendant.call() {
+            return;
+        }
+        self.let_go(is_off);
+    }
+
+    /// It was given up, and what can be rescued is: from here on it is broken. `is_off`: it reaches no memory.
+    pub(super) fn let_go(&self, is_off: bool) {
+        if is_off {
             self.release();
         }
-        self.wake();
+        self.fail();
+    }
+
+    /// Waits until whoever was submitting when the channel was given up has done so, or was refused.
+    pub(super) fn refuses(&self) {
+        drop(self.ring.lock());
     }
 
     /// Channels that wait for this one on the GPU go on: it writes nothing any more. What it had completed is kept.
@@ -555,7 +623,7 @@ impl Lane {
 
     /// Whoever waits from now on gets an error, but for what is complete.
     pub(super) fn fail(&self) {
-        self.broken.store(true, Relaxed);
+        self.standing.store(BROKEN, Relaxed);
         self.wake();
     }
 

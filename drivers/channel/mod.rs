@@ -5,8 +5,9 @@
 //! their own where the GPU has enough. A submission gives a [`Fence`]; a [`Tracker`] collects fences of any GPU. Work that
 //! has to follow other work names a tracker: for channels of the same GPU the engine waits, for others the CPU does.
 //!
-//! Every wait has a bound. A channel that makes no progress is *broken*: it is taken off its engine, so that it can no longer
-//! reach memory, and whoever waits for it gets an error. Trackers may outlive a GPU; what became of its channels is kept
+//! Every wait has a bound. A channel that makes no progress is given up: it is taken off its engine, so that it can no longer
+//! reach memory, what it was the only one to have is rescued ([`watch`]), then it is *broken*, and whoever waits for it gets an
+//! error. Trackers may outlive a GPU; what became of its channels is kept
 //! for them ([`table`]).
 //!
 //! Locks: a lane's mutex is held over building one push; the table's is a leaf. Neither is held while waiting for the GPU,
@@ -17,12 +18,14 @@ pub(crate) mod poison;
 mod pool;
 mod setup;
 mod table;
+mod watch;
 
 pub(crate) use huvm_hal::channel::Tracker;
 pub(crate) use lane::Push;
 pub(crate) use pool::{Ce, Pool};
 pub(crate) use setup::errno;
 pub(crate) use table::forget_all;
+pub(crate) use watch::{Failed, Watch};
 
 use huvm_hal::ids::ChannelId;
 use kernel::prelude::*;
@@ -101,4 +104,18 @@ pub(crate) fn wait(tracker: &Tracker) -> Result {
     }
     crate::kernel::dma::read_barrier();
     first
+}
+
+/// As [`wait`], for one who holds a block's lock. `None`: a channel is given up, and a rescue may want the lock.
+pub(crate) fn wait_holding(tracker: &Tracker) -> Option<Result> {
+    let mut first = Ok(());
+    for (id, value) in tracker.iter() {
+        let did = table::find(id).wait_holding(value);
+        if did == Err(EAGAIN) {
+            return None;
+        }
+        first = first.and(did);
+    }
+    crate::kernel::dma::read_barrier();
+    Some(first)
 }

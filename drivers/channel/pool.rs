@@ -73,7 +73,7 @@ impl Pool {
         self.started.as_ref().map_or(&[], |l| &l.all)
     }
 
-    fn lane(&self, engine: Engine) -> Result<&Arc<Lane>> {
+    pub(super) fn lane(&self, engine: Engine) -> Result<&Arc<Lane>> {
         let lanes = self.started.as_ref().ok_or(EIO)?;
         let at = lanes.of.get(engine as usize).ok_or(EIO)?;
         lanes.all.get(*at).ok_or(EIO)
@@ -139,12 +139,12 @@ impl Pool {
             .iter()
             .filter(|e| e.is_inward())
             .filter_map(|e| self.lane(*e).ok())
-            .all(|l| l.is_broken() || l.pending() == 0)
+            .all(|l| !l.works() || l.pending() == 0)
     }
 
-    /// Whether copies of a kind can still be made: their channel is not broken.
+    /// Whether copies of a kind can still be made: their channel was not given up.
     pub(crate) fn works(&self, engine: Engine) -> bool {
-        self.lane(engine).is_ok_and(|l| !l.is_broken())
+        self.lane(engine).is_ok_and(|l| l.works())
     }
 
     /// Pushes that an engine has not ended yet: what a new one waits for.

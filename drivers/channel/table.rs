@@ -60,6 +60,14 @@ impl Found {
         }
     }
 
+    /// As [`Self::wait`], for one who holds a lock that a rescue may want: `EAGAIN` when there is one.
+    pub(super) fn wait_holding(&self, value: u32) -> Result {
+        match self {
+            Found::Live(lane) => lane.wait_holding(value),
+            other => other.wait(value),
+        }
+    }
+
     /// Whether it can reach no memory any more. What is gone was off before.
     pub(super) fn is_off(&self) -> bool {
         match self {

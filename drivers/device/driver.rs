@@ -42,7 +42,7 @@ use crate::service::gpu_fault::Service;
 use crate::service::harvest::{self, Lend};
 use crate::service::pre_evict::PreEvict;
 use crate::service::prefetch::Prefetch;
-use crate::service::{launch, pool, teardown};
+use crate::service::{launch, pool, rescue, teardown};
 use huvm_hal::ext::announce::{announced, Announced};
 use huvm_hal::ext::discover::{self, Extension};
 use huvm_hal::ga100::{bringup, fault, irq};
@@ -64,6 +64,8 @@ pub(crate) struct Bound {
     service: Option<KThread>,
     /// Pre-eviction, lending, prefetch, host memory.
     keepers: [Option<KThread>; 4],
+    /// Looks after what goes to neighbours.
+    rescuer: Option<KThread>,
     irqs: Option<Irqs<Gpu>>,
     gpu: Arc<Gpu>,
     registered: bool,
@@ -179,6 +181,7 @@ impl Bound {
         let mut bound = Bound {
             service: None,
             keepers: [const { None }; 4],
+            rescuer: None,
             irqs: None,
             gpu,
             registered: false,
@@ -211,6 +214,7 @@ impl Bound {
         *lends = Some(spawn(&gpu, "lend", move |gpu| lender.serve(gpu))?);
         *fetches = Some(spawn(&gpu, "fetch", move |gpu| fetcher.serve(gpu))?);
         *refills = Some(spawn(&gpu, "pool", pool::serve)?);
+        self.rescuer = Some(spawn(&gpu, "rescue", rescue::serve)?);
 
         registry::add(&gpu)?;
         self.registered = true;
@@ -303,10 +307,13 @@ impl Drop for Bound {
                 }
             }
             teardown::release_clients(gpu);
+            // It maps host memory; nothing is on its way any more.
+            drop(self.rescuer.take());
             teardown::unmap_host(gpu);
             peer::disconnect(gpu);
             launch::gpu_removed(gpu);
         }
+        drop(self.rescuer.take());
         gpu.channels().shut_down();
         gpu.retire();
         poison::leaves(gpu.index());

@@ -24,7 +24,7 @@ use huvm_policy::stream::Outcome;
 use huvm_policy::thrash::BlockThrash;
 use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
-use kernel::sync::atomic::Relaxed;
+use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex, MutexGuard};
 
 /// What a block has on one GPU.
@@ -306,8 +306,10 @@ impl State {
         };
         let unread = self.drop_unread(&i);
         if !ok {
-            // An eviction gave its source away; whatever is nowhere else is gone.
-            self.lost |= i.pages.and_not(&self.resident());
+            // An eviction gave its source away; whatever is nowhere else is gone. Others have it still, or never had one.
+            if i.given.is_some() {
+                self.lost |= i.pages.and_not(&self.resident());
+            }
             // A channel that failed is off its engine, so nothing is written to them any more.
             self.release_empty_chunks();
             return;
@@ -431,6 +433,8 @@ impl State {
 pub(crate) struct Block {
     va: u64,
     space: Arc<Space>,
+    /// It may have an eviction to a neighbour in flight, or be about to submit one. To be read without the lock.
+    sends: Atomic<bool>,
     #[pin]
     state: Mutex<State>,
 }
@@ -468,7 +472,7 @@ impl Block {
             last_cause: uapi::HUVM_CAUSE_NONE,
         };
         Arc::pin_init(
-            pin_init!(Self { va, space, state <- new_mutex!(state, "huvm_block") }),
+            pin_init!(Self { va, space, sends: Atomic::new(false), state <- new_mutex!(state, "huvm_block") }),
             GFP_KERNEL,
         )
     }
@@ -496,7 +500,30 @@ impl Block {
     /// Locks the block if no copy is in flight, and publishes one that is over. Waits for no copy.
     pub(crate) fn try_settled(&self) -> Option<Guard<'_>> {
         let mut s = self.state.lock();
-        s.publish().is_none().then_some(s)
+        s.publish().is_none().then(|| self.at_rest(s))
+    }
+
+    /// Locks the block as it is, if nobody else has.
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_>> {
+        self.state.try_lock()
+    }
+
+    /// An eviction to a neighbour is about to be submitted. The caller has the lock.
+    pub(crate) fn begin_sending(&self) {
+        self.sends.store(true, Relaxed);
+    }
+
+    /// Whether there may be an eviction to a neighbour.
+    pub(crate) fn may_send(&self) -> bool {
+        self.sends.load(Relaxed)
+    }
+
+    /// No copy is in flight.
+    fn at_rest<'a>(&self, s: Guard<'a>) -> Guard<'a> {
+        if self.may_send() {
+            self.sends.store(false, Relaxed);
+        }
+        s
     }
 
     /// Locks the block with no copy in flight. Waits for one without the lock; the wait is bounded, and a copy that
@@ -506,17 +533,24 @@ impl Block {
             let tracker = {
                 let mut s = self.state.lock();
                 match s.publish() {
-                    None => return s,
+                    None => return self.at_rest(s),
                     Some(tracker) => tracker,
                 }
             };
             let _judged_above = channel::wait(&tracker);
         }
-        let mut s = self.state.lock();
-        if let Some(tracker) = s.inflight.as_ref().map(|i| i.tracker) {
-            let ok = channel::wait(&tracker).is_ok();
-            s.finish(ok);
+        loop {
+            let mut s = self.state.lock();
+            let Some(tracker) = s.publish() else {
+                return self.at_rest(s);
+            };
+            if let Some(did) = channel::wait_holding(&tracker) {
+                s.finish(did.is_ok());
+                return self.at_rest(s);
+            }
+            // Once for a channel at most: it is given up, and the rescue of what it was copying wants the lock.
+            drop(s);
+            let _judged_above = channel::wait(&tracker);
         }
-        s
     }
 }

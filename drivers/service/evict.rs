@@ -271,6 +271,9 @@ pub(super) fn empty(
         pool::host_memory(gpu, space, &mut s, &copy, &p, need)?;
     }
     map::unmap_gpus(&mut s, &valid)?;
+    if dst == Place::Spare {
+        block.begin_sending();
+    }
     let mut tracker = Tracker::EMPTY;
     let did = match dst {
         Place::Spare => super::migrate::submit_to_spare(block, &mut s, gpu, &copy, &mut tracker),

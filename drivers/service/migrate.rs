@@ -345,6 +345,22 @@ pub(crate) fn submit_to_host(
     Ok(())
 }
 
+/// Submits copies of `pages` from `chunk` of `gpu`, which is the block's no more, to the host. The host memory is there.
+pub(crate) fn submit_given(
+    block: &Block,
+    s: &mut State,
+    (gpu, chunk): (&Gpu, ChunkId),
+    pages: &PageMask,
+    done: &mut Tracker,
+) -> Result {
+    gpu.check()?;
+    let engine = Engine::DeviceToHost;
+    submit_host_runs(&mut s.host, gpu, engine, Tracker::EMPTY, chunk, pages, done)?;
+    let moved = bytes(pages.count());
+    account::count(Some(gpu), Some(block.space()), Counter::BytesD2h, moved);
+    Ok(())
+}
+
 /// Submits copies of `pages`, which are valid on `gpu`, to the block's chunk in spare memory.
 pub(crate) fn submit_to_spare(
     block: &Block,
@@ -523,7 +539,8 @@ fn to_gpu(
                 Some(Loc::Vid(in_chunk(src, p))),
                 Loc::Peer { id: peer, addr },
             )
-        })?;
+        })
+        .map_err(|e| if_cut_off(&part.sg.gpu, &gpu, e))?;
         account::count(Some(&gpu), space, Counter::BytesP2p, bytes(here.count()));
         left = left.and_not(&here);
     }
@@ -537,10 +554,10 @@ fn to_gpu(
     Ok(())
 }
 
-/// What a failed copy from `from` to `to` means: if only the road between them is gone, the next try goes by the host.
-fn if_cut_off(to: &Gpu, from: &Gpu, e: Error) -> Error {
-    let cut_off = to.peer_id(from.index()).is_none();
-    if cut_off && !to.is_lost() && !from.is_lost() {
+/// What a failed copy of `gpu` from or to `other` means: if only the road between them is gone, the next try goes by the host.
+fn if_cut_off(gpu: &Gpu, other: &Gpu, e: Error) -> Error {
+    let cut_off = gpu.peer_id(other.index()).is_none();
+    if cut_off && !gpu.is_lost() && !other.is_lost() {
         EAGAIN
     } else {
         e

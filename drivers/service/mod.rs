@@ -21,5 +21,6 @@ pub(crate) mod pool;
 pub(crate) mod pre_evict;
 pub(crate) mod prefetch;
 pub(crate) mod relay;
+pub(crate) mod rescue;
 pub(crate) mod teardown;
 pub(crate) mod thrash;

@@ -74,6 +74,7 @@ pub(crate) const NAMES: &[&str] = &[
     "ecc_lost_pages",
     "write_backs_later",
     "exposed_ns",
+    "evictions_rescued",
 ];
 
 #[cfg(test)]
