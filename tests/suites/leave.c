@@ -119,73 +119,197 @@ static void link_goes_down(void)
 	}
 }
 
-/* Reads all of a job on its GPU. 1: that failed; what was read was right. */
-static int read_fails(const struct job *j)
-{
-	struct huvm_instr in = over(HUVM_OP_CHECK, j->len, WIDE);
-	struct huvm_wait w;
-
-	in.a = (uintptr_t)j->p;
-	in.imm0 = j->add;
-	in.imm1 = j->mul;
-	w = run_program(j->fd, j->gpu, WIDE, &in, 1, 8);
-	CHECK_EQ(w.mismatches, 0);
-	if (w.status == HUVM_LAUNCH_DONE)
-		return 0;
-	CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
-	return 1;
-}
-
-static void *turns_until_an_error(void *arg)
-{
-	while (!stop)
-		if (read_fails(arg))
-			return arg;
-	return NULL;
-}
-
 /*
- * The same under load. A chunk that was on its way over the link when it went may be lost: its client has an error then, and
- * SIGBUS for no more pages than GPU 0 can have had on the way, all others are right. The other client has no error, and GPU 0
- * goes on, by the host, until it is bound again.
+ * The same under load. What was on its way over the link when it went is sent to the host instead: nobody loses a page, nobody has
+ * an error. GPU 0 goes on, by the host, until it is bound again.
  */
 static void link_goes_down_under_load(void)
 {
-	int fd = start(0x2, 1), failed;
-	struct job j[2];
-	pthread_t t[2];
-	uint64_t gone;
-	void *told;
-	char name[32];
+	const int turns_max = rounds(4);
+	uint64_t rescued = 0;
 
-	pci_name(fd, 0, name);
-	for (uint32_t b = 0; b < 2; b++)
-		j[b] = job_begin(2 * b, WANTED, 75 + b);
-	stop = 0;
-	CHECK_EQ(pthread_create(&t[0], NULL, turns_until_an_error, &j[0]), 0);
-	CHECK_EQ(pthread_create(&t[1], NULL, turns, &j[1]), 0);
-	usleep((useconds_t)(200000 + chance(200000)));
+	for (int turn = 0; turn < turns_max; turn++) {
+		int fd = start(0x2, (uint64_t)turn & 1);
+		struct job j[2];
+		pthread_t t[2];
+		uint64_t gone;
+		char name[32];
+
+		pci_name(fd, 0, name);
+		for (uint32_t b = 0; b < 2; b++)
+			j[b] = job_begin(2 * b, WANTED, 75 + b);
+		stop = 0;
+		for (uint32_t b = 0; b < 2; b++)
+			CHECK_EQ(pthread_create(&t[b], NULL, turns, &j[b]), 0);
+		usleep((useconds_t)(100000 + chance(200000)));
+		test_reg(fd, 0, INJ_LINK_DOWN, link_bit(fd, 0, 1));
+		give_time(500);
+		stop = 1;
+		for (uint32_t b = 0; b < 2; b++)
+			CHECK_EQ(pthread_join(t[b], NULL), 0);
+		job_check_gpu(&j[0]);
+		gone = unreadable(j[0].p, j[0].len, j[0].add, j[0].mul);
+		CHECK_EQ(gone, 0);
+		job_end(&j[0]);
+		job_end(&j[1]);
+		rescued += of_gpu(fd, 0, HUVM_CNT_EVICTIONS_RESCUED);
+		all_idle(fd);
+		j[0] = job_begin(0, WANTED, 77);
+		job_turn(&j[0], WIDE);
+		job_end(&j[0]);
+		test_reg(fd, 0, INJ_LINK_DOWN, 0);
+		rebind(name);
+		all_idle(fd);
+		close(fd);
+	}
+	printf("# %llu evictions were on their way and went to the host\n", (unsigned long long)rescued);
+}
+
+/* Launches a fill of the job's second half, all of its blocks at once; their chunks are those of its first half. */
+static uint64_t second_half(const struct job *j)
+{
+	struct huvm_instr in = over(HUVM_OP_FILL, BLOCK, 1);
+	uint64_t id;
+
+	in.block_stride = BLOCK;
+	in.dst = (uintptr_t)j->p + j->len / 2;
+	in.imm0 = j->add + j->mul * (j->len / 2 / 8);
+	in.imm1 = j->mul;
+	CHECK_OK(launch(j->fd, 0, SMALL, &in, 1, 8, &id));
+	return id;
+}
+
+/*
+ * GPU 0 is full and evicts to GPU 1; the first copy stands still, others wait behind it, and the link goes down. @id: the launch
+ * that gets the chunks. Returns how many evictions are on their way at least.
+ */
+static uint64_t evicting(int fd, struct job *j, uint64_t *id)
+{
+	uint64_t before = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS);
+
+	*j = job_make(0, 2 * SMALL, 90);
+	gpu_fill(j->fd, 0, j->p, j->len / 2, 1, j->add, j->mul);
+	test_reg(fd, 0, INJ_CE_HANG, 1);
+	*id = second_half(j);
+	CHECK(WITHIN(5000, !read_reg(fd, 0, INJ_CE_HANG)));
+	/* As many as a batch of faults is about. */
+	CHECK(WITHIN(5000, of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) != before));
+	give_time(100);
 	test_reg(fd, 0, INJ_LINK_DOWN, link_bit(fd, 0, 1));
-	give_time(1000);
-	stop = 1;
-	CHECK_EQ(pthread_join(t[0], &told), 0);
-	CHECK_EQ(pthread_join(t[1], NULL), 0);
-	/* It may not have come to what is lost in its last turn. */
-	failed = told || read_fails(&j[0]);
-	gone = unreadable(j[0].p, j[0].len, j[0].add, j[0].mul);
-	printf("# the launch %s, %llu pages are gone\n", failed ? "failed" : "went on", (unsigned long long)gone);
-	CHECK(gone <= SMALL * 512);
-	CHECK(failed || !gone);
-	job_end(&j[1]);
-	CHECK_OK(munmap(j[0].p, j[0].len));
-	close(j[0].fd);
-	all_idle(fd);
-	j[0] = job_begin(0, WANTED, 77);
-	job_turn(&j[0], WIDE);
-	job_end(&j[0]);
+	return of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) - before;
+}
+
+/* It goes on: each copy meets the link that is down. */
+static void copies_fail(int fd)
+{
+	test_reg(fd, 0, INJ_CE_HANG, 0);
+}
+
+static void link_is_back(int fd, const char *name)
+{
 	test_reg(fd, 0, INJ_LINK_DOWN, 0);
 	rebind(name);
 	all_idle(fd);
+	close(fd);
+}
+
+/*
+ * The only copy of what is on its way is in chunks that are others' already. It goes to the host before they get them: when the
+ * copies fail, and when the first stands for good.
+ */
+static void evictions_are_rescued(void)
+{
+	for (int stands = 0; stands < 2; stands++) {
+		int fd = start(0x2, 0);
+		struct job j;
+		char name[32];
+		uint64_t id, n;
+
+		pci_name(fd, 0, name);
+		n = evicting(fd, &j, &id);
+		if (!stands)
+			copies_fail(fd);
+		CHECK_EQ(wait_launch(j.fd, id).status, HUVM_LAUNCH_DONE);
+		printf("# %llu evictions were on their way\n", (unsigned long long)n);
+		CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_EVICTIONS_RESCUED), n);
+		copies_fail(fd);
+		job_check_gpu(&j);
+		job_turn(&j, WIDE);
+		CHECK_EQ(unreadable(j.p, j.len, j.add, j.mul), 0);
+		job_end(&j);
+		all_idle(fd);
+		link_is_back(fd, name);
+	}
+}
+
+/* Its client is killed meanwhile: nothing is left behind. */
+static void killed_while_rescued(void)
+{
+	int fd = start(0x2, 0);
+	struct job j;
+	char name[32];
+	uint64_t id;
+	pid_t pid;
+	int told[2], n;
+
+	pci_name(fd, 0, name);
+	CHECK_OK(pipe(told));
+	fflush(stdout);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		evicting(fd, &j, &id);
+		CHECK_EQ(write(told[1], "", 1), 1);
+		for (;;)
+			pause();
+	}
+	close(told[1]);
+	CHECK_EQ(read(told[0], &n, 1), 1);
+	close(told[0]);
+	copies_fail(fd);
+	usleep((useconds_t)chance(20000));
+	end_child(pid);
+	all_idle(fd);
+	j = job_begin(0, WANTED, 91);
+	job_end(&j);
+	link_is_back(fd, name);
+}
+
+/* There is no memory for them on the host: then they are lost, and that is said in time. Nothing else is. */
+static void no_memory_to_rescue(void)
+{
+	int fd = start(0x2, 0);
+	struct huvm_instr in = over(HUVM_OP_CHECK, SMALL * BLOCK, WIDE);
+	struct huvm_wait w;
+	struct job j;
+	uint64_t id, gone;
+	char name[32];
+	time_t began;
+
+	pci_name(fd, 0, name);
+	evicting(fd, &j, &id);
+	let_fail(fd, HUVM_FAIL_DMA_MAP, ~0u);
+	began = time(NULL);
+	copies_fail(fd);
+	/* What it evicts later finds no memory either. */
+	w = wait_launch(j.fd, id);
+	CHECK(w.status == HUVM_LAUNCH_DONE || w.status == HUVM_LAUNCH_FAILED);
+	CHECK(time(NULL) - began <= 8 * time_scale());
+	let_fail(fd, HUVM_FAIL_DMA_MAP, 0);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_EVICTIONS_RESCUED), 0);
+	in.a = (uintptr_t)j.p;
+	in.imm0 = j.add;
+	in.imm1 = j.mul;
+	w = run_program(j.fd, 0, WIDE, &in, 1, 8);
+	CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+	CHECK_EQ(w.mismatches, 0);
+	gone = unreadable(j.p, j.len / 2, j.add, j.mul);
+	printf("# %llu pages are gone\n", (unsigned long long)gone);
+	CHECK(gone > 0 && gone <= SMALL * 512);
+	CHECK_OK(munmap(j.p, j.len));
+	close(j.fd);
+	all_idle(fd);
+	link_is_back(fd, name);
 }
 
 static uint32_t state(int fd, uint32_t gpu)
@@ -256,6 +380,9 @@ static const struct ktap_test tests[] = {
 	{ "unbound_while_lending", unbound_while_lending, 60 },
 	{ "link_goes_down", link_goes_down, 60 },
 	{ "link_goes_down_under_load", link_goes_down_under_load, 60 },
+	{ "evictions_are_rescued", evictions_are_rescued, 60 },
+	{ "killed_while_rescued", killed_while_rescued, 60 },
+	{ "no_memory_to_rescue", no_memory_to_rescue, 60 },
 	{ "lost_while_lending", lost_while_lending, 60 },
 };
 KTAP_MAIN(tests)
