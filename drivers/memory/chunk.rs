@@ -262,8 +262,9 @@ impl ChunkPool {
         inner.evict = *config;
         let (seed, order) = (inner.picks, inner.refaults.order(config));
         let recent = order == VictimOrder::Recent;
+        let guard = inner.refaults.guard(config);
         let mut table = inner.table();
-        table.steer(config.guard, recent);
+        table.steer(guard, recent);
         let chunk = table.take_victim(order, seed)?;
         let owner = inner.block(chunk.id());
         Some(Victim {

@@ -39,6 +39,7 @@ pub static PRESETS: &[Preset] = &[
             (KnobId::PreEvictHold, 1),
             (KnobId::WriteBackSkip, 16),
             (KnobId::StreamCycles, 1),
+            (KnobId::EvictGuardFit, 1),
             (KnobId::CopyOverlap, 1),
         ],
     },
@@ -246,6 +247,7 @@ mod tests {
             WriteBackSkip,
             CopyOverlap,
             StreamCycles,
+            EvictGuardFit,
         ] {
             assert_eq!(p.get(off), 0, "{}", off.knob().name);
         }
@@ -271,6 +273,7 @@ mod tests {
                 WriteBackSkip,
                 CopyOverlap,
                 StreamCycles,
+                EvictGuardFit,
             ])
             .collect();
         huvm.sort();

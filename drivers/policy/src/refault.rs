@@ -37,6 +37,13 @@ const LEAST_PART: u32 = 8;
 const ADAPT_CHUNKS: u32 = 48;
 const ADAPT_PART: u32 = 4;
 
+/// Parts of a chunk in which the guard's width is kept.
+const PARTS: u32 = 256;
+/// What a chunk that comes back too soon adds to it, as a part of the widest.
+const WIDER_PART: u32 = 352;
+/// A distance counts for so much of the mean of those that are not short.
+const CYCLE_PART: u64 = 16;
+
 /// A GPU's memory, as far as the order of eviction hangs on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -54,8 +61,10 @@ pub struct Memory {
 pub struct EvictConfig {
     /// The order.
     pub order: VictimOrder,
-    /// Youngest chunks that [`VictimOrder::Recent`] leaves alone.
+    /// Youngest chunks that [`VictimOrder::Recent`] leaves alone, at least.
     pub guard: u32,
+    /// And at most, see [`Refaults::guard`].
+    pub guard_max: u32,
     /// Chunks brought in, over which refaults are counted. At least 1.
     pub window: u32,
     /// Evictions within which a chunk that comes back is a refault.
@@ -94,6 +103,11 @@ impl EvictConfig {
         Self {
             order,
             guard: if guarded { guard } else { 0 },
+            guard_max: match order {
+                VictimOrder::Adaptive if policy.is_on(KnobId::EvictGuardFit) => chunks / GUARD_PART,
+                _ if guarded => guard,
+                _ => 0,
+            },
             window: u32::try_from(window).unwrap_or(u32::MAX).max(1),
             span: u64::from(chunks).saturating_mul(SPAN_MEMORIES),
         }
@@ -103,6 +117,7 @@ impl EvictConfig {
     pub const LRM: Self = Self {
         order: VictimOrder::LeastRecentlyMigrated,
         guard: 0,
+        guard_max: 0,
         window: 1,
         span: 0,
     };
@@ -121,6 +136,10 @@ pub struct Refaults {
     again: u32,
     /// What is evicted comes back.
     cyclic: bool,
+    /// By how much the guard is wider than asked for, in parts of a chunk.
+    wider: u32,
+    /// Evictions until a chunk comes back that is not needed at once, on the average.
+    cycle: u64,
 }
 
 impl Refaults {
@@ -132,6 +151,8 @@ impl Refaults {
             seen: 0,
             again: 0,
             cyclic: false,
+            wider: 0,
+            cycle: 0,
         }
     }
 
@@ -149,6 +170,9 @@ impl Refaults {
         if config.order != VictimOrder::Adaptive {
             return refault;
         }
+        if let Some(n) = left.filter(|_| self.cyclic) {
+            self.fit_guard(self.evicted.wrapping_sub(n), config);
+        }
         self.seen = self.seen.saturating_add(1);
         self.again = self.again.saturating_add(u32::from(refault));
         let window = if self.cyclic {
@@ -161,6 +185,45 @@ impl Refaults {
             (self.seen, self.again) = (0, 0);
         }
         refault
+    }
+
+    /// Youngest chunks to leave alone now.
+    ///
+    /// What the GPU needs at a time is told by what comes back: a chunk that returns after fewer evictions than the guard has
+    /// chunks (a *short* return) was pushed through it too soon, and would be there with a guard twice as wide. But each chunk of
+    /// the guard is one that is not kept, and misses once in a cycle. So in a cycle of `c` evictions a guard of `g` chunks more
+    /// pays if more than `g` returns are short, of `c`: a short one widens the guard by a step, and each return narrows it by
+    /// `g / c` of one. (The balance of ARC, Megiddo and Modha, FAST'03: there a hit in either of two lists of ghosts, here a
+    /// distance.)
+    pub fn guard(&self, config: &EvictConfig) -> u32 {
+        let wider = self.wider / PARTS;
+        config
+            .guard
+            .saturating_add(wider)
+            .min(config.guard_max.max(config.guard))
+    }
+
+    fn fit_guard(&mut self, distance: u64, config: &EvictConfig) {
+        let guard = self.guard(config);
+        let short = distance <= guard.into();
+        if !short {
+            let before = self.cycle.saturating_mul(CYCLE_PART - 1);
+            self.cycle = before.saturating_add(distance.min(config.span)) / CYCLE_PART;
+        }
+        let widest = config.guard_max.saturating_mul(PARTS);
+        let step = widest / WIDER_PART;
+        let wider = self.wider.saturating_add(if short { step } else { 0 });
+        let less = u64::from(step).saturating_mul(guard.into());
+        // As long as nobody knows: what the memory holds.
+        let cycle = match self.cycle {
+            0 => config.span / SPAN_MEMORIES,
+            known => known,
+        };
+        // Never more than a step, which is 32 bits.
+        let less = less / cycle.max(guard.into()).max(1);
+        let wider = wider.saturating_sub(u32::try_from(less).unwrap_or(step));
+        let asked = config.guard.saturating_mul(PARTS);
+        self.wider = wider.min(widest.saturating_sub(asked));
     }
 
     /// Chunks brought in so far that had been evicted, however long ago.
@@ -186,6 +249,7 @@ mod tests {
         EvictConfig {
             order: VictimOrder::Adaptive,
             guard: 4,
+            guard_max: 4,
             window,
             span,
         }
@@ -209,6 +273,91 @@ mod tests {
         assert_eq!(r.order(&c), VictimOrder::Recent);
         r.brought_in(left, &c);
         assert_eq!(r.order(&c), VictimOrder::LeastRecentlyMigrated);
+    }
+
+    /// Brings in `n` chunks that left `distance` evictions ago, in a cycle.
+    fn come_back(r: &mut Refaults, c: &EvictConfig, distance: u64, n: u32) {
+        r.evicted = r.evicted.max(10_000);
+        r.cyclic = true;
+        for _ in 0..n {
+            r.evicted();
+            r.brought_in(Some(r.evicted - distance), c);
+        }
+    }
+
+    fn fits() -> EvictConfig {
+        EvictConfig {
+            guard: 10,
+            guard_max: 100,
+            ..config(1 << 30, 5000)
+        }
+    }
+
+    #[test]
+    fn the_guard_widens_while_more_comes_back_at_once_than_it_costs() {
+        let (mut r, c) = (Refaults::new(), fits());
+        assert_eq!(r.guard(&c), 10);
+        // A cycle of 400: nothing is short.
+        come_back(&mut r, &c, 400, 200);
+        assert_eq!(r.guard(&c), 10);
+        assert!((380..=400).contains(&r.cycle), "{}", r.cycle);
+        // A third of what comes back was pushed out too soon: pays up to a guard of a third of the cycle, beyond the widest.
+        for _ in 0..500 {
+            come_back(&mut r, &c, 400, 2);
+            come_back(&mut r, &c, 5, 1);
+        }
+        assert_eq!(r.guard(&c), 100);
+        // A tenth: pays up to a tenth of the cycle.
+        for _ in 0..500 {
+            come_back(&mut r, &c, 400, 9);
+            come_back(&mut r, &c, 5, 1);
+        }
+        let guard = r.guard(&c);
+        assert!((30..50).contains(&guard), "{guard}");
+        // None any more.
+        come_back(&mut r, &c, 400, 5000);
+        assert_eq!(r.guard(&c), 10);
+    }
+
+    #[test]
+    fn a_guard_that_does_not_fit_itself_stays() {
+        let (mut r, mut c) = (Refaults::new(), fits());
+        c.guard_max = c.guard;
+        come_back(&mut r, &c, 5, 1000);
+        assert_eq!(r.guard(&c), 10);
+        // What was learned is of the widest that there may be: as soon as it is less, the guard is.
+        c.guard_max = 100;
+        come_back(&mut r, &c, 5, 1000);
+        assert_eq!(r.guard(&c), 100);
+        c.guard_max = 40;
+        assert_eq!(r.guard(&c), 40);
+        // Out of a cycle nothing is learned.
+        let mut r = Refaults::new();
+        let c = fits();
+        for _ in 0..1000 {
+            let left = r.evicted();
+            r.cyclic = false;
+            r.brought_in(Some(left), &c);
+        }
+        assert_eq!(r.guard(&c), 10);
+    }
+
+    #[test]
+    fn the_numbers_at_their_ends_are_survived() {
+        let c = EvictConfig {
+            guard: u32::MAX,
+            guard_max: u32::MAX,
+            span: u64::MAX,
+            ..config(1, 1)
+        };
+        let mut r = Refaults::new();
+        for distance in [0, 1, u64::MAX / 2, u64::MAX] {
+            r.cyclic = true;
+            r.fit_guard(distance, &c);
+            assert_eq!(r.guard(&c), u32::MAX);
+        }
+        r.fit_guard(u64::MAX, &EvictConfig::LRM);
+        assert_eq!(r.guard(&EvictConfig::LRM), 0);
     }
 
     #[test]
@@ -281,7 +430,21 @@ mod tests {
         assert_eq!(front(12), (Adaptive, 16));
         assert_eq!(front(64), (Adaptive, 64));
         assert_eq!(front(65), (LeastRecentlyMigrated, 0));
+        // How far it may widen.
+        let most = |p: &Policy| {
+            let memory = Memory {
+                chunks: 800,
+                ..Memory::default()
+            };
+            let c = EvictConfig::of(p, &memory);
+            (c.guard, c.guard_max)
+        };
+        assert_eq!(most(&p), (32, 32));
+        p.set(KnobId::EvictGuardFit, 1).unwrap();
+        assert_eq!(most(&p), (32, 400));
         // What is asked for by name is done, as far as it goes.
+        p.set(KnobId::EvictOrder, Recent as u64).unwrap();
+        assert_eq!(most(&p), (32, 32));
         p.set(KnobId::EvictOrder, Recent as u64).unwrap();
         assert_eq!(of(&p, 62, 0), (Recent, 31));
         p.set(KnobId::EvictOrder, 0).unwrap();

@@ -23,6 +23,7 @@ fn config(order: VictimOrder, window_percent: u64) -> EvictConfig {
     p.set(KnobId::EvictOrder, order as u64).unwrap();
     p.set(KnobId::EvictGuardChunks, 16).unwrap();
     p.set(KnobId::EvictWindowPercent, window_percent).unwrap();
+    p.set(KnobId::EvictGuardFit, 1).unwrap();
     EvictConfig::of(
         &p,
         &Memory {
@@ -49,7 +50,7 @@ fn misses(trace: &[u32], config: &EvictConfig) -> usize {
         missed += 1;
         let id = table.alloc().unwrap_or_else(|| {
             let order = refaults.order(config);
-            table.steer(config.guard, order == VictimOrder::Recent);
+            table.steer(refaults.guard(config), order == VictimOrder::Recent);
             let id = table.pick_victim(order, missed).unwrap();
             table.begin_evict(id).unwrap();
             let old: u32 = holds[id.as_usize()].take().unwrap();

@@ -379,4 +379,11 @@ knobs! {
         "Follow a stream beyond what is on the GPU already, and from where a range's next pass begins to fault.",
         "chosen for this project: what stays of a cycle lies in the way of its stream, and each pass is to be found out anew"
     }
+
+    // Eviction, continued.
+    EvictGuardFit {
+        "evict_guard_fit", "", Choice(OFF_ON), 0..=1, 0, true,
+        "The guard of evict_order=adaptive widens while chunks come back that just left it, up to half of the memory.",
+        "chosen for this project, after ARC (Megiddo and Modha, FAST'03): fronts of a job's threads differ from job to job"
+    }
 }
