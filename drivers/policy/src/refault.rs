@@ -302,20 +302,20 @@ mod tests {
         assert_eq!(r.guard(&c), 10);
         assert!((380..=400).contains(&r.cycle), "{}", r.cycle);
         // A third of what comes back was pushed out too soon: pays up to a guard of a third of the cycle, beyond the widest.
-        for _ in 0..500 {
+        for _ in 0..2000 {
             come_back(&mut r, &c, 400, 2);
             come_back(&mut r, &c, 5, 1);
         }
         assert_eq!(r.guard(&c), 100);
         // A tenth: pays up to a tenth of the cycle.
-        for _ in 0..500 {
+        for _ in 0..2000 {
             come_back(&mut r, &c, 400, 9);
             come_back(&mut r, &c, 5, 1);
         }
         let guard = r.guard(&c);
         assert!((30..50).contains(&guard), "{guard}");
         // None any more.
-        come_back(&mut r, &c, 400, 5000);
+        come_back(&mut r, &c, 400, 20_000);
         assert_eq!(r.guard(&c), 10);
     }
 
