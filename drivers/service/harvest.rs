@@ -456,13 +456,13 @@ fn write_back(
         let Some((id, block)) = gpu.chunks().next_write_back() else {
             break;
         };
-        // A fetch would wait for the copy, and leave nothing that it was made for.
         let Stock {
             free,
             only,
             removable,
         } = gpu.chunks().offer().stock();
         let steps = config.skips(free, only, removable);
+        // A fetch would wait for the copy, and leave nothing that it was made for.
         if steps != 0 && block.space().streams.come_to(&block, steps) {
             account::count(Some(gpu), None, Counter::WriteBacksLater, 1);
             continue;

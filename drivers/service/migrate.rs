@@ -317,18 +317,7 @@ pub(crate) fn submit_to_host(
         if here.is_empty() {
             continue;
         }
-        gpu.check()?;
-        submit_host_runs(
-            host,
-            gpu,
-            Engine::DeviceToHost,
-            Tracker::EMPTY,
-            chunk,
-            &here,
-            done,
-        )?;
-        let moved = bytes(here.count());
-        account::count(Some(gpu), Some(block.space()), Counter::BytesD2h, moved);
+        submit_chunk_to_host(block, host, (gpu, chunk), &here, done)?;
         left = left.and_not(&here);
     }
     // What was nowhere reads as zero.
@@ -345,17 +334,17 @@ pub(crate) fn submit_to_host(
     Ok(())
 }
 
-/// Submits copies of `pages` from `chunk` of `gpu`, which is the block's no more, to the host. The host memory is there.
-pub(crate) fn submit_given(
+/// Submits copies of `pages` from `chunk` of `gpu`, whoever has it, to the block's host memory `host`, which is there.
+pub(crate) fn submit_chunk_to_host(
     block: &Block,
-    s: &mut State,
+    host: &mut Backing,
     (gpu, chunk): (&Gpu, ChunkId),
     pages: &PageMask,
     done: &mut Tracker,
 ) -> Result {
     gpu.check()?;
     let engine = Engine::DeviceToHost;
-    submit_host_runs(&mut s.host, gpu, engine, Tracker::EMPTY, chunk, pages, done)?;
+    submit_host_runs(host, gpu, engine, Tracker::EMPTY, chunk, pages, done)?;
     let moved = bytes(pages.count());
     account::count(Some(gpu), Some(block.space()), Counter::BytesD2h, moved);
     Ok(())

@@ -129,7 +129,8 @@ fn send_home(
     // Nothing reads or writes host memory of a block that sends: it is as good as settled.
     pool::host_memory(gpu, space, &mut s, &pages, &p, Need::Owner)?;
     let mut copy = Tracker::EMPTY;
-    let did = migrate::submit_given(block, &mut s, (gpu, chunk), &pages, &mut copy);
+    let host = &mut s.host;
+    let did = migrate::submit_chunk_to_host(block, host, (gpu, chunk), &pages, &mut copy);
     if did.is_err() {
         // Some of it may be under way to host memory that the next try does not keep.
         let _again = channel::wait(&copy);

@@ -31,20 +31,39 @@ static void *turns(void *arg)
 	return NULL;
 }
 
+/* A job whose turns a thread takes until `stop`. */
+struct turning {
+	struct job j;
+	pthread_t thread;
+};
+
+/* Jobs on GPUs 0 and 2, which borrow from GPU 1, take their turns. */
+static void two_begin(struct turning two[2], uint64_t seed)
+{
+	for (uint32_t b = 0; b < 2; b++)
+		two[b].j = job_begin(2 * b, WANTED, seed + b);
+	stop = 0;
+	for (uint32_t b = 0; b < 2; b++)
+		CHECK_EQ(pthread_create(&two[b].thread, NULL, turns, &two[b].j), 0);
+}
+
+/* They take no more. */
+static void two_stop(struct turning two[2])
+{
+	stop = 1;
+	for (uint32_t b = 0; b < 2; b++)
+		CHECK_EQ(pthread_join(two[b].thread, NULL), 0);
+}
+
 static void unbound_while_lending(void)
 {
 	for (uint64_t write_back = 0; write_back < 2; write_back++) {
 		int fd = start(0x2, write_back);
-		struct job j[2];
-		pthread_t t[2];
+		struct turning two[2];
 		char name[32];
 
 		pci_name(fd, 1, name);
-		for (uint32_t b = 0; b < 2; b++)
-			j[b] = job_begin(2 * b, WANTED, 60 + b);
-		stop = 0;
-		for (uint32_t b = 0; b < 2; b++)
-			CHECK_EQ(pthread_create(&t[b], NULL, turns, &j[b]), 0);
+		two_begin(two, 60);
 		for (int n = 0; n < 2; n++) {
 			usleep(100000);
 			CHECK(WITHIN(5000, lent(fd, 1)));
@@ -57,11 +76,9 @@ static void unbound_while_lending(void)
 		}
 		/* It lends again. */
 		CHECK(WITHIN(5000, lent(fd, 1)));
-		stop = 1;
-		for (uint32_t b = 0; b < 2; b++) {
-			CHECK_EQ(pthread_join(t[b], NULL), 0);
-			job_end(&j[b]);
-		}
+		two_stop(two);
+		for (uint32_t b = 0; b < 2; b++)
+			job_end(&two[b].j);
 		all_idle(fd);
 		close(fd);
 	}
@@ -119,6 +136,14 @@ static void link_goes_down(void)
 	}
 }
 
+static void link_is_back(int fd, const char *name)
+{
+	test_reg(fd, 0, INJ_LINK_DOWN, 0);
+	rebind(name);
+	all_idle(fd);
+	close(fd);
+}
+
 /*
  * The same under load. What was on its way over the link when it went is sent to the host instead: nobody loses a page, nobody has
  * an error. GPU 0 goes on, by the host, until it is bound again.
@@ -130,37 +155,26 @@ static void link_goes_down_under_load(void)
 
 	for (int turn = 0; turn < turns_max; turn++) {
 		int fd = start(0x2, (uint64_t)turn & 1);
-		struct job j[2];
-		pthread_t t[2];
-		uint64_t gone;
+		struct turning two[2];
+		struct job *j = &two[0].j;
 		char name[32];
 
 		pci_name(fd, 0, name);
-		for (uint32_t b = 0; b < 2; b++)
-			j[b] = job_begin(2 * b, WANTED, 75 + b);
-		stop = 0;
-		for (uint32_t b = 0; b < 2; b++)
-			CHECK_EQ(pthread_create(&t[b], NULL, turns, &j[b]), 0);
+		two_begin(two, 75);
 		usleep((useconds_t)(100000 + chance(200000)));
 		test_reg(fd, 0, INJ_LINK_DOWN, link_bit(fd, 0, 1));
 		give_time(500);
-		stop = 1;
+		two_stop(two);
+		job_check_gpu(j);
+		CHECK_EQ(unreadable(j->p, j->len, j->add, j->mul), 0);
 		for (uint32_t b = 0; b < 2; b++)
-			CHECK_EQ(pthread_join(t[b], NULL), 0);
-		job_check_gpu(&j[0]);
-		gone = unreadable(j[0].p, j[0].len, j[0].add, j[0].mul);
-		CHECK_EQ(gone, 0);
-		job_end(&j[0]);
-		job_end(&j[1]);
+			job_end(&two[b].j);
 		rescued += of_gpu(fd, 0, HUVM_CNT_EVICTIONS_RESCUED);
 		all_idle(fd);
-		j[0] = job_begin(0, WANTED, 77);
-		job_turn(&j[0], WIDE);
-		job_end(&j[0]);
-		test_reg(fd, 0, INJ_LINK_DOWN, 0);
-		rebind(name);
-		all_idle(fd);
-		close(fd);
+		*j = job_begin(0, WANTED, 77);
+		job_turn(j, WIDE);
+		job_end(j);
+		link_is_back(fd, name);
 	}
 	printf("# %llu evictions were on their way and went to the host\n", (unsigned long long)rescued);
 }
@@ -203,14 +217,6 @@ static uint64_t evicting(int fd, struct job *j, uint64_t *id)
 static void copies_fail(int fd)
 {
 	test_reg(fd, 0, INJ_CE_HANG, 0);
-}
-
-static void link_is_back(int fd, const char *name)
-{
-	test_reg(fd, 0, INJ_LINK_DOWN, 0);
-	rebind(name);
-	all_idle(fd);
-	close(fd);
 }
 
 /*

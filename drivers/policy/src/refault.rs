@@ -63,7 +63,7 @@ pub struct EvictConfig {
     pub order: VictimOrder,
     /// Youngest chunks that [`VictimOrder::Recent`] leaves alone, at least.
     pub guard: u32,
-    /// And at most, see [`Refaults::guard`].
+    /// And at most, see [`Refaults::guard`]. No less than `guard`.
     pub guard_max: u32,
     /// Chunks brought in, over which refaults are counted. At least 1.
     pub window: u32,
@@ -96,18 +96,18 @@ impl EvictConfig {
             }
             order => order,
         };
-        let guard = least.saturating_add(ahead).min(chunks / GUARD_PART);
-        let guarded = matches!(order, VictimOrder::Recent | VictimOrder::Adaptive);
+        let widest = chunks / GUARD_PART;
+        let guard = match order {
+            VictimOrder::Recent | VictimOrder::Adaptive => least.saturating_add(ahead).min(widest),
+            _ => 0,
+        };
+        let fits = order == VictimOrder::Adaptive && policy.is_on(KnobId::EvictGuardFit);
         let percent = policy.get(KnobId::EvictWindowPercent);
         let window = u64::from(chunks).saturating_mul(percent) / 100;
         Self {
             order,
-            guard: if guarded { guard } else { 0 },
-            guard_max: match order {
-                VictimOrder::Adaptive if policy.is_on(KnobId::EvictGuardFit) => chunks / GUARD_PART,
-                _ if guarded => guard,
-                _ => 0,
-            },
+            guard,
+            guard_max: if fits { widest } else { guard },
             window: u32::try_from(window).unwrap_or(u32::MAX).max(1),
             span: u64::from(chunks).saturating_mul(SPAN_MEMORIES),
         }
@@ -197,10 +197,7 @@ impl Refaults {
     /// distance.)
     pub fn guard(&self, config: &EvictConfig) -> u32 {
         let wider = self.wider / PARTS;
-        config
-            .guard
-            .saturating_add(wider)
-            .min(config.guard_max.max(config.guard))
+        config.guard.saturating_add(wider).min(config.guard_max)
     }
 
     fn fit_guard(&mut self, distance: u64, config: &EvictConfig) {
@@ -445,7 +442,6 @@ mod tests {
         // What is asked for by name is done, as far as it goes.
         p.set(KnobId::EvictOrder, Recent as u64).unwrap();
         assert_eq!(most(&p), (32, 32));
-        p.set(KnobId::EvictOrder, Recent as u64).unwrap();
         assert_eq!(of(&p, 62, 0), (Recent, 31));
         p.set(KnobId::EvictOrder, 0).unwrap();
         assert_eq!(of(&p, 8192, 50), (LeastRecentlyMigrated, 0));
