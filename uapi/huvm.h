@@ -404,6 +404,7 @@ enum huvm_counter {
 	HUVM_CNT_WRITE_BACKS_LATER,	/* chunks this GPU lent that were left for later, as a stream comes to them (knob write_back_skip_blocks) */
 	HUVM_CNT_EXPOSED_NS,		/* time in which a GPU fault was served and nothing was on its way into the GPU's memory */
 	HUVM_CNT_EVICTIONS_RESCUED,	/* evictions to a neighbour that its link, or it, failed, and that went to the host instead */
+	HUVM_CNT_WRITE_BACKS_OVERTAKEN,	/* chunks this GPU lent that were fetched back while they were written back, which came to nothing */
 	HUVM_CNT_COUNT
 };
 

@@ -155,6 +155,8 @@ pub(crate) enum Counter {
     ExposedNs = uapi::HUVM_CNT_EXPOSED_NS,
     /// `HUVM_CNT_EVICTIONS_RESCUED`: evictions to a neighbour that the link failed and that went to the host instead.
     EvictionsRescued = uapi::HUVM_CNT_EVICTIONS_RESCUED,
+    /// `HUVM_CNT_WRITE_BACKS_OVERTAKEN`: lent chunks fetched back while they were written back, which came to nothing.
+    WriteBacksOvertaken = uapi::HUVM_CNT_WRITE_BACKS_OVERTAKEN,
 }
 
 /// The counters of one scope.

@@ -110,6 +110,7 @@
 	HUVM_WORD(HUVM_CNT_WRITE_BACKS_LATER, "write_backs_later")	\
 	HUVM_WORD(HUVM_CNT_EXPOSED_NS, "exposed_ns")			\
 	HUVM_WORD(HUVM_CNT_EVICTIONS_RESCUED, "evictions_rescued")	\
+	HUVM_WORD(HUVM_CNT_WRITE_BACKS_OVERTAKEN, "write_backs_overtaken") \
 	HUVM_LAST(HUVM_CNT_COUNT, "none")
 
 /* perf reads the format without the header: give it the numbers. */

@@ -7,7 +7,8 @@
 //! - `part.valid` is empty without `part.chunk`.
 //! - `part.mapped` pages have a valid PTE to a copy that is valid, or about to be when `inflight` is over.
 //! - At most one copy operation is in flight. Nobody acts on a block with one: [`Block::settled`] waits first,
-//!   without holding the lock.
+//!   without holding the lock. But a fetch from spare memory takes the place of a write-back of it ([`Block::fetchable`]), and is
+//!   over when both are.
 
 use super::advice::Advice;
 use super::backing::Backing;
@@ -287,6 +288,18 @@ impl State {
         self.on_gpus().or(&self.host_valid)
     }
 
+    /// Whether what is in flight is a write-back of what the spare memory keeps, and goes on keeping: a copy that only reads it.
+    pub(crate) fn is_written_back(&self) -> bool {
+        let Some(i) = self.inflight.as_ref() else {
+            return false;
+        };
+        let reads = |(gpu, id): &(Arc<Gpu>, ChunkId)| {
+            let spare = self.spare.as_ref();
+            spare.is_some_and(|s| s.is(gpu, *id))
+        };
+        i.dst == Place::Host && !i.exclusive && i.given.as_ref().is_some_and(reads)
+    }
+
     /// Publishes the copy in flight if it is over. What it is still waiting for; `None`: nothing is in flight.
     fn publish(&mut self) -> Option<Tracker> {
         let tracker = &self.inflight.as_ref()?.tracker;
@@ -490,6 +503,21 @@ impl Block {
     /// Locks the block as it is, a copy in flight or not. For looking, and for recording a copy just submitted.
     pub(crate) fn lock(&self) -> Guard<'_> {
         self.state.lock()
+    }
+
+    /// Locks the block with no copy in flight but perhaps a write-back of what is in spare memory, which a fetch from there joins
+    /// ([`State::is_written_back`]). Waits as [`Self::settled`] for others.
+    pub(crate) fn fetchable(&self) -> Guard<'_> {
+        {
+            let mut s = self.state.lock();
+            if s.publish().is_none() {
+                return self.at_rest(s);
+            }
+            if s.is_written_back() {
+                return s;
+            }
+        }
+        self.settled()
     }
 
     /// Whether no copy is in flight. Publishes one that is over.

@@ -706,9 +706,14 @@ fn copy(gpu: &Arc<Gpu>, w: &mut Work, block: &Arc<Block>, p: &Policy) -> Result 
     let mut room = Room::empty();
     let tries = p.get(KnobId::EvictRetriesMax).saturating_add(4);
     let (mut step, mut short) = (0, 0);
+    let mut joins = true;
     for _ in 0..tries {
         {
-            let mut s = block.settled();
+            let mut s = if joins {
+                block.fetchable()
+            } else {
+                block.settled()
+            };
             if s.dead || w.sg.is_stopped() {
                 return Ok(());
             }
@@ -718,7 +723,10 @@ fn copy(gpu: &Arc<Gpu>, w: &mut Work, block: &Arc<Block>, p: &Policy) -> Result 
             match advance(w, &mut s, here, &mut step, &mut room, p) {
                 Ok(true) => return Ok(()),
                 Ok(false) => continue,
-                Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => continue,
+                Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => {
+                    joins = false;
+                    continue;
+                }
                 Err(Stop::Failed(e)) if e == ENOMEM && short < SHORT_MAX => {
                     short += 1;
                     continue;
@@ -795,7 +803,7 @@ fn advance(
             *step += 1;
             continue;
         }
-        if s.inflight.is_some() {
+        if s.inflight.is_some() && !s.is_written_back() {
             return Ok(false);
         }
         let stage = match dst {

@@ -65,10 +65,12 @@ fn host_sizes(space: &Space, gpu: Option<&Gpu>) -> u64 {
     policy::in_force(space, gpu).get(KnobId::HostChunkSizes)
 }
 
-/// Starts `m` on a settled block. On success the block has the pages, or has them in flight.
+/// Starts `m` on a settled block, or one that is written back ([`Block::fetchable`]): a move to a GPU then reads the spare memory
+/// at the same time, nothing comes of the write-back, and both are over together. On success the block has the pages, or has them
+/// in flight.
 ///
 /// # Errors
-/// [`Stop`]; nothing was moved.
+/// [`Stop`]; nothing was moved. `EAGAIN` where it has to be settled first.
 pub(crate) fn start(
     block: &Arc<Block>,
     s: &mut State,
@@ -76,7 +78,8 @@ pub(crate) fn start(
     room: &mut Room,
     m: &Move,
 ) -> Result<(), Stop> {
-    if s.dead || s.inflight.is_some() {
+    let overtaken = s.inflight.as_ref().map(|i| i.tracker);
+    if s.dead || (overtaken.is_some() && !s.is_written_back()) {
         return Err(Stop::Failed(EAGAIN));
     }
     let pages = m.pages.and(&s.managed);
@@ -84,6 +87,11 @@ pub(crate) fn start(
         return Err(Stop::Failed(EIO));
     }
     let need = pages.and_not(&s.valid_at(m.dst));
+    // The spare memory is given back with the last page of it, and the write-back reads it.
+    let joins = matches!(m.dst, Place::Gpu(_)) && m.exclusive && s.in_spare().intersects(&need);
+    if overtaken.is_some() && !joins {
+        return Err(Stop::Failed(EAGAIN));
+    }
     match (m.dst, sg) {
         (Place::Gpu(g), Some(sg)) if sg.gpu.index() == g => {
             if sg.gpu.is_lost() || sg.is_stopped() {
@@ -124,6 +132,13 @@ pub(crate) fn start(
         Place::Gpu(g) => to_gpu(block, s, g, &need, room, &mut tracker),
         Place::Spare => host_to_spare(block, s, &need, &mut tracker),
     };
+    if let Some(overtaken) = overtaken {
+        for (channel, value) in overtaken.iter() {
+            channel::add(&mut tracker, channel::Fence { channel, value });
+        }
+        let lender = s.spare.as_ref().map(|x| &*x.gpu);
+        account::count(lender, Some(block.space()), Counter::WriteBacksOvertaken, 1);
+    }
     s.last_cause = m.cause;
     s.inflight = Some(Inflight {
         tracker,

@@ -419,7 +419,7 @@ fn relay(gpu: &Gpu, block: &Arc<Block>, ways: &mut Option<Option<Ways>>, p: &Pol
     let pages =
         |s: &State| wanted(s, g, p).map_or(PageMask::EMPTY, |m| relay::can_go(s, g, &m.pages));
     {
-        let s = block.settled();
+        let s = block.fetchable();
         // Most often it is at a neighbour already, and nothing else needs to be known.
         let near = s.spare.as_ref().is_some_and(|x| !x.valid.is_empty());
         if near || pages(&s).is_empty() {
@@ -460,9 +460,14 @@ fn fetch(gpu: &Arc<Gpu>, job: &Job, block: &Arc<Block>, p: &Policy) -> bool {
     let g = gpu.index();
     let mut room = Room::empty();
     // Once without a chunk, once with one in hand; the rest for others who were quicker.
+    let mut joins = true;
     for _ in 0..4 {
         {
-            let mut s = block.settled();
+            let mut s = if joins {
+                block.fetchable()
+            } else {
+                block.settled()
+            };
             let m = match wanted(&s, g, p) {
                 Some(m) => m,
                 None => return false,
@@ -482,6 +487,10 @@ fn fetch(gpu: &Arc<Gpu>, job: &Job, block: &Arc<Block>, p: &Policy) -> bool {
                 }
                 Ok(()) => return true,
                 Err(Stop::NeedChunk) => {}
+                Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => {
+                    joins = false;
+                    continue;
+                }
                 Err(Stop::Failed(_)) => return false,
             }
         }

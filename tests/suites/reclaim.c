@@ -110,6 +110,51 @@ static void during_write_back(void)
 	all_idle(fd);
 }
 
+/*
+ * The borrower wants blocks back that are being written back. It does not wait for that to begin its fetch, and nobody has the
+ * chunk before both copies are over. @fails: the write-back does in the end; the pages are where they were, and come all the same.
+ */
+static void fetched_during_write_back_that(int fails)
+{
+	int fd = start(0);
+	struct job j = borrow(fd, 4);
+	struct huvm_instr in = over(HUVM_OP_CHECK, 4 * BLOCK, WIDE);
+	uint64_t id, overtaken = of_gpu(fd, 1, HUVM_CNT_WRITE_BACKS_OVERTAKEN), hits = of_gpu(fd, 0, HUVM_CNT_SPARE_HIT_BYTES);
+
+	test_reg(fd, 1, INJ_CE_FAULT, fails);
+	HOLD(fd, 1);
+	knob(fd, 1, "write_back", 1);
+	HELD(fd, 1);
+	CHECK(WITHIN(HELD_MS, copying(j.p, 4 * BLOCK) == 4));
+	in.a = (uintptr_t)j.p;
+	in.imm0 = j.add;
+	in.imm1 = j.mul;
+	CHECK_OK(launch(j.fd, 0, WIDE, &in, 1, 8, &id));
+	/* Those of the first batch of faults are begun beside the copies that stand still, which they are not over before. */
+	CHECK(WITHIN(HELD_MS, of_gpu(fd, 1, HUVM_CNT_WRITE_BACKS_OVERTAKEN) > overtaken));
+	CHECK(of_gpu(fd, 0, HUVM_CNT_SPARE_HIT_BYTES) > hits);
+	usleep(50000);
+	CHECK_EQ(copying(j.p, 4 * BLOCK), 4);
+	RELEASE(fd, 1);
+	CHECK_EQ(wait_launch(j.fd, id).status, HUVM_LAUNCH_DONE);
+	job_check_gpu(&j);
+	job_turn(&j, WIDE);
+	job_end(&j);
+	test_reg(fd, 1, INJ_CE_FAULT, 0);
+	all_idle(fd);
+	close(fd);
+}
+
+static void fetched_during_write_back(void)
+{
+	fetched_during_write_back_that(0);
+}
+
+static void fetched_during_write_back_that_fails(void)
+{
+	fetched_during_write_back_that(1);
+}
+
 /* The block is on its way back, and its chunk wanted by the owner. */
 static void during_fetch(void)
 {
@@ -270,6 +315,8 @@ static void removable_without_copy(void)
 
 static const struct ktap_test tests[] = {
 	{ "during_write_back", during_write_back, 30 },
+	{ "fetched_during_write_back", fetched_during_write_back, 30 },
+	{ "fetched_during_write_back_that_fails", fetched_during_write_back_that_fails, 30 },
 	{ "during_fetch", during_fetch, 30 },
 	{ "during_prefetch", during_prefetch, 30 },
 	{ "exit_during_reclaim", exit_during_reclaim, 30 },

@@ -75,6 +75,7 @@ pub(crate) const NAMES: &[&str] = &[
     "write_backs_later",
     "exposed_ns",
     "evictions_rescued",
+    "write_backs_overtaken",
 ];
 
 #[cfg(test)]
