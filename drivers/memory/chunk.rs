@@ -299,10 +299,13 @@ impl ChunkPool {
                 };
                 let _none = inner.set_owner(id, Some(owner));
                 let config = inner.evict;
-                let refault = inner
-                    .refaults
-                    .brought_in(left.as_ref().map(|d| d.number), &config);
-                Ok((id, refault))
+                let left = left.as_ref().map(|d| d.number);
+                let back = inner.refaults.brought_in(left, &config);
+                if back.is_soon {
+                    // Cannot fail: the chunk is there.
+                    let _kept = inner.table().keep(id);
+                }
+                Ok((id, back.is_refault))
             }
             Err((token, e)) => {
                 pr_err!("chunk {:?} not activated: {:?}\n", token, e);

@@ -51,7 +51,8 @@
 //!
 //! **Order.** [`ChunkState::Used`] is a list with the chunk migrated to longest ago at its head
 //! (`nvidia-uvm.md` 4.5). Its last chunks may be a list of their own, the *young*: no more than the guard
-//! ([`ChunkTable::steer`]), so that [`VictimOrder::Recent`] finds the youngest of the others at once. Before it,
+//! ([`ChunkTable::steer`]), so that [`VictimOrder::Recent`] finds the youngest of the others at once; one of these that is to stay
+//! ([`ChunkTable::keep`]) sends the oldest in its place. Before it,
 //! victims come from the chunks with no resident page and then from those with
 //! discarded pages only (4.4).
 //!
@@ -245,6 +246,8 @@ pub struct ChunkEntry {
     young: bool,
     /// Its memory failed.
     condemned: bool,
+    /// Young, and to be kept when it is so no more ([`ChunkTable::keep`]).
+    comes_back: bool,
 }
 
 impl ChunkEntry {
@@ -258,6 +261,7 @@ impl ChunkEntry {
             copying: false,
             young: false,
             condemned: false,
+            comes_back: false,
         }
     }
 
@@ -293,6 +297,8 @@ pub struct ChunkLists {
     guard: u32,
     /// Chunks that are not young stay where they are when they are touched.
     keep_old: bool,
+    /// Chunks that are kept though they came last: so many of the oldest make way for them.
+    owed: u32,
 }
 
 impl ChunkLists {
@@ -306,6 +312,7 @@ impl ChunkLists {
             young: 0,
             guard: 0,
             keep_old: false,
+            owed: 0,
         }
     }
 
@@ -469,6 +476,14 @@ impl<'a> ChunkTable<'a> {
         self.shift(id, ChunkState::Used)
     }
 
+    /// The chunk, if it is young, is among those that [`VictimOrder::Recent`] keeps when the guard lets go of it, and the oldest of
+    /// them makes way: it is wanted more often than they are.
+    pub fn keep(&mut self, id: ChunkId) -> Result<(), ChunkError> {
+        let e = self.entry_mut(id).ok_or(ChunkError::NoSuchChunk { id })?;
+        e.comes_back = e.young;
+        Ok(())
+    }
+
     /// Used or Discarded → Unused: the last page that was resident in the chunk left it.
     pub fn mark_unused(&mut self, id: ChunkId) -> Result<(), ChunkError> {
         self.check(id, StateSet::of(&[ChunkState::Used, ChunkState::Discarded]))?;
@@ -501,7 +516,8 @@ impl<'a> ChunkTable<'a> {
             // Whoever has it to adapt says which of the others it is now.
             VictimOrder::LeastRecentlyMigrated | VictimOrder::Adaptive => Some(oldest),
             VictimOrder::Recent => {
-                let turn = SplitMix64::new(rng_seed).below(RECENT_OLDEST_OF) == 0;
+                let turn =
+                    self.lists.owed != 0 || SplitMix64::new(rng_seed).below(RECENT_OLDEST_OF) == 0;
                 let recent = self.last(ChunkState::Used).filter(|_| !turn);
                 Some(recent.unwrap_or(oldest))
             }
@@ -521,7 +537,9 @@ impl<'a> ChunkTable<'a> {
     pub fn begin_evict(&mut self, id: ChunkId) -> Result<(), ChunkError> {
         let have = self.check_state(id, CAN_EVICT)?;
         let copying = self.is_copying(id);
+        let is_oldest = self.first(ChunkState::Used) == Some(id);
         self.shift_to(id, list::Place::new(ChunkState::Evicting, copying))?;
+        self.lists.owed = self.lists.owed.saturating_sub(is_oldest.into());
         if let Some(e) = self.entry_mut(id) {
             e.before_evict = have;
         }

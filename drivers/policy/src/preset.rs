@@ -40,6 +40,7 @@ pub static PRESETS: &[Preset] = &[
             (KnobId::WriteBackSkip, 16),
             (KnobId::StreamCycles, 1),
             (KnobId::EvictGuardFit, 1),
+            (KnobId::EvictKeepSoon, 25),
             (KnobId::CopyOverlap, 1),
         ],
     },
@@ -248,6 +249,7 @@ mod tests {
             CopyOverlap,
             StreamCycles,
             EvictGuardFit,
+            EvictKeepSoon,
         ] {
             assert_eq!(p.get(off), 0, "{}", off.knob().name);
         }
@@ -274,6 +276,7 @@ mod tests {
                 CopyOverlap,
                 StreamCycles,
                 EvictGuardFit,
+                EvictKeepSoon,
             ])
             .collect();
         huvm.sort();

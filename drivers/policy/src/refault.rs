@@ -69,6 +69,18 @@ pub struct EvictConfig {
     pub window: u32,
     /// Evictions within which a chunk that comes back is a refault.
     pub span: u64,
+    /// What comes back within this part of a cycle is kept, percent ([`Return::is_soon`]).
+    pub soon_percent: u32,
+}
+
+/// What a chunk that is brought in says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Return {
+    /// It was evicted not long ago.
+    pub is_refault: bool,
+    /// It was evicted so short a time ago that it is wanted several times while the job goes over its data once, as the ranks of a
+    /// graph's hubs are: worth more than one of those that are kept.
+    pub is_soon: bool,
 }
 
 impl EvictConfig {
@@ -101,7 +113,9 @@ impl EvictConfig {
             VictimOrder::Recent | VictimOrder::Adaptive => least.saturating_add(ahead).min(widest),
             _ => 0,
         };
-        let fits = order == VictimOrder::Adaptive && policy.is_on(KnobId::EvictGuardFit);
+        let adapts = order == VictimOrder::Adaptive;
+        let fits = adapts && policy.is_on(KnobId::EvictGuardFit);
+        let soon = policy.get_u32(KnobId::EvictKeepSoon);
         let percent = policy.get(KnobId::EvictWindowPercent);
         let window = u64::from(chunks).saturating_mul(percent) / 100;
         Self {
@@ -110,6 +124,7 @@ impl EvictConfig {
             guard_max: if fits { widest } else { guard },
             window: u32::try_from(window).unwrap_or(u32::MAX).max(1),
             span: u64::from(chunks).saturating_mul(SPAN_MEMORIES),
+            soon_percent: if adapts { soon } else { 0 },
         }
     }
 
@@ -120,6 +135,7 @@ impl EvictConfig {
         guard_max: 0,
         window: 1,
         span: 0,
+        soon_percent: 0,
     };
 }
 
@@ -162,16 +178,22 @@ impl Refaults {
         self.evicted
     }
 
-    /// A chunk was brought in, for a block whose eviction from this GPU had the number `left`, if there was one. True for a
-    /// refault. Under another order than [`VictimOrder::Adaptive`] the switch stays as it is: jobs of both may share a GPU.
-    pub fn brought_in(&mut self, left: Option<u64>, config: &EvictConfig) -> bool {
+    /// A chunk was brought in, for a block whose eviction from this GPU had the number `left`, if there was one. Under another order than [`VictimOrder::Adaptive`] the switch stays as it is: jobs of both may share a GPU.
+    pub fn brought_in(&mut self, left: Option<u64>, config: &EvictConfig) -> Return {
         self.returned = self.returned.wrapping_add(u64::from(left.is_some()));
         let refault = left.is_some_and(|n| self.evicted.wrapping_sub(n) < config.span);
+        let mut back = Return {
+            is_refault: refault,
+            is_soon: false,
+        };
         if config.order != VictimOrder::Adaptive {
-            return refault;
+            return back;
         }
         if let Some(n) = left.filter(|_| self.cyclic) {
-            self.fit_guard(self.evicted.wrapping_sub(n), config);
+            let distance = self.evicted.wrapping_sub(n);
+            self.fit_guard(distance, config);
+            let part = self.cycle.saturating_mul(config.soon_percent.into()) / 100;
+            back.is_soon = distance < part;
         }
         self.seen = self.seen.saturating_add(1);
         self.again = self.again.saturating_add(u32::from(refault));
@@ -184,7 +206,7 @@ impl Refaults {
             self.cyclic = self.again > self.seen / 2;
             (self.seen, self.again) = (0, 0);
         }
-        refault
+        back
     }
 
     /// Youngest chunks to leave alone now.
@@ -249,6 +271,7 @@ mod tests {
             guard_max: 4,
             window,
             span,
+            soon_percent: 25,
         }
     }
 
@@ -257,8 +280,8 @@ mod tests {
         let (mut r, c) = (Refaults::new(), config(8, 100));
         let left = Some(r.evicted());
         for _ in 0..4 {
-            assert!(!r.brought_in(None, &c));
-            assert!(r.brought_in(left, &c));
+            assert!(!r.brought_in(None, &c).is_refault);
+            assert!(r.brought_in(left, &c).is_refault);
         }
         // Half is no majority.
         assert_eq!(r.order(&c), VictimOrder::LeastRecentlyMigrated);
@@ -288,6 +311,30 @@ mod tests {
             guard_max: 100,
             ..config(1 << 30, 5000)
         }
+    }
+
+    #[test]
+    fn what_comes_back_within_a_part_of_a_cycle_is_soon() {
+        let (mut r, mut c) = (Refaults::new(), fits());
+        let soon = |r: &mut Refaults, c: &EvictConfig, distance| {
+            r.evicted();
+            r.brought_in(Some(r.evicted - distance), c).is_soon
+        };
+        // Nobody knows yet what a cycle is.
+        r.evicted = 10_000;
+        r.cyclic = true;
+        assert!(!soon(&mut r, &c, 5));
+        come_back(&mut r, &c, 400, 200);
+        assert!(soon(&mut r, &c, 5));
+        assert!(soon(&mut r, &c, 80));
+        assert!(!soon(&mut r, &c, 120));
+        c.soon_percent = 0;
+        assert!(!soon(&mut r, &c, 0));
+        // Nor out of a cycle, nor what never left.
+        c.soon_percent = 25;
+        assert!(!r.brought_in(None, &c).is_soon);
+        r.cyclic = false;
+        assert!(!soon(&mut r, &c, 5));
     }
 
     #[test]
@@ -363,9 +410,9 @@ mod tests {
         let left = Some(r.evicted());
         r.evicted();
         r.evicted();
-        assert!(r.brought_in(left, &c));
+        assert!(r.brought_in(left, &c).is_refault);
         r.evicted();
-        assert!(!r.brought_in(left, &c));
+        assert!(!r.brought_in(left, &c).is_refault);
     }
 
     #[test]
@@ -378,7 +425,7 @@ mod tests {
         c.order = VictimOrder::Random;
         assert_eq!(r.order(&c), VictimOrder::Random);
         // Nor does another order's job turn it off.
-        assert!(!r.brought_in(None, &c));
+        assert!(!r.brought_in(None, &c).is_refault);
         c.order = VictimOrder::Adaptive;
         assert_eq!(r.order(&c), VictimOrder::Recent);
     }

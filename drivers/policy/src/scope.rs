@@ -17,13 +17,13 @@ use crate::config::{KnobError, KnobId, Policy, KNOBS, KNOB_COUNT};
 #[derive(Clone, Copy, Debug)]
 pub struct Overrides {
     values: Policy,
-    set: u64,
+    set: u128,
 }
 
-const _: () = assert!(KNOB_COUNT < 64);
+const _: () = assert!(KNOB_COUNT < 128);
 
 /// Every knob's bit.
-const ALL: u64 = (1 << KNOB_COUNT) - 1;
+const ALL: u128 = (1 << KNOB_COUNT) - 1;
 
 impl Overrides {
     /// Nothing set.
@@ -34,7 +34,7 @@ impl Overrides {
         }
     }
 
-    const fn bit(id: KnobId) -> u64 {
+    const fn bit(id: KnobId) -> u128 {
         1 << id.index()
     }
 

@@ -38,6 +38,9 @@ struct Model {
     young: Vec<u32>,
     guard: u32,
     keep_old: bool,
+    /// Of the young, those that are to be kept; and how many of the oldest make way for such.
+    kept: Vec<u32>,
+    owed: u32,
 }
 
 impl Model {
@@ -53,6 +56,8 @@ impl Model {
             young: Vec::new(),
             guard: 0,
             keep_old: false,
+            kept: Vec::new(),
+            owed: 0,
         }
     }
 
@@ -70,7 +75,9 @@ impl Model {
         }
         for _ in 0..2 {
             if self.young.len() > self.guard as usize {
-                self.young.remove(0);
+                let old = self.young.remove(0);
+                self.owed += u32::from(self.keep_old && self.kept.contains(&old));
+                self.kept.retain(|&c| c != old);
             }
         }
     }
@@ -111,10 +118,13 @@ impl Model {
             Free if self.condemned[id as usize] => Retired,
             to => to,
         };
+        let is_oldest = self.old().first() == Some(&id);
+        self.owed -= u32::from(to == Evicting && is_oldest).min(self.owed);
         for list in self.lists.values_mut() {
             list.retain(|&c| c != id);
         }
         self.young.retain(|&c| c != id);
+        self.kept.retain(|&c| c != id);
         let key = match (to, self.copying[id as usize]) {
             (LentOnly, true) => Some(WRITING),
             (Pinned, true) => Some(DRAINING),
@@ -166,6 +176,7 @@ enum Op {
     Usable(u32),
     Condemn(u32),
     Steer(u32, bool),
+    Keep(u32),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -201,6 +212,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => id().prop_map(Op::Usable),
         1 => id().prop_map(Op::Condemn),
         1 => (0..6u32, any::<bool>()).prop_map(|(n, k)| Op::Steer(n, k)),
+        2 => id().prop_map(Op::Keep),
     ]
 }
 
@@ -238,6 +250,9 @@ fn apply(op: &Op, t: &mut ChunkTable<'_>, m: &mut Model) -> Result<(), TestCaseE
                     let oldest = m.list(Used).first().map(|&c| ChunkId(c));
                     let recent = m.old().last().map(|&c| ChunkId(c)).or(oldest);
                     prop_assert!(pick == recent || pick == oldest, "{:?}", pick);
+                    if m.owed != 0 {
+                        prop_assert_eq!(pick, oldest, "of {} that make way", m.owed);
+                    }
                 }
             }
             let Some(id) = pick else { return Ok(()) };
@@ -309,6 +324,12 @@ fn apply(op: &Op, t: &mut ChunkTable<'_>, m: &mut Model) -> Result<(), TestCaseE
             t.steer(guard, keep_old);
             (m.guard, m.keep_old) = (guard, keep_old);
             return Ok(());
+        }
+        Op::Keep(i) => {
+            if m.young.contains(&i) && !m.kept.contains(&i) {
+                m.kept.push(i);
+            }
+            (t.keep(ChunkId(i)), i < CHUNKS)
         }
         Op::Usable(i) => (t.make_usable(ChunkId(i)), m.go(i, &[Unusable], Free)),
         Op::Condemn(i) => {
@@ -447,6 +468,7 @@ proptest! {
                 Op::Alloc => { let _ = t.alloc(); Ok(()) }
                 Op::BeginVictim(o, s) => t.take_victim(o, s).map_or(Ok(()), |v| v.abort(&mut t).map_err(|e| e.1)),
                 Op::Activate(i) => t.activate(ChunkId(i)),
+                Op::Keep(i) => t.keep(ChunkId(i)),
                 Op::Pin(i) => t.pin(ChunkId(i)),
                 Op::Touch(i) => t.touch(ChunkId(i)),
                 Op::Begin(i) => t.begin_evict(ChunkId(i)),

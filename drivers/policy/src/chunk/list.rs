@@ -156,8 +156,13 @@ impl ChunkTable<'_> {
             let Some(id) = self.first_of(Place::YOUNG) else {
                 return;
             };
+            let stays = self.lists.keep_old && self.entry(id).is_some_and(|e| e.comes_back);
             // Fails for entries that do not fit to each other: then nothing has changed.
-            let _ = self.shift_to(id, Place::of(ChunkState::Used));
+            let aged = self.shift_to(id, Place::of(ChunkState::Used));
+            self.lists.owed = self
+                .lists
+                .owed
+                .saturating_add(u32::from(stays && aged.is_ok()));
         }
     }
 
@@ -261,6 +266,7 @@ impl ChunkTable<'_> {
     fn set_place(&mut self, id: ChunkId, from: Place, to: Place) {
         if let Some(e) = self.entry_mut(id) {
             (e.state, e.copying, e.young) = (to.state, to.copying, to.young);
+            e.comes_back = false;
         }
         for (place, less) in [(from, true), (to, false)] {
             let extra = match place {

@@ -386,4 +386,9 @@ knobs! {
         "The guard of evict_order=adaptive widens while chunks come back that just left it, up to half of the memory.",
         "chosen for this project, after ARC (Megiddo and Modha, FAST'03): fronts of a job's threads differ from job to job"
     }
+    EvictKeepSoon {
+        "evict_keep_soon_percent", "%", Number, 0..=100, 0, true,
+        "What comes back within this part of a cycle of evict_order=adaptive is kept, and the oldest goes; 0: it is not.",
+        "chosen for this project: a chunk wanted several times in a pass is worth more than one wanted once (tests/evict_order.rs)"
+    }
 }
