@@ -5,6 +5,7 @@
 //! policy says of lending, by whoever asked after the last change of a policy. Both may be stale when they are read: whoever
 //! takes a chunk looks once more, under the lock.
 
+use huvm_policy::pace;
 use huvm_policy::spare::LendConfig;
 use kernel::sync::atomic::{Atomic, Relaxed};
 
@@ -33,6 +34,8 @@ pub(crate) struct Terms {
     pub(crate) keep: u32,
     /// Chunks that it lends at most.
     pub(crate) limit: u32,
+    /// Between two chunks that come in while it works for itself, ns; 0: none.
+    pub(crate) interval_ns: u64,
 }
 
 impl Terms {
@@ -42,6 +45,7 @@ impl Terms {
             enabled: config.enabled,
             keep: config.keep,
             limit: config.limit,
+            interval_ns: config.interval_ns,
         }
     }
 }
@@ -53,6 +57,10 @@ pub(crate) struct Offer {
     removable: Atomic<u32>,
     /// Terms and the change that they are of, in one word so that they are of one time. At first of a change that is not.
     terms: Atomic<u64>,
+    /// [`Terms::interval_ns`], of the last change or the one before.
+    interval: Atomic<u64>,
+    /// When the next chunk is due, if there is an interval.
+    due: Atomic<u64>,
 }
 
 impl Offer {
@@ -63,6 +71,8 @@ impl Offer {
             only: Atomic::new(0),
             removable: Atomic::new(0),
             terms: Atomic::new(u64::MAX),
+            interval: Atomic::new(0),
+            due: Atomic::new(0),
         }
     }
 
@@ -87,6 +97,7 @@ impl Offer {
         let enabled = if t.enabled { ENABLED } else { 0 };
         let keep = u64::from(t.keep.min(CHUNKS_MAX)) << CHUNK_BITS;
         let limit = u64::from(t.limit.min(CHUNKS_MAX));
+        self.interval.store(t.interval_ns, Relaxed);
         let word = after.wrapping_shl(CHANGE_SHIFT) | enabled | keep | limit;
         self.terms.store(word, Relaxed);
     }
@@ -101,6 +112,21 @@ impl Offer {
             enabled: word & ENABLED != 0,
             keep: chunks(word >> CHUNK_BITS),
             limit: chunks(word),
+            interval_ns: self.interval.load(Relaxed),
         })
+    }
+
+    /// Whether a chunk that came in now would come too soon after the last ones.
+    pub(crate) fn is_too_soon(&self, now: u64, interval: u64) -> bool {
+        pace::take(self.due.load(Relaxed), now, interval).is_none()
+    }
+
+    /// A chunk comes in; `false`: too soon. Of two at the same moment both may.
+    pub(crate) fn take_turn(&self, now: u64, interval: u64) -> bool {
+        let due = pace::take(self.due.load(Relaxed), now, interval);
+        if let Some(due) = due {
+            self.due.store(due, Relaxed);
+        }
+        due.is_some()
     }
 }

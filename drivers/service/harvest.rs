@@ -182,6 +182,11 @@ pub(super) fn lend(
 ) -> bool {
     // Whoever chose it looked without a lock; the pool looks once more.
     let config = lend_config(&lender);
+    let paced = config.interval_ns != 0 && lender.launches().are_there();
+    let offer = lender.chunks().offer();
+    if paced && !offer.take_turn(time::now_ns(), config.interval_ns) {
+        return false;
+    }
     let lent = lender
         .chunks()
         .lend(block.clone(), borrower, copied, &config);
@@ -274,7 +279,12 @@ fn seen(gpu: &Gpu, lender: &Gpu, terms: &Terms, p: &Policy) -> Option<SpareFacts
         return None;
     }
     let link = gpu.link_to(lender.index())?;
-    let stock = lender.chunks().offer().stock();
+    let offer = lender.chunks().offer();
+    let paced = terms.interval_ns != 0 && lender.launches().are_there();
+    if paced && offer.is_too_soon(time::now_ns(), terms.interval_ns) {
+        return None;
+    }
+    let stock = offer.stock();
     Some(SpareFacts {
         lends: true,
         free: stock.free,

@@ -18,6 +18,7 @@ use huvm_hal::ids::{SysAddr, Veid};
 use huvm_hal::seam::DmaMem;
 use huvm_hw::ext::desc;
 use kernel::prelude::*;
+use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, new_spinlock, Arc, Mutex, SpinLock};
 
 /// Slots of a GPU, at most.
@@ -66,6 +67,8 @@ pub(crate) struct Slots {
     buffers: Mutex<KVec<Option<DmaBuf>>>,
     #[pin]
     wait: WaitQueue,
+    /// Slots that are held. To be read without the lock.
+    held: Atomic<u32>,
 }
 
 impl Slots {
@@ -75,6 +78,7 @@ impl Slots {
             table <- new_spinlock!(Table { busy: [None; SLOTS], next_id: 1 }, "huvm_launches"),
             buffers <- new_mutex!(KVec::new(), "huvm_descriptors"),
             wait <- WaitQueue::new(),
+            held: Atomic::new(0),
         })
     }
 
@@ -95,6 +99,7 @@ impl Slots {
             started: false,
             claimed: false,
         });
+        self.held.add(1, Relaxed);
         Some((at, id))
     }
 
@@ -103,7 +108,14 @@ impl Slots {
     fn free(&self, slot: usize, space: u64, id: u64) -> Option<Busy> {
         let mut t = self.table.lock();
         let held = t.busy.get_mut(slot)?;
-        held.take_if(|b| b.space == space && b.id == id)
+        let was = held.take_if(|b| b.space == space && b.id == id)?;
+        self.held.fetch_sub(1, Relaxed);
+        Some(was)
+    }
+
+    /// Whether there are launches that run, or whose result nobody has taken.
+    pub(crate) fn are_there(&self) -> bool {
+        self.held.load(Relaxed) != 0
     }
 
     /// Lets one caller hand out the result of a launch. `None`: it is not in the slot any more, or somebody else is

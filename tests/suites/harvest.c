@@ -162,6 +162,42 @@ static void limits_and_switch(void)
 	close(fd);
 }
 
+/*
+ * A GPU that computes takes no more in than its owner allows; the rest goes to the host. One that does not takes all. Catches a limit
+ * that nobody keeps to, that holds for an idle GPU, or that refuses what should have gone elsewhere.
+ */
+static void paced_while_it_computes(void)
+{
+	int fd = borrower(), own = huvm_open();
+	struct huvm_instr in = over(HUVM_OP_FILL, BLOCK, 1);
+	uint64_t len, *p, *q = managed(own, BLOCK), id, home, at_most;
+	time_t began = time(NULL);
+
+	lender(fd, 1, 0);
+	knob(fd, 1, "lend_rate_mb_s", 1);
+	CHECK_OK(gpu_register(own, 1));
+	in.dst = (uintptr_t)q;
+	in.imm0 = 4;
+	in.imm1 = 3;
+	/* Until its result is taken, it counts as one that runs. */
+	CHECK_OK(launch(own, 1, 1, &in, 1, 8, &id));
+	home = of_gpu(fd, 0, HUVM_CNT_BYTES_D2H);
+	p = oversubscribe(fd, &len, 12);
+	/* Two at once, then one each two seconds. */
+	at_most = 3 + (uint64_t)(time(NULL) - began) / 2;
+	CHECK(lent(fd, 1) > 0 && lent(fd, 1) <= at_most);
+	CHECK(of_gpu(fd, 0, HUVM_CNT_BYTES_D2H) > home);
+	gpu_check(fd, 0, p, len, BLOCKS, 12, 3);
+	CHECK_EQ(wait_launch(own, id).status, HUVM_LAUNCH_DONE);
+	gpu_scale(fd, 0, p, len, BLOCKS, 1, 1);
+	CHECK(lent(fd, 1) > 6);
+	gpu_check(fd, 0, p, len, BLOCKS, 13, 3);
+	cpu_check(q, BLOCK, 4, 3);
+	knob(fd, 1, "lend_rate_mb_s", 0);
+	close(own);
+	close(fd);
+}
+
 /* A GPU that is full has room ahead of demand, so that who comes next evicts nothing; without pre-eviction, one for each block. */
 static void pre_eviction(void)
 {
@@ -457,7 +493,7 @@ static const struct ktap_test tests[] = {
 	{ "exit_gives_back", exit_gives_back, 60 },
 	{ "owner_takes_it_back", owner_takes_it_back, 90 },
 	{ "written_back_is_not_stale", written_back_is_not_stale, 90 },
-	{ "limits_and_switch", limits_and_switch, 60 },
+	{ "limits_and_switch", limits_and_switch, 60 }, { "paced_while_it_computes", paced_while_it_computes, 60 },
 	{ "pre_eviction", pre_eviction, 90 },
 	{ "streams", streams, 90 },
 	{ "over_the_neighbour", over_the_neighbour, 120 },

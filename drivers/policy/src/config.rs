@@ -180,6 +180,7 @@ impl KnobId {
                 | Self::HarvestLend
                 | Self::LendLimitPercent
                 | Self::LendLimitSize
+                | Self::LendRate
                 | Self::LendReserve
                 | Self::WriteBack
                 | Self::WriteBackInFlight

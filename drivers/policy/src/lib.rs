@@ -42,6 +42,7 @@ pub mod chunk;
 pub mod config;
 pub mod evict;
 pub mod host_pool;
+pub mod pace;
 mod page_mask;
 mod page_region;
 pub mod path;

@@ -391,4 +391,11 @@ knobs! {
         "What comes back within this part of a cycle of evict_order=adaptive is kept, and the oldest goes; 0: it is not.",
         "chosen for this project: a chunk wanted several times in a pass is worth more than one wanted once (tests/evict_order.rs)"
     }
+
+    // Neighbours, continued.
+    LendRate {
+        "lend_rate_mb_s", "MB/s", Number, 0..=10000000, 0, true,
+        "While this GPU has launches of its own, it takes in no more than that from borrowers; 0: as much as comes.",
+        "chosen for this project: what goes through a lender's memory, its own jobs do not get (ATC'22 Table 3)"
+    }
 }

@@ -3,7 +3,7 @@
 
 use super::super::figures::{lent_to, memory_of, Figures};
 use super::super::sweep::{self, Spec};
-use super::lineup::{Lend, Lineup, Machine, Policy, BASE, BEST};
+use super::lineup::{Lend, Lineup, Machine, Policy, BASE, BEST, WHOLE};
 use super::measured::{compare, Measured};
 use crate::cli::{Bench, Workload};
 use crate::exit::{Failure, Result};
@@ -49,12 +49,26 @@ const BOUND: OwnJob = OwnJob {
     shared: "lender-shared",
     compute_ns: 0,
 };
+/// The same with a limit to what its GPU takes in meanwhile.
+const PACED: OwnJob = OwnJob {
+    alone: BOUND.alone,
+    shared: "paced-shared",
+    compute_ns: 0,
+};
+/// That limit, MB/s: each chunk is written, read when it goes home and perhaps read once more by its write-back, three times 9 GB/s
+/// of 900 are 3 %.
+pub(super) const PACE: (&str, u64) = ("lend_rate_mb_s", 9_000);
 /// It uses half of that bandwidth.
 const COMPUTING: OwnJob = OwnJob {
     alone: "computing-alone",
     shared: "computing-shared",
     compute_ns: OWN_COMPUTE_NS,
 };
+
+/// The whole with that limit, by name.
+pub(super) fn paced() -> String {
+    format!("{WHOLE}:{}={}", PACE.0, PACE.1)
+}
 
 /// What all cases need.
 struct Setting<'a> {
@@ -100,6 +114,8 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
             rows.push(s.alone(&job, &whole, owner)?);
             rows.extend(s.shared(&job, &whole, owner)?);
         }
+        let paced = whole.clone().with(&paced(), PACE.0, PACE.1);
+        rows.extend(s.shared(&PACED, &paced, owner)?);
         rows.push(s.off("off-again", &base)?);
     }
     for row in &mut rows {

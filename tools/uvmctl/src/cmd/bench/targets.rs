@@ -305,6 +305,8 @@ pub(super) fn of(rows: &[Measured]) -> Vec<Target> {
         "at half of its memory's bandwidth",
     ));
     all.push(of_lender(rows, whole, "lender", "at all of it"));
+    let paced = super::harvest::paced();
+    all.push(of_lender(rows, &paced, "paced", "at all of it"));
     all.extend(of_off(rows));
     all.push(of_data(rows));
     all
@@ -413,7 +415,12 @@ fn of_reclaims(rows: &[&Measured]) -> [Target; 3] {
 }
 
 fn of_lender(rows: &[Measured], whole: &str, job: &str, which: &str) -> Target {
-    let (alone, beside) = (format!("{job}-alone"), format!("{job}-shared"));
+    let beside = format!("{job}-shared");
+    let alone = match job {
+        // The same job.
+        "paced" => "lender-alone".into(),
+        job => format!("{job}-alone"),
+    };
     let alone = rows.iter().filter(|r| r.case == alone);
     let alone = alone.map(|r| r.time_ns).min();
     let shared = |r: &&Measured| r.case == beside && r.role == "owner";
