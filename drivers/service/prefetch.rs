@@ -164,7 +164,7 @@ pub(super) fn note_fault(
         first: BlockNo::of_va(start),
         end: BlockNo::of_va(end + BLOCK_BYTES - 1),
     };
-    let mut config = StreamConfig::of(p);
+    let mut config = StreamConfig::of(p).on(p, gpu.chunks().usable());
     config.cycles = config.cycles && has_room_ahead(gpu);
     let advice =
         space

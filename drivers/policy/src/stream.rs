@@ -38,6 +38,7 @@
 //! step of their distance and never finds out; a table by faulting SM, which the fault packet names too coarsely.
 
 use crate::config::{KnobId, Policy};
+use crate::evict::VictimOrder;
 use crate::types::BLOCK_SHIFT;
 
 /// Streams followed at most.
@@ -152,6 +153,9 @@ pub struct StreamConfig {
     pub cycles: bool,
 }
 
+/// Where a part of a cycle is kept, a stream is fetched ahead by no more than this part of the memory.
+const AHEAD_PART: u32 = 8;
+
 impl StreamConfig {
     /// As a policy has them.
     pub fn of(policy: &Policy) -> Self {
@@ -168,6 +172,21 @@ impl StreamConfig {
             streams: policy.get_u32(KnobId::StreamCount),
             confirm: policy.get_u32(KnobId::StreamConfirm),
             cycles: policy.is_on(KnobId::StreamCycles),
+        }
+    }
+
+    /// The same on a GPU of so many chunks. Where a part of a cycle is kept ([`VictimOrder::Adaptive`]), what is fetched ahead has to
+    /// pass through the guard, which a small memory has no room for: half of 16 blocks ahead in 64 chunks left before they were used.
+    pub fn on(self, policy: &Policy, chunks: u32) -> Self {
+        let keeps = policy.get(KnobId::EvictOrder) == VictimOrder::Adaptive as u64;
+        let most = if keeps {
+            (chunks / AHEAD_PART).max(1)
+        } else {
+            u32::MAX
+        };
+        Self {
+            amount: self.amount.min(most),
+            ..self
         }
     }
 
@@ -758,6 +777,19 @@ impl Default for StreamTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_small_memory_that_keeps_a_part_is_fetched_ahead_of_by_less() {
+        let mut p = Policy::new();
+        let amount = |p: &Policy, chunks| StreamConfig::of(p).on(p, chunks).amount;
+        assert_eq!(amount(&p, 64), 16);
+        p.set(KnobId::EvictOrder, VictimOrder::Adaptive as u64)
+            .unwrap();
+        assert_eq!(
+            [3, 64, 127, 128, 8192].map(|n| amount(&p, n)),
+            [1, 8, 15, 16, 16]
+        );
+    }
 
     #[test]
     fn a_stream_comes_to_what_lies_ahead_of_it() {
