@@ -82,6 +82,13 @@ pub(crate) fn add(tracker: &mut Tracker, fence: Fence) {
     }
 }
 
+/// Makes `tracker` wait for all of `other` too, as [`add`] does for one.
+pub(crate) fn add_all(tracker: &mut Tracker, other: &Tracker) {
+    for (channel, value) in other.iter() {
+        add(tracker, Fence { channel, value });
+    }
+}
+
 /// Whether all of `tracker` is over: `None` not yet, `Some(false)` when some of it failed.
 pub(crate) fn poll(tracker: &Tracker) -> Option<bool> {
     let mut ok = true;

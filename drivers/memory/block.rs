@@ -506,9 +506,9 @@ impl Block {
     }
 
     /// Locks the block with no copy in flight but perhaps a write-back of what is in spare memory, which a fetch from there joins
-    /// ([`State::is_written_back`]). Waits as [`Self::settled`] for others.
-    pub(crate) fn fetchable(&self) -> Guard<'_> {
-        {
+    /// ([`State::is_written_back`]). Waits as [`Self::settled`] for others, and for that one too unless it `joins`.
+    pub(crate) fn fetchable(&self, joins: bool) -> Guard<'_> {
+        if joins {
             let mut s = self.state.lock();
             if s.publish().is_none() {
                 return self.at_rest(s);

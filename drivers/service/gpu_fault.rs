@@ -709,11 +709,7 @@ fn copy(gpu: &Arc<Gpu>, w: &mut Work, block: &Arc<Block>, p: &Policy) -> Result 
     let mut joins = true;
     for _ in 0..tries {
         {
-            let mut s = if joins {
-                block.fetchable()
-            } else {
-                block.settled()
-            };
+            let mut s = block.fetchable(joins);
             if s.dead || w.sg.is_stopped() {
                 return Ok(());
             }

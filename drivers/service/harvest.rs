@@ -182,9 +182,8 @@ pub(super) fn lend(
 ) -> bool {
     // Whoever chose it looked without a lock; the pool looks once more.
     let config = lend_config(&lender);
-    let paced = config.interval_ns != 0 && lender.launches().are_there();
     let offer = lender.chunks().offer();
-    if paced && !offer.take_turn(time::now_ns(), config.interval_ns) {
+    if paces(&lender, config.interval_ns) && !offer.take_turn(time::now_ns(), config.interval_ns) {
         return false;
     }
     let lent = lender
@@ -223,6 +222,11 @@ fn tell(lender: &Gpu, block: &Block, kind: u32, cause: u32, arg0: u64, arg1: u64
             arg1,
         },
     );
+}
+
+/// Whether a lender whose chunks come in at such an interval keeps to it now: while it works for itself.
+fn paces(lender: &Gpu, interval_ns: u64) -> bool {
+    interval_ns != 0 && lender.launches().are_there()
 }
 
 /// What a GPU lends, and keeps.
@@ -280,8 +284,7 @@ fn seen(gpu: &Gpu, lender: &Gpu, terms: &Terms, p: &Policy) -> Option<SpareFacts
     }
     let link = gpu.link_to(lender.index())?;
     let offer = lender.chunks().offer();
-    let paced = terms.interval_ns != 0 && lender.launches().are_there();
-    if paced && offer.is_too_soon(time::now_ns(), terms.interval_ns) {
+    if paces(lender, terms.interval_ns) && offer.is_too_soon(time::now_ns(), terms.interval_ns) {
         return None;
     }
     let stock = offer.stock();

@@ -133,9 +133,7 @@ pub(crate) fn start(
         Place::Spare => host_to_spare(block, s, &need, &mut tracker),
     };
     if let Some(overtaken) = overtaken {
-        for (channel, value) in overtaken.iter() {
-            channel::add(&mut tracker, channel::Fence { channel, value });
-        }
+        channel::add_all(&mut tracker, &overtaken);
         let lender = s.spare.as_ref().map(|x| &*x.gpu);
         account::count(lender, Some(block.space()), Counter::WriteBacksOvertaken, 1);
     }

@@ -164,8 +164,9 @@ pub(super) fn note_fault(
         first: BlockNo::of_va(start),
         end: BlockNo::of_va(end + BLOCK_BYTES - 1),
     };
-    let mut config = StreamConfig::of(p).on(p, gpu.chunks().usable());
-    config.cycles = config.cycles && has_room_ahead(gpu);
+    let usable = gpu.chunks().usable();
+    let mut config = StreamConfig::of(p).on(p, usable);
+    config.cycles = config.cycles && has_room_ahead(gpu, usable);
     let advice =
         space
             .streams
@@ -306,7 +307,8 @@ impl Prefetch {
                 tail = if there { tail + 1 } else { 0 };
             }
             bridged += tail;
-            let goes_on = p.is_on(KnobId::StreamCycles) && has_room_ahead(gpu);
+            let goes_on =
+                p.is_on(KnobId::StreamCycles) && has_room_ahead(gpu, gpu.chunks().usable());
             if left == 0 && bridged < BRIDGE_MAX && goes_on {
                 let mut streams = job.space.streams.table.lock();
                 next = streams.beyond(run.stream, run.count, tail);
@@ -400,9 +402,9 @@ fn is_over(gpu: &Gpu, job: &Job) -> bool {
     given_up || thread::should_stop() || gpu.is_lost() || job.sg.is_stopped()
 }
 
-/// Whether what was fetched ahead and not used yet leaves most of the memory to what is used.
-fn has_room_ahead(gpu: &Gpu) -> bool {
-    gpu.ahead.load(Relaxed) < gpu.chunks().usable() / AHEAD_PART
+/// Whether what was fetched ahead and not used yet leaves most of the memory, of so many chunks, to what is used.
+fn has_room_ahead(gpu: &Gpu, usable: u32) -> bool {
+    gpu.ahead.load(Relaxed) < usable / AHEAD_PART
 }
 
 /// Whether the GPU has all of a block that there is: it goes over it without a fault.
@@ -419,7 +421,7 @@ fn relay(gpu: &Gpu, block: &Arc<Block>, ways: &mut Option<Option<Ways>>, p: &Pol
     let pages =
         |s: &State| wanted(s, g, p).map_or(PageMask::EMPTY, |m| relay::can_go(s, g, &m.pages));
     {
-        let s = block.fetchable();
+        let s = block.fetchable(true);
         // Most often it is at a neighbour already, and nothing else needs to be known.
         let near = s.spare.as_ref().is_some_and(|x| !x.valid.is_empty());
         if near || pages(&s).is_empty() {
@@ -459,15 +461,11 @@ fn relay(gpu: &Gpu, block: &Arc<Block>, ways: &mut Option<Option<Ways>>, p: &Pol
 fn fetch(gpu: &Arc<Gpu>, job: &Job, block: &Arc<Block>, p: &Policy) -> bool {
     let g = gpu.index();
     let mut room = Room::empty();
-    // Once without a chunk, once with one in hand; the rest for others who were quicker.
     let mut joins = true;
+    // Once without a chunk, once with one in hand; the rest for others who were quicker.
     for _ in 0..4 {
         {
-            let mut s = if joins {
-                block.fetchable()
-            } else {
-                block.settled()
-            };
+            let mut s = block.fetchable(joins);
             let m = match wanted(&s, g, p) {
                 Some(m) => m,
                 None => return false,

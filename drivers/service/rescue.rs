@@ -136,9 +136,7 @@ fn send_home(
         let _again = channel::wait(&copy);
         return did.map(|()| false);
     }
-    for (channel, value) in copy.iter() {
-        channel::add(copies, channel::Fence { channel, value });
-    }
+    channel::add_all(copies, &copy);
     s.inflight = Some(Inflight {
         tracker: copy,
         pages,

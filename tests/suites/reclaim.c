@@ -73,6 +73,19 @@ static void owner_goes(struct owner *o)
 #define HELD(fd, gpu) CHECK(WITHIN(HELD_MS, !read_reg(fd, gpu, INJ_CE_HANG)))
 #define RELEASE(fd, gpu) test_reg(fd, gpu, INJ_CE_HANG, 0)
 
+/* Launches a check of the first @len bytes of a job, and does not wait for it. */
+static uint64_t check_begins(const struct job *j, uint64_t len, uint32_t wide)
+{
+	struct huvm_instr in = over(HUVM_OP_CHECK, len, wide);
+	uint64_t id;
+
+	in.a = (uintptr_t)j->p;
+	in.imm0 = j->add;
+	in.imm1 = j->mul;
+	CHECK_OK(launch(j->fd, j->gpu, wide, &in, 1, 8, &id));
+	return id;
+}
+
 /* One and the same chunk of GPU 1 is in the owner's hands for a while: the reclaim waits. */
 static int waits(int fd)
 {
@@ -118,7 +131,6 @@ static void fetched_during_write_back_that(int fails)
 {
 	int fd = start(0);
 	struct job j = borrow(fd, 4);
-	struct huvm_instr in = over(HUVM_OP_CHECK, 4 * BLOCK, WIDE);
 	uint64_t id, overtaken = of_gpu(fd, 1, HUVM_CNT_WRITE_BACKS_OVERTAKEN), hits = of_gpu(fd, 0, HUVM_CNT_SPARE_HIT_BYTES);
 
 	test_reg(fd, 1, INJ_CE_FAULT, fails);
@@ -126,10 +138,7 @@ static void fetched_during_write_back_that(int fails)
 	knob(fd, 1, "write_back", 1);
 	HELD(fd, 1);
 	CHECK(WITHIN(HELD_MS, copying(j.p, 4 * BLOCK) == 4));
-	in.a = (uintptr_t)j.p;
-	in.imm0 = j.add;
-	in.imm1 = j.mul;
-	CHECK_OK(launch(j.fd, 0, WIDE, &in, 1, 8, &id));
+	id = check_begins(&j, 4 * BLOCK, WIDE);
 	/* Those of the first batch of faults are begun beside the copies that stand still, which they are not over before. */
 	CHECK(WITHIN(HELD_MS, of_gpu(fd, 1, HUVM_CNT_WRITE_BACKS_OVERTAKEN) > overtaken));
 	CHECK(of_gpu(fd, 0, HUVM_CNT_SPARE_HIT_BYTES) > hits);
@@ -161,7 +170,6 @@ static void during_fetch(void)
 	for (uint64_t write_back = 0; write_back < 2; write_back++) {
 		int fd = start(write_back);
 		struct job j = borrow(fd, 1);
-		struct huvm_instr in = over(HUVM_OP_CHECK, BLOCK, 1);
 		struct owner o = owner(fd);
 		struct huvm_wait w;
 		uint64_t id;
@@ -172,10 +180,7 @@ static void during_fetch(void)
 		CHECK_OK(munmap((char *)j.p + j.len - BLOCK, BLOCK));
 		j.len -= BLOCK;
 		HOLD(fd, 0);
-		in.a = (uintptr_t)j.p;
-		in.imm0 = j.add;
-		in.imm1 = j.mul;
-		CHECK_OK(launch(j.fd, 0, 1, &in, 1, 8, &id));
+		id = check_begins(&j, BLOCK, 1);
 		HELD(fd, 0);
 		CHECK(WITHIN(HELD_MS, copying(j.p, BLOCK)));
 		owner_comes(&o);
@@ -198,7 +203,6 @@ static void during_prefetch(void)
 	int fd = start(1);
 	uint64_t ahead = of_gpu(fd, 0, HUVM_CNT_PREFETCH_BLOCKS);
 	struct job j = borrow(fd, SMALL);
-	struct huvm_instr in = over(HUVM_OP_CHECK, 2 * BLOCK, 1);
 	struct owner o = owner(fd);
 	uint64_t id;
 
@@ -207,10 +211,7 @@ static void during_prefetch(void)
 	knob(fd, 0, "prefetch_confirm_steps", 1);
 	/* Each copy of GPU 0 takes its time: two demand fetches, then those ahead. */
 	test_reg(fd, 0, INJ_LATENCY, 500000000);
-	in.a = (uintptr_t)j.p;
-	in.imm0 = j.add;
-	in.imm1 = j.mul;
-	CHECK_OK(launch(j.fd, 0, 1, &in, 1, 8, &id));
+	id = check_begins(&j, 2 * BLOCK, 1);
 	CHECK(WITHIN(HELD_MS, of_gpu(fd, 0, HUVM_CNT_PREFETCH_BLOCKS) > ahead && copying(j.p + 2 * BLOCK / 8, 6 * BLOCK)));
 	owner_comes(&o);
 	/* For one of them, since nothing else is under way to or from what is lent. */

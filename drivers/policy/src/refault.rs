@@ -178,7 +178,8 @@ impl Refaults {
         self.evicted
     }
 
-    /// A chunk was brought in, for a block whose eviction from this GPU had the number `left`, if there was one. Under another order than [`VictimOrder::Adaptive`] the switch stays as it is: jobs of both may share a GPU.
+    /// A chunk was brought in, for a block whose eviction from this GPU had the number `left`, if there was one. Under another
+    /// order than [`VictimOrder::Adaptive`] the switch stays as it is: jobs of both may share a GPU.
     pub fn brought_in(&mut self, left: Option<u64>, config: &EvictConfig) -> Return {
         self.returned = self.returned.wrapping_add(u64::from(left.is_some()));
         let refault = left.is_some_and(|n| self.evicted.wrapping_sub(n) < config.span);

@@ -41,6 +41,8 @@ use crate::config::{KnobId, Policy};
 use crate::evict::VictimOrder;
 use crate::types::BLOCK_SHIFT;
 
+/// Where a part of a cycle is kept, a stream is fetched ahead by no more than this part of the memory.
+const STREAM_PART: u32 = 8;
 /// Streams followed at most.
 pub const STREAMS_MAX: usize = 8;
 /// Unexplained faults remembered.
@@ -153,9 +155,6 @@ pub struct StreamConfig {
     pub cycles: bool,
 }
 
-/// Where a part of a cycle is kept, a stream is fetched ahead by no more than this part of the memory.
-const AHEAD_PART: u32 = 8;
-
 impl StreamConfig {
     /// As a policy has them.
     pub fn of(policy: &Policy) -> Self {
@@ -180,7 +179,7 @@ impl StreamConfig {
     pub fn on(self, policy: &Policy, chunks: u32) -> Self {
         let keeps = policy.get(KnobId::EvictOrder) == VictimOrder::Adaptive as u64;
         let most = if keeps {
-            (chunks / AHEAD_PART).max(1)
+            (chunks / STREAM_PART).max(1)
         } else {
             u32::MAX
         };

@@ -49,21 +49,21 @@ const BOUND: OwnJob = OwnJob {
     shared: "lender-shared",
     compute_ns: 0,
 };
-/// The same with a limit to what its GPU takes in meanwhile.
-const PACED: OwnJob = OwnJob {
-    alone: BOUND.alone,
-    shared: "paced-shared",
-    compute_ns: 0,
-};
-/// That limit, MB/s: each chunk is written, read when it goes home and perhaps read once more by its write-back, three times 9 GB/s
-/// of 900 are 3 %.
-pub(super) const PACE: (&str, u64) = ("lend_rate_mb_s", 9_000);
 /// It uses half of that bandwidth.
 const COMPUTING: OwnJob = OwnJob {
     alone: "computing-alone",
     shared: "computing-shared",
     compute_ns: OWN_COMPUTE_NS,
 };
+
+/// The first with a limit to what its GPU takes in meanwhile.
+const PACED: OwnJob = OwnJob {
+    shared: "paced-shared",
+    ..BOUND
+};
+/// That limit, MB/s: each chunk is written, read when it goes home and perhaps read once more by its write-back, three times 9 GB/s
+/// of 900 are 3 %.
+const PACE: (&str, u64) = ("lend_rate_mb_s", 9_000);
 
 /// The whole with that limit, by name.
 pub(super) fn paced() -> String {

@@ -301,12 +301,16 @@ pub(super) fn of(rows: &[Measured]) -> Vec<Target> {
     all.push(of_lender(
         rows,
         whole,
-        "computing",
+        ["computing-alone", "computing-shared"],
         "at half of its memory's bandwidth",
     ));
-    all.push(of_lender(rows, whole, "lender", "at all of it"));
-    let paced = super::harvest::paced();
-    all.push(of_lender(rows, &paced, "paced", "at all of it"));
+    for (policy, beside) in [
+        (whole, "lender-shared"),
+        (&super::harvest::paced(), "paced-shared"),
+    ] {
+        let cases = ["lender-alone", beside];
+        all.push(of_lender(rows, policy, cases, "at all of it"));
+    }
     all.extend(of_off(rows));
     all.push(of_data(rows));
     all
@@ -414,13 +418,8 @@ fn of_reclaims(rows: &[&Measured]) -> [Target; 3] {
     ]
 }
 
-fn of_lender(rows: &[Measured], whole: &str, job: &str, which: &str) -> Target {
-    let beside = format!("{job}-shared");
-    let alone = match job {
-        // The same job.
-        "paced" => "lender-alone".into(),
-        job => format!("{job}-alone"),
-    };
+/// A job without a borrower and beside one, by the names of these cases.
+fn of_lender(rows: &[Measured], whole: &str, [alone, beside]: [&str; 2], which: &str) -> Target {
     let alone = rows.iter().filter(|r| r.case == alone);
     let alone = alone.map(|r| r.time_ns).min();
     let shared = |r: &&Measured| r.case == beside && r.role == "owner";
