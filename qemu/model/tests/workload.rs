@@ -343,6 +343,34 @@ fn trace_replays_reads_and_writes() {
     assert_eq!(r.get_vram64(0, 0x220_0000), 1);
 }
 
+/// Catches records of a trace that wait for what else is on the host's link, or that count as bytes of the job.
+#[test]
+fn records_of_a_trace_are_no_traffic() {
+    let mut r = rig();
+    let (list, n) = (0x5_0000u64, 256u64);
+    r.map4k(0, C + (2 << 20), pte_sys(list));
+    for i in 0..n {
+        r.sys64(list + 8 * i, A + i % 512 * 4096);
+    }
+    let i = Ins {
+        op: 11,
+        count: n,
+        steps: 1,
+        a: C + (2 << 20),
+        ..Ins::default()
+    };
+    assert_eq!(go(&mut r, 1, 8, &[i]), w::STATUS_DONE);
+    assert_eq!(r.stat(0, Counter::WorkBytesHost), 0);
+    assert_eq!(r.stat(0, Counter::BusyHostToDeviceNs), 0);
+    assert_eq!(r.stat(0, Counter::WorkBytesLocal), 8 * n);
+    assert_eq!(u64::from(r.slot(0, 0, w::BYTES_LO)), 8 * n);
+    // What is read as data from there is carried.
+    let i = Ins { op: 7, dst: B, ..i };
+    assert_eq!(go(&mut r, 1, 8, &[i]), w::STATUS_DONE);
+    assert_eq!(r.stat(0, Counter::WorkBytesHost), 8 * n);
+    assert!(r.stat(0, Counter::BusyHostToDeviceNs) > 0);
+}
+
 #[test]
 fn delay_takes_its_time() {
     let mut r = rig();

@@ -321,7 +321,7 @@ impl Gpu {
                 end = end.saturating_add(i.imm0);
             }
         } else {
-            end = self.block_cost(id, &work, cx);
+            end = self.block_cost(id, i.op, &work, cx);
             self.mmu.in_use_until = self.mmu.in_use_until.max(end);
         }
         if let Some(b) = self.work.blocks.get_mut(&id) {
@@ -332,7 +332,7 @@ impl Gpu {
     }
 
     /// Charges the resources, counts the bytes; returns when the piece ends.
-    fn block_cost(&mut self, id: u64, work: &Work, cx: &mut Cx<'_>) -> u64 {
+    fn block_cost(&mut self, id: u64, op: Op, work: &Work, cx: &mut Cx<'_>) -> u64 {
         let mut end = cx.now;
         let mut total = 0u64;
         let me = Side::Gpu(cx.gpu);
@@ -341,7 +341,7 @@ impl Gpu {
             .and_then(|(s, _)| self.work.slots.get(s))
             .and_then(|s| s.launch.as_ref())
             .map(|l| l.instance);
-        for t in work.touches() {
+        for t in work.touches(op) {
             let Some(side) = t.side else { continue };
             total = total.saturating_add(t.bytes);
             let counter = match side {

@@ -120,11 +120,10 @@ fn store(at: crate::host::Place, v: u64, elem: u64, cx: &mut Cx<'_>) -> Result<(
 }
 
 impl Work {
-    /// Bytes by memory.
-    pub(crate) fn touches(&self) -> impl Iterator<Item = Traffic> + '_ {
-        let strided = self
-            .operands
-            .iter()
+    /// Bytes by memory. The records of a TRACE are none: they stand for the program's instructions, which a GPU has in its caches.
+    pub(crate) fn touches(&self, op: Op) -> impl Iterator<Item = Traffic> + '_ {
+        let operands = self.operands.iter().filter(move |_| op != Op::Trace);
+        let strided = operands
             .enumerate()
             .filter_map(|(which, o)| o.as_ref().map(|o| (which, o)))
             .map(|(which, o)| Traffic {
