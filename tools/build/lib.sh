@@ -108,6 +108,15 @@ mips_of() {
 	{ cat "$(profile_file "$1")" 2>/dev/null || true; cat "$ROOT/qemu/profiles/v100-p3.toml"; } | sed -n 's/^mips = //p' | sed -n 1p
 }
 
+# The frequency of this machine's time stamp counter, kHz; nothing where there is none.
+tsc_khz() {
+	local tool=$BUILD/tsc_khz
+	if [ "$ROOT/tools/build/tsc_khz.c" -nt "$tool" ]; then
+		mkdir -p "$BUILD" && gcc -O2 -o "$tool.$$" "$ROOT/tools/build/tsc_khz.c" && mv "$tool.$$" "$tool"
+	fi
+	"$tool"
+}
+
 # Private apt: other suites of Debian, read from the machine's own mirror, without touching its configuration.
 apt_private() {
 	local dir=$CACHE/apt uri

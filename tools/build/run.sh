@@ -29,6 +29,9 @@ else
 	args+=(-accel "tcg,thread=multi" -cpu "max,-la57,-erms,-fsrm,-fzrm,-fsrs")
 	# On a loaded host the guest may see no tick for a while, and would then do without its IO-APIC.
 	cmdline+=" no_timer_check"
+	# There it also misjudges its time stamp counter, which is the host's: its clock has been seen to run twelve times too fast.
+	khz=$(tsc_khz)
+	[ -z "$khz" ] || cmdline+=" tsc_early_khz=$khz"
 fi
 # Linux 7.3 can stand still at its start, both CPUs without interrupts: the watchdog of the TSC waits for a CPU that waits in
 # stop_machine for it, and its bound is by a clock, jiffies, that nobody moves on.
