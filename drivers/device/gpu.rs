@@ -26,6 +26,7 @@ use huvm_hal::ga100::invalidate::{self, CancelAccess, ReplayKind};
 use huvm_hal::ids::{GpuVa, SysAddr};
 use huvm_hal::pagetable::Invalidate;
 use huvm_hal::seam::{Bar, Fence, Mmio};
+use huvm_hw::ext::ident::FEATURE_STATS;
 use huvm_policy::chunk::ChunkState;
 use huvm_policy::spare::{LinkFacts, SpareCursor};
 use kernel::pci;
@@ -368,6 +369,15 @@ impl Gpu {
             .as_ref()
             .and_then(|e| e.topology.as_ref())
             .map_or(0, |t| t.host_h2d_mbps.max(t.host_d2h_mbps))
+    }
+
+    /// Bandwidth of its memory, MB/s; 0 if nobody says, or counts who takes it.
+    pub(crate) fn vram_mbps(&self) -> u32 {
+        self.ext
+            .as_ref()
+            .filter(|e| e.has(FEATURE_STATS))
+            .and_then(|e| e.topology.as_ref())
+            .map_or(0, |t| t.vram_mbps)
     }
 
     /// Whose turn it is to keep a chunk for this GPU.

@@ -5,7 +5,7 @@
 //! policy says of lending, by whoever asked after the last change of a policy. Both may be stale when they are read: whoever
 //! takes a chunk looks once more, under the lock.
 
-use huvm_policy::pace;
+use huvm_policy::pace::{self, Pace};
 use huvm_policy::spare::LendConfig;
 use kernel::sync::atomic::{Atomic, Relaxed};
 
@@ -34,8 +34,8 @@ pub(crate) struct Terms {
     pub(crate) keep: u32,
     /// Chunks that it lends at most.
     pub(crate) limit: u32,
-    /// Between two chunks that come in while it works for itself, ns; 0: none.
-    pub(crate) interval_ns: u64,
+    /// How fast chunks come in while it works for itself.
+    pub(crate) pace: Pace,
 }
 
 impl Terms {
@@ -45,7 +45,7 @@ impl Terms {
             enabled: config.enabled,
             keep: config.keep,
             limit: config.limit,
-            interval_ns: config.interval_ns,
+            pace: config.pace,
         }
     }
 }
@@ -57,10 +57,16 @@ pub(crate) struct Offer {
     removable: Atomic<u32>,
     /// Terms and the change that they are of, in one word so that they are of one time. At first of a change that is not.
     terms: Atomic<u64>,
-    /// [`Terms::interval_ns`], of the last change or the one before.
-    interval: Atomic<u64>,
+    /// [`Terms::pace`], of the last change or the one before.
+    working_ns: Atomic<u64>,
+    slowdown_percent: Atomic<u32>,
     /// When the next chunk is due, if there is an interval.
     due: Atomic<u64>,
+    /// When somebody looked last at what the GPU's jobs take of its memory's bandwidth, what they had moved then, and whether
+    /// that was all.
+    looked: Atomic<u64>,
+    moved_kib: Atomic<u32>,
+    full: Atomic<bool>,
 }
 
 impl Offer {
@@ -71,8 +77,12 @@ impl Offer {
             only: Atomic::new(0),
             removable: Atomic::new(0),
             terms: Atomic::new(u64::MAX),
-            interval: Atomic::new(0),
+            working_ns: Atomic::new(0),
+            slowdown_percent: Atomic::new(Pace::NONE.slowdown_percent),
             due: Atomic::new(0),
+            looked: Atomic::new(0),
+            moved_kib: Atomic::new(0),
+            full: Atomic::new(false),
         }
     }
 
@@ -97,7 +107,9 @@ impl Offer {
         let enabled = if t.enabled { ENABLED } else { 0 };
         let keep = u64::from(t.keep.min(CHUNKS_MAX)) << CHUNK_BITS;
         let limit = u64::from(t.limit.min(CHUNKS_MAX));
-        self.interval.store(t.interval_ns, Relaxed);
+        self.working_ns.store(t.pace.working_ns, Relaxed);
+        self.slowdown_percent
+            .store(t.pace.slowdown_percent, Relaxed);
         let word = after.wrapping_shl(CHANGE_SHIFT) | enabled | keep | limit;
         self.terms.store(word, Relaxed);
     }
@@ -112,8 +124,33 @@ impl Offer {
             enabled: word & ENABLED != 0,
             keep: chunks(word >> CHUNK_BITS),
             limit: chunks(word),
-            interval_ns: self.interval.load(Relaxed),
+            pace: Pace {
+                working_ns: self.working_ns.load(Relaxed),
+                slowdown_percent: self.slowdown_percent.load(Relaxed),
+            },
         })
+    }
+
+    /// Whether the GPU's jobs take all of its memory's bandwidth, so many MB/s. `kib` reads how much they have moved, modulo 2^32: now and
+    /// then, by one caller at a time. One that is held up in there makes the next answer wrong, for as long as it takes to look again.
+    pub(crate) fn is_full(&self, now: u64, mb_per_s: u32, kib: impl FnOnce() -> u32) -> bool {
+        let last = self.looked.load(Relaxed);
+        let since = now.saturating_sub(last);
+        let is_time = pace::look_ns(mb_per_s).is_some_and(|l| since >= l);
+        if is_time && self.looked.cmpxchg(last, now, Relaxed).is_ok() {
+            let moved = kib();
+            let before = self.moved_kib.xchg(moved, Relaxed);
+            self.full.store(
+                pace::is_full(moved.wrapping_sub(before), since, mb_per_s),
+                Relaxed,
+            );
+        }
+        self.full.load(Relaxed)
+    }
+
+    /// Whether they did when somebody looked last.
+    pub(crate) fn was_full(&self) -> bool {
+        self.full.load(Relaxed)
     }
 
     /// Whether a chunk that came in now would come too soon after the last ones.

@@ -30,8 +30,10 @@ use crate::memory::block::{Block, Inflight, Spare, State};
 use crate::memory::chunk::Victim;
 use crate::memory::offer::{Stock, Terms};
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
+use huvm_hal::ext::stats;
 use huvm_policy::chunk::ChunkState;
 use huvm_policy::config::Policy;
+use huvm_policy::pace::Pace;
 use huvm_policy::spare::{
     self, LendConfig, SpareFacts, SpareFrom, SpareReplace, SpareRequest, SpareSelect, SpareUse,
     SPARE_GPUS_MAX,
@@ -183,7 +185,7 @@ pub(super) fn lend(
     // Whoever chose it looked without a lock; the pool looks once more.
     let config = lend_config(&lender);
     let offer = lender.chunks().offer();
-    if paces(&lender, config.interval_ns) && !offer.take_turn(time::now_ns(), config.interval_ns) {
+    if paced(&lender, &config.pace).is_some_and(|(now, ns)| !offer.take_turn(now, ns)) {
         return false;
     }
     let lent = lender
@@ -224,9 +226,17 @@ fn tell(lender: &Gpu, block: &Block, kind: u32, cause: u32, arg0: u64, arg1: u64
     );
 }
 
-/// Whether a lender whose chunks come in at such an interval keeps to it now: while it works for itself.
-fn paces(lender: &Gpu, interval_ns: u64) -> bool {
-    interval_ns != 0 && lender.launches().are_there()
+/// The time, and the nanoseconds between two chunks that come in at a lender's pace now; `None`: it takes what comes, as one does
+/// that does not work for itself. Between two launches it is as full as it was.
+fn paced(lender: &Gpu, pace: &Pace) -> Option<(u64, u64)> {
+    let offer = lender.chunks().offer();
+    let works = lender.launches().are_there();
+    if pace.is_none() || !(works || offer.was_full()) {
+        return None;
+    }
+    let (now, mb_per_s) = (time::now_ns(), lender.vram_mbps());
+    let full = offer.is_full(now, mb_per_s, || stats::work_local_kib(lender));
+    Some((now, pace.interval_ns(works, full, mb_per_s))).filter(|(_, ns)| *ns != 0)
 }
 
 /// What a GPU lends, and keeps.
@@ -284,7 +294,7 @@ fn seen(gpu: &Gpu, lender: &Gpu, terms: &Terms, p: &Policy) -> Option<SpareFacts
     }
     let link = gpu.link_to(lender.index())?;
     let offer = lender.chunks().offer();
-    if paces(lender, terms.interval_ns) && offer.is_too_soon(time::now_ns(), terms.interval_ns) {
+    if paced(lender, &terms.pace).is_some_and(|(now, ns)| offer.is_too_soon(now, ns)) {
         return None;
     }
     let stock = offer.stock();

@@ -423,6 +423,8 @@ pub mod stats {
     pub const ID: u16 = 5;
     /// Write 1 to zero all counters.
     pub const CLEAR: u32 = BASE + 0x04;
+    /// Bytes that the workload engine moved in local memory, ÷ 1024: low word, no latch.
+    pub const WORK_LOCAL_KIB: u32 = BASE + 0x08;
     /// First counter; counter `i` at +8i, low word first.
     pub const COUNTER0: u32 = BASE + 0x100;
 

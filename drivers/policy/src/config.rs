@@ -181,6 +181,7 @@ impl KnobId {
                 | Self::LendLimitPercent
                 | Self::LendLimitSize
                 | Self::LendRate
+                | Self::LendSlowdown
                 | Self::LendReserve
                 | Self::WriteBack
                 | Self::WriteBackInFlight

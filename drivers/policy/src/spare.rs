@@ -22,7 +22,7 @@
 //! comparisons cost less than one list operation under a foreign lock.
 
 use crate::config::{KnobId, Policy};
-use crate::pace;
+use crate::pace::Pace;
 use crate::pre_evict::share_of;
 use crate::types::{GpuId, BLOCK_BYTES};
 
@@ -313,8 +313,8 @@ pub struct LendConfig {
     pub write_back_max: u32,
     /// Those that a stream comes to within so many blocks later.
     pub write_back_skip: u32,
-    /// Between two chunks that come in while it has launches of its own, ns ([`pace`]); 0: none.
-    pub interval_ns: u64,
+    /// How fast chunks come in while it works for itself.
+    pub pace: Pace,
 }
 
 impl LendConfig {
@@ -332,7 +332,7 @@ impl LendConfig {
             write_back: policy.is_on(KnobId::WriteBack),
             write_back_max: policy.get_u32(KnobId::WriteBackInFlight),
             write_back_skip: policy.get_u32(KnobId::WriteBackSkip),
-            interval_ns: pace::interval_ns(policy.get_u32(KnobId::LendRate)),
+            pace: Pace::of(policy),
         }
     }
 
@@ -416,9 +416,8 @@ mod tests {
         assert_eq!(LendConfig::of(&p, 64).limit, 5);
         p.set(KnobId::LendReserve, 0).unwrap();
         assert_eq!(LendConfig::of(&p, 64).keep, 0);
-        assert_eq!(c.interval_ns, 0);
         p.set(KnobId::LendRate, 20_000).unwrap();
-        assert_eq!(LendConfig::of(&p, 64).interval_ns, 104_857);
+        assert_eq!(LendConfig::of(&p, 64).pace, Pace::of(&p));
     }
 
     #[test]
@@ -430,7 +429,7 @@ mod tests {
             write_back: true,
             write_back_max: 2,
             write_back_skip: 0,
-            interval_ns: 0,
+            pace: Pace::NONE,
         };
         assert_eq!((c.lendable(3, 0), c.lendable(4, 0)), (0, 1));
         assert_eq!((c.lendable(99, 4), c.lendable(99, 5)), (1, 0));
@@ -464,7 +463,7 @@ mod tests {
             write_back: true,
             write_back_max: 2,
             write_back_skip: 16,
-            interval_ns: 0,
+            pace: Pace::NONE,
         };
         // Free beyond what it keeps, then what the host has too, then both; each one too few.
         for (free, only, removable) in [(3 + READY, 0, 0), (3, 9, READY), (4, 9, READY - 1)] {

@@ -208,6 +208,7 @@ mod tests {
         let shipped = [
             "full16",
             "functional",
+            "narrow",
             "pcie-only",
             "pcie4-nvlink3",
             "pcie5-nvlink4",

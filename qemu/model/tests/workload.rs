@@ -10,7 +10,7 @@
 
 mod common;
 use common::*;
-use huvm_hw::ext::{stats::Counter, workload as w};
+use huvm_hw::ext::{stats, stats::Counter, workload as w};
 
 /// 2 MiB of VRAM at 32 MiB, and the same again.
 const A: u64 = 0x10_0000_0000;
@@ -120,6 +120,8 @@ fn arithmetic() {
     let bytes = u64::from(r.slot(0, 0, w::BYTES_LO));
     assert_eq!(bytes, 4 * 3000 * 4 * (1 + 1 + 3 + 3 + 2 + 2));
     assert_eq!(r.stat(0, Counter::WorkBytesLocal), bytes);
+    // What a driver reads beside others that read counters.
+    assert_eq!(r.r5(0, stats::WORK_LOCAL_KIB), (bytes >> 10) as u32);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Counters of the device (device.md 2.5).
 
-use super::{read_wide, write};
+use super::{read, read_wide, write};
 use crate::seam::Mmio;
 use crate::{Error, Result};
 use huvm_hw::ext::stats as hw;
@@ -33,6 +33,11 @@ pub fn all<M: Mmio + ?Sized>(m: &M) -> Result<[u64; hw::COUNT]> {
         }
     }
     Ok(out)
+}
+
+/// KiB that the GPU's own jobs have moved in its memory so far, modulo 2^32. Any number of readers at once.
+pub fn work_local_kib<M: Mmio + ?Sized>(m: &M) -> u32 {
+    read(m, hw::WORK_LOCAL_KIB)
 }
 
 /// Zeroes all counters.

@@ -398,4 +398,9 @@ knobs! {
         "While this GPU has launches of its own, it takes in no more than that from borrowers; 0: as much as comes.",
         "chosen for this project: what goes through a lender's memory, its own jobs do not get (ATC'22 Table 3)"
     }
+    LendSlowdown {
+        "lend_slowdown_percent", "%", Number, 1..=100, 2, true,
+        "While its own jobs take all of its memory's bandwidth, a lender gives borrowers this part of it; 100: as much as comes.",
+        "chosen for this project: a lender's own job is to be slower by less than 3 %"
+    }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! STATS block: what went where, for how long.
 
-use huvm_hw::ext::stats::{Counter, COUNT, COUNTER0};
+use huvm_hw::ext::stats::{Counter, COUNT, COUNTER0, WORK_LOCAL_KIB};
 
 /// The counters of one GPU.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +40,10 @@ impl Stats {
 
     /// Reads a register of the block.
     pub(crate) fn register_read(&mut self, offset: u32) -> u32 {
+        if offset == WORK_LOCAL_KIB {
+            let bytes = self.value.get(Counter::WorkBytesLocal as usize);
+            return bytes.map_or(0, |b| (b >> 10) as u32);
+        }
         let Some(rel) = offset.checked_sub(COUNTER0) else {
             return 0;
         };

@@ -43,7 +43,7 @@ struct OwnJob {
     compute_ns: u64,
 }
 
-/// It takes all of its memory's bandwidth, so whatever a borrower moves through that memory slows it down.
+/// It takes all of its memory's bandwidth, so whatever a borrower moves through that memory slows it down: by default that is little.
 const BOUND: OwnJob = OwnJob {
     alone: "lender-alone",
     shared: "lender-shared",
@@ -56,18 +56,17 @@ const COMPUTING: OwnJob = OwnJob {
     compute_ns: OWN_COMPUTE_NS,
 };
 
-/// The first with a limit to what its GPU takes in meanwhile.
-const PACED: OwnJob = OwnJob {
-    shared: "paced-shared",
+/// The first without a limit to what its GPU takes in meanwhile.
+const UNPACED: OwnJob = OwnJob {
+    shared: "unpaced-shared",
     ..BOUND
 };
-/// That limit, MB/s: each chunk is written, read when it goes home and perhaps read once more by its write-back, three times 9 GB/s
-/// of 900 are 3 %.
-const PACE: (&str, u64) = ("lend_rate_mb_s", 9_000);
+/// That is none.
+const NO_PACE: (&str, u64) = ("lend_slowdown_percent", 100);
 
-/// The whole with that limit, by name.
-pub(super) fn paced() -> String {
-    format!("{WHOLE}:{}={}", PACE.0, PACE.1)
+/// The whole without that limit, by name.
+fn unpaced() -> String {
+    format!("{WHOLE}:{}={}", NO_PACE.0, NO_PACE.1)
 }
 
 /// What all cases need.
@@ -114,8 +113,8 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
             rows.push(s.alone(&job, &whole, owner)?);
             rows.extend(s.shared(&job, &whole, owner)?);
         }
-        let paced = whole.clone().with(&paced(), PACE.0, PACE.1);
-        rows.extend(s.shared(&PACED, &paced, owner)?);
+        let unpaced = whole.clone().with(&unpaced(), NO_PACE.0, NO_PACE.1);
+        rows.extend(s.shared(&UNPACED, &unpaced, owner)?);
         rows.push(s.off("off-again", &base)?);
     }
     for row in &mut rows {

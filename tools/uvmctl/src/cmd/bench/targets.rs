@@ -304,13 +304,12 @@ pub(super) fn of(rows: &[Measured]) -> Vec<Target> {
         ["computing-alone", "computing-shared"],
         "at half of its memory's bandwidth",
     ));
-    for (policy, beside) in [
-        (whole, "lender-shared"),
-        (&super::harvest::paced(), "paced-shared"),
-    ] {
-        let cases = ["lender-alone", beside];
-        all.push(of_lender(rows, policy, cases, "at all of it"));
-    }
+    all.push(of_lender(
+        rows,
+        whole,
+        ["lender-alone", "lender-shared"],
+        "at all of it",
+    ));
     all.extend(of_off(rows));
     all.push(of_data(rows));
     all
