@@ -148,6 +148,20 @@ impl Policy {
     }
 }
 
+/// # Errors
+/// Usage: one of `asked`, the command line's, is none of `found`, what [`Policy::variants`] made of them.
+pub(in crate::cmd) fn all_found<'a>(
+    asked: &[String],
+    found: impl Iterator<Item = &'a Policy> + Clone,
+) -> Result<()> {
+    match asked.iter().find(|a| found.clone().all(|p| p.name != **a)) {
+        None => Ok(()),
+        Some(none) => Err(Failure::Usage(format!(
+            "'{none}' is none of the presets that are compared here"
+        ))),
+    }
+}
+
 /// `KNOB=VALUE`, the value as users write it.
 fn assignment(text: &str) -> Result<(&'static str, u64)> {
     let bad = |why: &str| Failure::Usage(format!("'{text}': {why}"));
@@ -374,6 +388,20 @@ mod tests {
             "huvm:evict_order=99",
         ] {
             assert!(matches!(ask(&[bad]), Err(Failure::Usage(_))), "{bad}");
+        }
+    }
+
+    /// Catches one that is asked for and left out without a word, as a ladder's rungs were.
+    #[test]
+    fn what_is_asked_for_is_there() {
+        let found = [Policy::preset(BASE), Policy::of(&[&TECHNIQUES[0]])];
+        let ask = |names: &[&str]| {
+            let asked: Vec<String> = names.iter().map(|n| (*n).into()).collect();
+            all_found(&asked, found.iter())
+        };
+        assert!(ask(&[]).is_ok() && ask(&["H", BASE]).is_ok());
+        for bad in [&["H", "H+PE"][..], &["PE"], &["h"], &[""]] {
+            assert!(matches!(ask(bad), Err(Failure::Usage(_))), "{bad:?}");
         }
     }
 

@@ -18,7 +18,7 @@
 //! | `intra-job` | 10 | one job over four GPUs, two of them over capacity |
 
 use super::corun::made;
-use super::lineup::{Lend, Lineup, Policy, BASE, BEST, WHOLE};
+use super::lineup::{all_found, Lend, Lineup, Policy, BASE, BEST, WHOLE};
 use super::measured::Measured;
 use super::scene::{bytes, Case, JobOf, PartOf, Stage};
 use super::tape::Tape;
@@ -261,12 +261,14 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
         Experiment::SpareSize => spares(&lineup, &stage),
         _ => free(some(&PRESETS)),
     };
-    let meets = |sub: &str| !has_subs(args.experiment) || meant(args, sub);
     let mut asked = Vec::new();
-    for (sub, policy, lend) in runs.into_iter().filter(|(sub, _, _)| meets(sub)) {
+    for (sub, policy, lend) in runs {
         let variants = policy.variants(&args.presets)?.into_iter();
         asked.extend(variants.map(|p| (sub.clone(), p, lend)));
     }
+    all_found(&args.presets, asked.iter().map(|(_, p, _)| p))?;
+    let meets = |sub: &str| !has_subs(args.experiment) || meant(args, sub);
+    asked.retain(|(sub, _, _)| meets(sub));
     let runs = asked;
     if runs.is_empty() {
         return Err(Failure::Usage(format!("nothing of {name} was asked for")));

@@ -13,7 +13,7 @@
 //! The cost is what the driver's threads spend; on a machine with one CPU of one instruction a nanosecond these are instructions.
 
 use super::flat::AXES;
-use super::lineup::{deploy, Lend, Lineup, Policy, BASE, BEST};
+use super::lineup::{all_found, deploy, Lend, Lineup, Policy, BASE, BEST};
 use super::measured::Measured;
 use super::toucher::{Toucher, STEP};
 use crate::cli::Bench;
@@ -109,9 +109,7 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
     for preset in PRESETS.into_iter().filter_map(|p| lineup.preset(p)) {
         policies.extend(preset.variants(&args.presets)?);
     }
-    if policies.is_empty() {
-        return Err(Failure::Usage("scaling compares no such preset".into()));
-    }
+    all_found(&args.presets, policies.iter())?;
     let bench = Scaling {
         out,
         device,
