@@ -110,6 +110,9 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
         policies.extend(preset.variants(&args.presets)?);
     }
     all_found(&args.presets, policies.iter())?;
+    if policies.is_empty() {
+        return Err(Failure::Usage("scaling compares no such preset".into()));
+    }
     let bench = Scaling {
         out,
         device,
