@@ -39,12 +39,18 @@ static void end_own_job(struct job *own)
 	close(own->fd);
 }
 
+/* A borrower over 1.5 times its memory. */
+static struct job borrower(int fd, uint64_t seed)
+{
+	return job_begin(0, chunk_count(fd, 0) * 3 / 2 & ~(uint64_t)(WIDE - 1), seed);
+}
+
 static uint64_t taken_in(int fd)
 {
 	return of_gpu(fd, 1, HUVM_CNT_CHUNKS_LENT);
 }
 
-/* Chunks that come in while a borrower goes over 1.5 times its memory, and how long that takes. */
+/* Chunks that come in while a borrower goes over its data once, and how long that takes. */
 static uint64_t come_in(int fd, struct job *j, double *took)
 {
 	uint64_t before = taken_in(fd);
@@ -67,16 +73,16 @@ static void let_it_look(struct job *j)
 static void spared_while_its_job_takes_all(void)
 {
 	int fd = begin(2, 0, 0);
-	struct job j = job_begin(0, chunk_count(fd, 0) * 3 / 2 & ~(uint64_t)(WIDE - 1), 11), own;
+	struct job j = borrower(fd, 11), own;
 	/* 2 %, three times over each chunk. */
-	const double interval = 2e6 * 1.048576 * 3 / (MB_PER_S * 1e6 * 0.02);
-	uint64_t n, home, all;
+	const double interval = (double)BLOCK * 3 / (MB_PER_S * 1e6 * 0.02);
+	uint64_t n, home;
 	double took;
 
 	/* Nobody at home. */
-	all = come_in(fd, &j, &took);
-	printf("# without a job %llu chunks came in\n", (unsigned long long)all);
-	CHECK(all > 16);
+	n = come_in(fd, &j, &took);
+	printf("# without a job %llu chunks came in\n", (unsigned long long)n);
+	CHECK(n > 16);
 
 	own = own_job(0);
 	let_it_look(&j);
@@ -105,7 +111,7 @@ static void spared_while_its_job_takes_all(void)
 static void not_while_it_leaves_half(void)
 {
 	int fd = begin(2, 0, 0);
-	struct job j = job_begin(0, chunk_count(fd, 0) * 3 / 2 & ~(uint64_t)(WIDE - 1), 12), own = own_job(1);
+	struct job j = borrower(fd, 12), own = own_job(1);
 	uint64_t n;
 	double took;
 
