@@ -6,6 +6,7 @@
 use super::exposed::Exposed;
 use crate::channel::Engine;
 use crate::kernel::ffi::uapi;
+use huvm_lockless::peak::Peak;
 use kernel::sync::atomic::{Atomic, Relaxed};
 
 /// Kinds of latencies.
@@ -51,7 +52,7 @@ impl From<Engine> for Kind {
 struct Histogram {
     buckets: [Atomic<u64>; BUCKETS],
     sum_ns: Atomic<u64>,
-    max_ns: Atomic<u64>,
+    max_ns: Peak,
 }
 
 /// The figures of a histogram, each read by itself.
@@ -71,7 +72,7 @@ impl Histogram {
         Histogram {
             buckets: [const { Atomic::new(0) }; BUCKETS],
             sum_ns: Atomic::new(0),
-            max_ns: Atomic::new(0),
+            max_ns: Peak::new(),
         }
     }
 
@@ -83,14 +84,7 @@ impl Histogram {
             b.add(1, Relaxed);
         }
         self.sum_ns.add(ns, Relaxed);
-        let mut seen = self.max_ns.load(Relaxed);
-        // Ends: each turn that fails found a larger value.
-        while seen < ns {
-            match self.max_ns.cmpxchg(seen, ns, Relaxed) {
-                Ok(_) => break,
-                Err(now) => seen = now,
-            }
-        }
+        self.max_ns.raise(ns);
     }
 
     fn read(&self) -> Figures {
@@ -101,7 +95,7 @@ impl Histogram {
         Figures {
             count: buckets.iter().fold(0, |sum, n| n.saturating_add(sum)),
             sum_ns: self.sum_ns.load(Relaxed),
-            max_ns: self.max_ns.load(Relaxed),
+            max_ns: self.max_ns.get(),
             buckets,
         }
     }

@@ -8,24 +8,24 @@ use crate::device::registry::MAX_GPUS;
 use crate::device::Gpu;
 use crate::kernel::global::{Global, Which};
 use crate::memory::space::Space;
+use huvm_lockless::changes::Changes;
 use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::preset::{preset_by_name, DEFAULT_PRESET};
 use huvm_policy::scope::{Overrides, Scope};
 use kernel::alloc::AllocError;
 use kernel::prelude::*;
-use kernel::sync::atomic::{Acquire, Atomic, Full};
 use kernel::sync::{new_mutex, Arc, Mutex, UniqueArc};
 
 /// Changes of any scope. What was put together before the last one counts no more.
-static CHANGES: Atomic<u64> = Atomic::new(0);
+static CHANGES: Changes = Changes::new();
 
 /// How many changes there were so far.
 pub(crate) fn changes() -> u64 {
-    CHANGES.load(Acquire)
+    CHANGES.now()
 }
 
 fn note_change() {
-    let _before = CHANGES.fetch_add(1, Full);
+    CHANGES.note();
 }
 
 /// The values in force, as they were when they were asked for.

@@ -10,14 +10,14 @@
 //! Not here: threads with nothing to do, readers of events, who may wait for ever, and those that wait for a lock, whose
 //! holders are here.
 //!
-//! The list is a table of slots without a lock, so that it can be written and read anywhere. A reader may see a slot between two
-//! users, half of each; that is for people to look at, and decides nothing.
+//! The list is a table of slots without a lock, so that it can be written and read anywhere ([`huvm_lockless::listing`]). A reader sees a
+//! wait whole or not at all: what is complained about is one wait with the bound of that wait.
 
 use crate::kernel::task;
 use crate::kernel::time::{self, Patience};
+use huvm_lockless::listing::{self, Place};
 use kernel::fmt;
 use kernel::prelude::*;
-use kernel::sync::atomic::{Atomic, Relaxed};
 
 /// Waits that are listed at once; what is more is not seen.
 const SLOTS: usize = 64;
@@ -73,29 +73,11 @@ impl What {
 }
 
 /// A place in the list.
-struct Slot {
-    /// When it began, or last got on, ns; 0: free.
-    since: Atomic<u64>,
-    bound_ns: Atomic<u64>,
-    /// [`What`], the GPU, and the task's process id, 8, 8 and 32 bits.
-    who: Atomic<u64>,
-    number: Atomic<u64>,
-    /// The task's name.
-    name: [Atomic<u64>; 2],
-    /// It was complained about.
-    told: Atomic<bool>,
-}
+///
+/// Its words: the bound, ns; [`What`], the GPU, and the task's process id, 8, 8 and 32 bits; the number; the task's name.
+type Slot = Place<5>;
 
-static TABLE: [Slot; SLOTS] = [const {
-    Slot {
-        since: Atomic::new(0),
-        bound_ns: Atomic::new(0),
-        who: Atomic::new(0),
-        number: Atomic::new(0),
-        name: [const { Atomic::new(0) }; 2],
-        told: Atomic::new(false),
-    }
-}; SLOTS];
+static TABLE: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 
 /// One wait, until dropped.
 pub(crate) struct Waiting(Option<&'static Slot>);
@@ -103,29 +85,22 @@ pub(crate) struct Waiting(Option<&'static Slot>);
 impl Waiting {
     /// The caller waits from now on for something of GPU `gpu`, for at most `bound_ns`.
     pub(crate) fn on(what: What, gpu: u8, number: u64, bound_ns: u64) -> Self {
-        let now = time::now_ns().max(1);
-        let free =
-            |s: &&Slot| s.since.load(Relaxed) == 0 && s.since.cmpxchg(0, now, Relaxed).is_ok();
-        let Some(slot) = TABLE.iter().find(free) else {
-            return Waiting(None);
-        };
-        slot.told.store(false, Relaxed);
-        slot.bound_ns.store(bound_ns, Relaxed);
-        slot.number.store(number, Relaxed);
+        let now = time::now_ns();
         let who = u64::from(task::pid()) << 16 | u64::from(gpu) << 8 | u64::from(what as u8);
-        slot.who.store(who, Relaxed);
         let comm = task::comm();
-        for (word, bytes) in slot.name.iter().zip(comm.chunks_exact(8)) {
+        let mut name = comm.chunks_exact(8).map(|bytes| {
             let bytes = <[u8; 8]>::try_from(bytes).unwrap_or_default();
-            word.store(u64::from_ne_bytes(bytes), Relaxed);
-        }
-        Waiting(Some(slot))
+            u64::from_ne_bytes(bytes)
+        });
+        let (first, last) = (name.next(), name.next());
+        let words = [bound_ns, who, number, first.unwrap_or(0), last.unwrap_or(0)];
+        Waiting(TABLE.iter().find(|slot| slot.take(now, words)))
     }
 
     /// What it waits for got on: the bound counts from now.
     pub(crate) fn got_on(&self) {
         if let Some(slot) = self.0 {
-            slot.since.store(time::now_ns().max(1), Relaxed);
+            slot.renew(time::now_ns());
         }
     }
 }
@@ -133,7 +108,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(slot) = self.0 {
-            slot.since.store(0, Relaxed);
+            slot.leave();
         }
     }
 }
@@ -181,24 +156,24 @@ struct Seen {
     who: u64,
     number: u64,
     name: [u8; 16],
+    entry: listing::Seen<5>,
 }
 
 impl Seen {
     fn of(slot: &Slot, now: u64) -> Option<Self> {
-        let since = slot.since.load(Relaxed);
-        if since == 0 {
-            return None;
-        }
+        let entry = slot.read()?;
+        let [bound_ns, who, number, names @ ..] = entry.words;
         let mut name = [0; 16];
-        for (bytes, word) in name.chunks_exact_mut(8).zip(&slot.name) {
-            bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
+        for (bytes, word) in name.chunks_exact_mut(8).zip(names) {
+            bytes.copy_from_slice(&word.to_ne_bytes());
         }
         Some(Seen {
-            waited_ns: now.saturating_sub(since),
-            bound_ns: slot.bound_ns.load(Relaxed),
-            who: slot.who.load(Relaxed),
-            number: slot.number.load(Relaxed),
+            waited_ns: now.saturating_sub(entry.since),
+            bound_ns,
+            who,
+            number,
             name,
+            entry,
         })
     }
 }
@@ -248,7 +223,7 @@ pub(crate) fn look() {
             continue;
         };
         let late = seen.waited_ns > seen.bound_ns.saturating_add(LATE_NS);
-        if late && slot.told.cmpxchg(false, true, Relaxed).is_ok() {
+        if late && slot.is_first_to_tell(&seen.entry) {
             pr_err!("BUG: a wait is longer than its bound: {seen}\n");
             tell();
         }

@@ -14,6 +14,7 @@ use huvm_hal::ext::ecc;
 use huvm_hal::ga100::runlist::Runlist;
 use huvm_hal::ids::{ChannelId, Chid, GpuVa, SysAddr, Vector};
 use huvm_hal::seam::DmaMem;
+use huvm_lockless::stamps::Stamps;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, new_spinlock, Arc, Mutex, SpinLock};
@@ -125,11 +126,8 @@ pub(crate) struct Lane {
     vector: Vector,
     /// Address of the semaphore in this GPU's channel space.
     va: GpuVa,
-    submitted: Atomic<u32>,
-    /// When and for what kind of traffic the last pushes were handed over ([`stamp`]), by value.
-    began: [Atomic<u64>; STAMPS],
-    /// The last push whose latency was counted.
-    counted: Atomic<u32>,
+    /// When and for what kind of traffic the last pushes were handed over: ns times [`KINDS`], and the kind.
+    stamps: Stamps<STAMPS>,
     latencies: Arc<Latencies>,
     /// [`WORKS`], [`LEAVES`] or [`BROKEN`], in this order.
     standing: Atomic<u32>,
@@ -174,9 +172,7 @@ impl Lane {
                 fault_id,
                 vector,
                 va: channel.semaphore(),
-                submitted: Atomic::new(0),
-                began: [const { Atomic::new(0) }; STAMPS],
-                counted: Atomic::new(0),
+                stamps: Stamps::new(),
                 latencies,
                 standing: Atomic::new(WORKS),
                 attendant <- Attendant::new(),
@@ -252,7 +248,7 @@ impl Lane {
     /// Pushes submitted and not over.
     pub(super) fn pending(&self) -> u32 {
         // A push may be over before its number is stored.
-        let (done, last) = (self.completed(), self.submitted.load(Relaxed));
+        let (done, last) = (self.completed(), self.stamps.submitted());
         if is_complete(done, last) {
             0
         } else {
@@ -275,25 +271,11 @@ impl Lane {
     fn count_up_to(&self, completed: u32) {
         let mut now = 0;
         // Bounded by the pushes that there are.
-        loop {
-            let counted = self.counted.load(Relaxed);
-            // Or somebody who saw more was here first.
-            if is_complete(counted, completed) {
-                return;
-            }
-            let next = counted.wrapping_add(1);
-            let stamp = self.stamp(next).map_or(0, |s| s.load(Relaxed));
-            let last = self.submitted.load(Relaxed);
-            if self.counted.cmpxchg(counted, next, Relaxed).is_err() {
-                continue;
-            }
-            // The next push may be stamping already.
-            let kept = last.wrapping_add(1).wrapping_sub(next) < STAMPS as u32;
-            let Some(engine) = usize::try_from(stamp % KINDS)
-                .ok()
-                .and_then(|at| Engine::ALL.get(at))
-                .filter(|_| kept)
-            else {
+        while let Some(stamp) = self.stamps.count(|push| is_complete(completed, push)) {
+            let Some((stamp, engine)) = stamp.and_then(|stamp| {
+                let at = usize::try_from(stamp % KINDS).ok()?;
+                Some((stamp, Engine::ALL.get(at)?))
+            }) else {
                 continue;
             };
             if now == 0 {
@@ -305,11 +287,6 @@ impl Lane {
                 self.latencies.exposed.fetched(now);
             }
         }
-    }
-
-    /// The place of a push's stamp.
-    fn stamp(&self, value: u32) -> Option<&Atomic<u64>> {
-        self.began.get(usize::try_from(value).ok()? % STAMPS)
     }
 
     /// Waits for `value`: while the channel gets on, then [`STALL_NS`], then for the rescue of what it was copying, which has a
@@ -455,10 +432,7 @@ impl Lane {
             EINVAL
         })?;
         // The doorbell is rung below; nobody looks at the stamp before the push is over.
-        let next = self.submitted.load(Relaxed).wrapping_add(1);
-        if let Some(s) = self.stamp(next) {
-            s.store(time::now_ns() * KINDS + engine as u64, Relaxed);
-        }
+        let next = self.stamps.begin(time::now_ns() * KINDS + engine as u64);
         let value = push.submit(
             &*self.bars,
             SubmitFlags {
@@ -467,7 +441,7 @@ impl Lane {
             },
         );
         debug_assert!(value == next);
-        self.submitted.store(value, Relaxed);
+        self.stamps.submit(value);
         Ok(Fence {
             channel: self.id,
             value,
@@ -563,7 +537,7 @@ impl Lane {
             self.engine,
             value,
             self.completed(),
-            self.submitted.load(Relaxed),
+            self.stamps.submitted(),
             state,
         );
         waits::tell();
@@ -593,7 +567,7 @@ impl Lane {
         if let Semaphore::At(mem, off) = &*semaphore {
             let last = mem.read32(*off);
             // Beyond one push that is being built now.
-            mem.write32(*off, self.submitted.load(Relaxed).wrapping_add(1));
+            mem.write32(*off, self.stamps.submitted().wrapping_add(1));
             *semaphore = Semaphore::Stopped(last);
         }
     }
@@ -618,7 +592,7 @@ impl Lane {
         self.closing.store(true, Relaxed);
         // Whoever is submitting has the lock, and is counted when it is free.
         drop(self.ring.lock());
-        self.wait(self.submitted.load(Relaxed))
+        self.wait(self.stamps.submitted())
     }
 
     /// Whoever waits from now on gets an error, but for what is complete.

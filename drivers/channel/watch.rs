@@ -11,23 +11,14 @@ use super::lane::Lane;
 use super::{Engine, Pool, Tracker};
 use crate::kernel::thread;
 use crate::kernel::wait::WaitQueue;
+use huvm_lockless::handover::Handover;
 use kernel::prelude::*;
-use kernel::sync::atomic::{Atomic, Full, Relaxed};
 use kernel::sync::Arc;
-
-/// Nobody is there.
-const NOBODY: u32 = 0;
-/// Somebody listens.
-const LISTENS: u32 = 1;
-/// It was called.
-const CALLED: u32 = 2;
-/// It came.
-const CAME: u32 = 3;
 
 /// How a lane calls for its thread.
 #[pin_data]
 pub(super) struct Attendant {
-    state: Atomic<u32>,
+    hand: Handover,
     #[pin]
     wait: WaitQueue,
 }
@@ -35,19 +26,14 @@ pub(super) struct Attendant {
 impl Attendant {
     /// Nobody.
     pub(super) fn new() -> impl PinInit<Self> {
-        pin_init!(Self { state: Atomic::new(NOBODY), wait <- WaitQueue::new() })
+        pin_init!(Self { hand: Handover::new(), wait <- WaitQueue::new() })
     }
 
     /// Calls. Whether somebody comes.
     pub(super) fn call(&self) -> bool {
-        let comes = self.state.cmpxchg(LISTENS, CALLED, Full).is_ok();
+        let comes = self.hand.call();
         self.wait.wake_all();
         comes
-    }
-
-    /// Whether it was called, and nobody came yet.
-    fn comes(&self) -> bool {
-        self.state.cmpxchg(CALLED, CAME, Full).is_ok()
     }
 }
 
@@ -62,10 +48,8 @@ impl Watch {
     /// `EIO` without channels, `EBUSY` if somebody did before.
     pub(crate) fn new(pool: &Pool) -> Result<Self> {
         let lane = pool.lane(Engine::Peer)?;
-        if !Arc::ptr_eq(lane, pool.lane(Engine::DeviceToHost)?) {
-            let state = &lane.attendant.state;
-            let first = state.cmpxchg(NOBODY, LISTENS, Full);
-            first.map_err(|_| EBUSY)?;
+        if !Arc::ptr_eq(lane, pool.lane(Engine::DeviceToHost)?) && !lane.attendant.hand.listen() {
+            return Err(EBUSY);
         }
         Ok(Watch(lane.clone()))
     }
@@ -73,26 +57,23 @@ impl Watch {
     /// Waits, as a service thread with nothing to do, until the channel is given up, the thread is asked to stop, or for `ns`.
     pub(crate) fn listen(&self, ns: u64) -> Option<Failed> {
         let attendant = &self.0.attendant;
-        attendant.wait.wait_idle(ns, || {
-            thread::should_stop() || attendant.state.load(Relaxed) == CALLED
-        });
-        self.failed()
+        attendant
+            .wait
+            .wait_idle(ns, || thread::should_stop() || attendant.hand.is_called());
+        attendant.hand.come().then(|| self.failed())
     }
 
-    fn failed(&self) -> Option<Failed> {
-        self.0.attendant.comes().then(|| {
-            // Nobody submits to it any more.
-            self.0.refuses();
-            Failed(self.0.clone())
-        })
+    fn failed(&self) -> Failed {
+        // Nobody submits to it any more.
+        self.0.refuses();
+        Failed(self.0.clone())
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let state = &self.0.attendant.state;
-        if state.cmpxchg(LISTENS, NOBODY, Full).is_err() {
-            // Called while the thread was leaving: nobody comes.
+        if self.0.attendant.hand.leave() {
+            // Called while the thread was leaving: nobody else comes.
             drop(self.failed());
         }
     }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A bell for a service thread: rung from anywhere, heard once.
+//! A bell for a service thread: rung from anywhere, heard once. Why no ring is lost: [`huvm_lockless::bell`].
 
 use crate::kernel::thread;
 use crate::kernel::wait::WaitQueue;
+use huvm_lockless::bell;
 use kernel::prelude::*;
-use kernel::sync::atomic::{Atomic, Full, Relaxed, Release};
 
 /// A bell.
 #[pin_data]
 pub(crate) struct Bell {
-    rung: Atomic<bool>,
+    rung: bell::Bell,
     #[pin]
     wait: WaitQueue,
 }
@@ -17,13 +17,12 @@ pub(crate) struct Bell {
 impl Bell {
     /// Not rung.
     pub(crate) fn new() -> impl PinInit<Self> {
-        pin_init!(Self { rung: Atomic::new(false), wait <- WaitQueue::new() })
+        pin_init!(Self { rung: bell::Bell::new(), wait <- WaitQueue::new() })
     }
 
     /// Wakes the thread. Any context.
     pub(crate) fn ring(&self) {
-        if !self.rung.load(Relaxed) {
-            self.rung.store(true, Release);
+        if self.rung.ring() {
             self.wait.wake_all();
         }
     }
@@ -31,8 +30,8 @@ impl Bell {
     /// The calling service thread sleeps until the bell is rung, it is asked to stop, or for `ns`. `false`: it is to stop.
     pub(crate) fn listen(&self, ns: u64) -> bool {
         self.wait
-            .wait_idle(ns, || thread::should_stop() || self.rung.load(Relaxed));
-        let _was = self.rung.xchg(false, Full);
+            .wait_idle(ns, || thread::should_stop() || self.rung.is_rung());
+        self.rung.hear();
         !thread::should_stop()
     }
 }

@@ -5,6 +5,7 @@
 //! policy says of lending, by whoever asked after the last change of a policy. Both may be stale when they are read: whoever
 //! takes a chunk looks once more, under the lock.
 
+use huvm_lockless::dated::{self, Dated};
 use huvm_policy::pace::{self, Pace};
 use huvm_policy::spare::LendConfig;
 use kernel::sync::atomic::{Atomic, Relaxed};
@@ -13,8 +14,12 @@ use kernel::sync::atomic::{Atomic, Relaxed};
 const CHUNK_BITS: u32 = 20;
 const CHUNKS_MAX: u32 = (1 << CHUNK_BITS) - 1;
 const ENABLED: u64 = 1 << (2 * CHUNK_BITS);
-/// What is above is the lower part of the number of changes of policies.
-const CHANGE_SHIFT: u32 = 2 * CHUNK_BITS + 1;
+/// Bits of a part in percent, of 100 at most.
+const PERCENT_BITS: u32 = 7;
+const PERCENT_MAX: u32 = 100;
+/// The longest interval between two chunks, ns: what is left beside a part; 17 s.
+const INTERVAL_MAX: u64 = (1 << (dated::VALUE_BITS - PERCENT_BITS)) - 1;
+const _: () = assert!(2 * CHUNK_BITS < dated::VALUE_BITS);
 
 /// Chunks of a GPU that others may be interested in.
 #[derive(Clone, Copy, Default)]
@@ -55,11 +60,10 @@ pub(crate) struct Offer {
     free: Atomic<u32>,
     only: Atomic<u32>,
     removable: Atomic<u32>,
-    /// Terms and the change that they are of, in one word so that they are of one time. At first of a change that is not.
-    terms: Atomic<u64>,
-    /// [`Terms::pace`], of the last change or the one before.
-    working_ns: Atomic<u64>,
-    slowdown_percent: Atomic<u32>,
+    /// Terms but the pace, by the count of changes of policies.
+    terms: Dated,
+    /// [`Terms::pace`].
+    pace: Dated,
     /// When the next chunk is due, if there is an interval.
     due: Atomic<u64>,
     /// When somebody looked last at what the GPU's jobs take of its memory's bandwidth, what they had moved then, and whether
@@ -76,9 +80,8 @@ impl Offer {
             free: Atomic::new(free),
             only: Atomic::new(0),
             removable: Atomic::new(0),
-            terms: Atomic::new(u64::MAX),
-            working_ns: Atomic::new(0),
-            slowdown_percent: Atomic::new(Pace::NONE.slowdown_percent),
+            terms: Dated::new(),
+            pace: Dated::new(),
             due: Atomic::new(0),
             looked: Atomic::new(0),
             moved_kib: Atomic::new(0),
@@ -107,26 +110,25 @@ impl Offer {
         let enabled = if t.enabled { ENABLED } else { 0 };
         let keep = u64::from(t.keep.min(CHUNKS_MAX)) << CHUNK_BITS;
         let limit = u64::from(t.limit.min(CHUNKS_MAX));
-        self.working_ns.store(t.pace.working_ns, Relaxed);
-        self.slowdown_percent
-            .store(t.pace.slowdown_percent, Relaxed);
-        let word = after.wrapping_shl(CHANGE_SHIFT) | enabled | keep | limit;
-        self.terms.store(word, Relaxed);
+        let interval = t.pace.working_ns.min(INTERVAL_MAX) << PERCENT_BITS;
+        let percent = t.pace.slowdown_percent.min(PERCENT_MAX);
+        self.pace.put(after, interval | u64::from(percent));
+        self.terms.put(after, enabled | keep | limit);
     }
 
     /// The terms; `None` if they are of an earlier change.
     pub(crate) fn terms(&self, after: u64) -> Option<Terms> {
-        let word = self.terms.load(Relaxed);
-        let is_now = (word ^ after.wrapping_shl(CHANGE_SHIFT)) >> CHANGE_SHIFT == 0;
+        let (word, pace) = (self.terms.get(after)?, self.pace.get(after)?);
         // CAST: masked.
         let chunks = |w: u64| (w & u64::from(CHUNKS_MAX)) as u32;
-        is_now.then(|| Terms {
+        Some(Terms {
             enabled: word & ENABLED != 0,
             keep: chunks(word >> CHUNK_BITS),
             limit: chunks(word),
             pace: Pace {
-                working_ns: self.working_ns.load(Relaxed),
-                slowdown_percent: self.slowdown_percent.load(Relaxed),
+                working_ns: pace >> PERCENT_BITS,
+                // CAST: masked.
+                slowdown_percent: (pace & ((1 << PERCENT_BITS) - 1)) as u32,
             },
         })
     }
