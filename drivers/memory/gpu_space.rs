@@ -132,20 +132,30 @@ impl SpaceGpu {
             return Ok(());
         }
         let mut done: Option<Invalidate> = None;
+        let mut failed = Ok(());
         {
             let mut tree = self.tree.lock();
             // Three levels below the root, at most.
             for _ in 0..tree.missing(GpuVa(va)).min(3) {
-                let page = self.gpu.dma_alloc(4096)?;
-                match tree.supply(&*self.gpu, GpuVa(va), page) {
+                let inv = self.gpu.dma_alloc(4096).and_then(|page| {
+                    let supplied = tree.supply(&*self.gpu, GpuVa(va), page);
+                    supplied.map_err(|(_, _page)| ENOMEM)
+                });
+                match inv {
                     Ok(inv) => done = Some(done.map_or(inv, |d| d.merge(&inv))),
-                    Err((_, _page)) => return Err(ENOMEM),
+                    Err(e) => {
+                        failed = Err(e);
+                        break;
+                    }
                 }
             }
         }
+        // Tables above one that failed stay. Whoever comes next finds them there and does not invalidate what the GPU knows of
+        // their absence.
         if let Some(inv) = done {
             self.gpu.tlb_invalidate(self.root, &inv)?;
         }
+        failed?;
         self.prepared.store(at, Release);
         Ok(())
     }
