@@ -132,7 +132,7 @@ impl SpaceGpu {
             return Ok(());
         }
         let mut done: Option<Invalidate> = None;
-        let mut failed = Ok(());
+        let mut failed: Result = Ok(());
         {
             let mut tree = self.tree.lock();
             // Three levels below the root, at most.
