@@ -301,6 +301,29 @@ impl Lineup {
         has.then(|| Policy::preset(name))
     }
 
+    /// Those of the presets `compared` that the driver has, and of these what is asked for ([`Policy::variants`]).
+    ///
+    /// # Errors
+    /// Usage: one of `asked` is none of them, or as [`Policy::variants`]; not found: the driver has none of them.
+    pub(in crate::cmd) fn chosen(
+        &self,
+        compared: &[&'static str],
+        asked: &[String],
+    ) -> Result<Vec<Policy>> {
+        let mut all = Vec::new();
+        for preset in compared.iter().filter_map(|p| self.preset(p)) {
+            all.extend(preset.variants(asked)?);
+        }
+        all_found(asked, all.iter())?;
+        if all.is_empty() {
+            return Err(Failure::NotFound(
+                "the driver has none of the presets that are compared here".into(),
+                "'uvmctl policy list' has the driver's".into(),
+            ));
+        }
+        Ok(all)
+    }
+
     /// Each technique alone, with what it cannot do without.
     pub(in crate::cmd) fn alone(&self) -> Vec<Policy> {
         let with_needs = |t: &&'static Technique| {
@@ -403,6 +426,23 @@ mod tests {
         for bad in [&["H", "H+PE"][..], &["PE"], &["h"], &[""]] {
             assert!(matches!(ask(bad), Err(Failure::Usage(_))), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn of_those_compared_what_is_asked_for() {
+        let l = lineup(&[BASE, WHOLE], &[]);
+        let ask = |asked: &[&str]| {
+            let asked: Vec<String> = asked.iter().map(|n| (*n).into()).collect();
+            l.chosen(&[BASE, WHOLE, BEST], &asked)
+        };
+        assert_eq!(names(&ask(&[]).unwrap()), [BASE, WHOLE]);
+        assert_eq!(names(&ask(&[WHOLE]).unwrap()), [WHOLE]);
+        // Neither what the driver lacks nor what nobody compares is left out without a word.
+        for bad in [BEST, "H"] {
+            assert!(matches!(ask(&[WHOLE, bad]), Err(Failure::Usage(_))));
+        }
+        let none = lineup(&[], &[]).chosen(&[BASE], &[]);
+        assert!(matches!(none, Err(Failure::NotFound(..))));
     }
 
     #[test]

@@ -74,15 +74,15 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
     let memory = memory_of(&device, GPU)?;
     let lineup = Lineup::of(&device)?;
     let machine = Machine::around(&device, GPU)?;
-    let policies = chosen(args, &lineup)?;
-    let first = policies
-        .first()
-        .ok_or_else(|| missing("the driver has no presets".into()))?;
+    let policies = lineup.chosen(&PRESETS, &args.presets)?;
     let mut rows = Vec::new();
     let done = (|| {
         for (name, found) in &found {
             device.limit_chunks(GPU, 0)?;
-            machine.choose(&device, first, Lend::Nothing)?;
+            // With memory enough it is all the same which.
+            if let Some(first) = policies.first() {
+                machine.choose(&device, first, Lend::Nothing)?;
+            }
             out.note(&format!("{name}: with memory enough"));
             let ideal = job(out, args, name, found, memory)?;
             for ratio in &ratios {
@@ -101,26 +101,6 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
     // Whatever happened, the GPU has its memory again.
     device.limit_chunks(GPU, 0)?;
     done
-}
-
-fn missing(what: String) -> Failure {
-    Failure::NotFound(what, "'uvmctl policy list' has the driver's".into())
-}
-
-/// The presets asked for, of those that are compared, in their order.
-fn chosen(args: &Bench, lineup: &Lineup) -> Result<Vec<Policy>> {
-    for name in &args.presets {
-        let base = name.split(':').next();
-        let known = PRESETS.iter().find(|p| Some(**p) == base);
-        known
-            .and_then(|p| lineup.preset(p))
-            .ok_or_else(|| missing(format!("'{name}' is no preset that oversub compares")))?;
-    }
-    let mut all = Vec::new();
-    for preset in PRESETS.into_iter().filter_map(|p| lineup.preset(p)) {
-        all.extend(preset.variants(&args.presets)?);
-    }
-    Ok(all)
 }
 
 /// Chunks of a memory that `bytes` are `ratio` times of.

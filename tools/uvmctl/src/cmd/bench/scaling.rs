@@ -13,7 +13,7 @@
 //! The cost is what the driver's threads spend; on a machine with one CPU of one instruction a nanosecond these are instructions.
 
 use super::flat::AXES;
-use super::lineup::{all_found, deploy, Lend, Lineup, Policy, BASE, BEST};
+use super::lineup::{deploy, Lend, Lineup, Policy, BASE, BEST};
 use super::measured::Measured;
 use super::toucher::{Toucher, STEP};
 use crate::cli::Bench;
@@ -105,14 +105,7 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
         )));
     }
     let lineup = Lineup::of(&device)?;
-    let mut policies = Vec::new();
-    for preset in PRESETS.into_iter().filter_map(|p| lineup.preset(p)) {
-        policies.extend(preset.variants(&args.presets)?);
-    }
-    all_found(&args.presets, policies.iter())?;
-    if policies.is_empty() {
-        return Err(Failure::Usage("scaling compares no such preset".into()));
-    }
+    let policies = lineup.chosen(&PRESETS, &args.presets)?;
     let bench = Scaling {
         out,
         device,
