@@ -60,12 +60,27 @@ static inline double seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* So many times its limit is what the test that runs may take. */
+/* So many times its limit is what the test that runs may take: the test says it, its parent reads it. */
 static unsigned int *ktap_times;
 
 static inline void ktap_takes(int times)
 {
 	__atomic_store_n(ktap_times, (unsigned int)times, __ATOMIC_RELAXED);
+}
+
+static inline int ktap_share_times(void)
+{
+	void *page;
+
+	if (ktap_times)
+		return 0;
+	page = mmap(NULL, sizeof(*ktap_times), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED) {
+		printf("# mmap: %s\n", strerror(errno));
+		return -1;
+	}
+	ktap_times = page;
+	return 0;
 }
 
 static inline int ktap_one(const struct ktap_test *t)
@@ -78,6 +93,8 @@ static inline int ktap_one(const struct ktap_test *t)
 	if (scale && atoi(scale) > 0)
 		limit *= (unsigned int)atoi(scale);
 	fflush(stdout);
+	if (ktap_share_times() < 0)
+		return KTAP_FAIL;
 	ktap_takes(1);
 	pid = fork();
 	if (pid < 0) {
@@ -130,11 +147,6 @@ static inline int ktap_run(const struct ktap_test *tests, int count, int argc, c
 	int failed = 0, skipped = 0, number = 0, planned = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	ktap_times = mmap(NULL, sizeof(*ktap_times), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (ktap_times == MAP_FAILED) {
-		printf("# mmap: %s\n", strerror(errno));
-		return KTAP_FAIL;
-	}
 	for (int i = 0; i < count; i++) {
 		int wanted = argc < 2;
 
