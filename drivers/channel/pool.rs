@@ -196,6 +196,13 @@ impl Pool {
         self.space.lock().as_ref().and_then(Space::scratch)
     }
 
+    /// Begins to take every channel off its engine: soon they copy nothing any more. Any context.
+    pub(crate) fn silence(&self) {
+        for lane in self.lanes().iter() {
+            lane.silence();
+        }
+    }
+
     /// The GPU is lost: everything that is not complete has failed. Any context that may take spin locks.
     pub(crate) fn fail(&self) {
         for lane in self.lanes().iter() {

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | 1 enable the function, claim BARs | 12 release and disable |
 //! | 2 set the DMA mask | 11 nothing more can be mapped; see that nothing is |
-//! | 3 see which BAR has the extension, map BARs, bus mastering on | 10 registers end, bus mastering off |
+//! | 3 see which BAR has the extension, map BARs, bus mastering on | 10 bus mastering off, reset if it was lost, registers end |
 //! | 4 identify; silence interrupts | 9 silence interrupts, free the vectors |
 //! | 5 make the [`Gpu`] | 7 mark it lost: whoever still refers to it fails |
 //! | 6 channels | 6 refuse submissions, drain and stop channels |
@@ -119,6 +119,14 @@ impl AtEnd for Driver {
             gpu.index(),
             time::now_ns().saturating_sub(start) / 1000
         );
+    }
+
+    /// Its page tables, channels and jobs go; so does whatever of its memory nobody can tell from older data.
+    fn prepare_reset(pdev: &pci::Device) {
+        // Not there if it is on its way from the driver, which resets it itself.
+        if let Some(gpu) = registry::of_pci(pdev) {
+            gpu.mark_lost("it is reset");
+        }
     }
 
     /// VRAM would be gone, and nobody would know.
@@ -315,6 +323,7 @@ impl Drop for Bound {
         }
         drop(self.rescuer.take());
         gpu.channels().shut_down();
+        let died = gpu.is_lost();
         gpu.retire();
         poison::leaves(gpu.index());
         drop(self.service.take());
@@ -323,6 +332,12 @@ impl Drop for Bound {
         irq::quiesce(&**gpu);
         drop(self.irqs.take());
         self.function.clear_master();
+        if died {
+            match self.function.reset() {
+                Ok(()) => pr_info!("gpu {}: reset\n", gpu.index()),
+                Err(e) => pr_err!("gpu {}: lost, and not reset: {:?}\n", gpu.index(), e),
+            }
+        }
         gpu.bars.revoke();
         gpu.dma.close();
         let left = gpu.dma.live();

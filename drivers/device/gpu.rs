@@ -13,6 +13,7 @@ use crate::kernel::dma::{DmaBuf, DmaDev, DmaMapping};
 use crate::kernel::ffi::uapi;
 use crate::kernel::hostpage::HostPages;
 use crate::kernel::mmio::Bars;
+use crate::kernel::pci::clear_master;
 use crate::kernel::wait::WaitQueue;
 use crate::memory::chunk::ChunkPool;
 use crate::memory::clients::Clients;
@@ -275,7 +276,15 @@ impl Gpu {
     }
 
     /// Marks it lost, says why (once), and wakes everybody who waits for it. Sleeps not.
+    ///
+    /// It may live on. So it is kept from all memory but its own before anybody can know: who then frees or lends on what
+    /// the GPU had mapped need not ask it to forget the translations.
     pub(crate) fn mark_lost(&self, why: &str) {
+        if self.is_lost() {
+            return;
+        }
+        self.channels.silence();
+        self.bars.while_mapped(|| clear_master(&self.pdev));
         if self.lost.cmpxchg(false, true, Full).is_err() {
             return;
         }
@@ -405,7 +414,7 @@ impl Gpu {
     /// in use; else only misses are dropped, which cost a fault at worst, and the next command waits.
     ///
     /// # Errors
-    /// `EIO` when it is lost, `ETIMEDOUT`.
+    /// `EIO` when it is lost, `ETIMEDOUT` when it is so from now on.
     pub(crate) fn tlb_invalidate(&self, root: SysAddr, inv: &Invalidate) -> Result {
         self.check()?;
         let mut posted = self.commands.lock();
@@ -427,16 +436,25 @@ impl Gpu {
     fn settle(&self, posted: &mut bool) -> Result {
         if *posted {
             let mut patience = self.patience();
-            self.hal(invalidate::settle_va(self, &mut || patience.again()))?;
+            let did = invalidate::settle_va(self, &mut || patience.again());
+            self.acknowledged(did, "a TLB invalidate was not acknowledged")?;
             *posted = false;
         }
         Ok(())
     }
 
+    /// The end of a command. Without one nobody knows what the GPU still uses, or what it waits for: it is lost.
+    fn acknowledged(&self, did: huvm_hal::Result<()>, why: &str) -> Result {
+        if matches!(did, Err(huvm_hal::Error::Timeout(_))) {
+            self.mark_lost(why);
+        }
+        self.hal(did)
+    }
+
     /// Lets the requests that wait for a page try again; with `wait`, until all were translated (or faulted again).
     ///
     /// # Errors
-    /// `EIO` when it is lost, `ETIMEDOUT`.
+    /// As [`Self::tlb_invalidate`].
     pub(crate) fn replay(&self, wait: bool) -> Result {
         self.check()?;
         let kind = if wait {
@@ -447,7 +465,8 @@ impl Gpu {
         let mut posted = self.commands.lock();
         self.settle(&mut posted)?;
         let mut patience = self.patience();
-        self.hal(invalidate::replay(self, kind, &mut || patience.again()))
+        let did = invalidate::replay(self, kind, &mut || patience.again());
+        self.acknowledged(did, "a replay was not acknowledged")
     }
 
     /// Fails the requests of one space for the page at `va`; everything else tries again.

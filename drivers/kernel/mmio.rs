@@ -118,6 +118,11 @@ impl Bars {
         }
     }
 
+    /// Runs `f` unless access has ended: what it does to the device is done before [`Self::revoke`] returns. It may not sleep.
+    pub(crate) fn while_mapped(&self, f: impl FnOnce()) {
+        let _ran = self.regs.with(0, |_| f());
+    }
+
     #[inline]
     fn window(&self, bar: Bar) -> Option<&Window> {
         match bar {

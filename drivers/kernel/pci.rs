@@ -28,7 +28,7 @@ pub(crate) fn config32(pdev: &pci::Device, at: u16) -> u32 {
     word
 }
 
-/// What a bound driver is asked when the machine ends or sleeps.
+/// What a bound driver is asked when the machine ends or sleeps, or somebody resets the device.
 pub(crate) trait AtEnd {
     /// The machine ends (reboot, halt, power off, kexec): when this returns, the device must do nothing any more by
     /// itself. It stays bound. May sleep; the device is locked. Bounded.
@@ -38,6 +38,8 @@ pub(crate) trait AtEnd {
     /// # Errors
     /// Why not.
     fn prepare_sleep(pdev: &pci::Device) -> Result;
+    /// The device is about to be reset under the driver (by sysfs, or by its bus). May sleep; the device is locked.
+    fn prepare_reset(pdev: &pci::Device);
 }
 
 struct Callbacks<T>(PhantomData<T>);
@@ -47,6 +49,14 @@ impl<T: AtEnd> Callbacks<T> {
         prepare: Some(Self::prepare),
         ..pin_init::zeroed()
     };
+    const ERRORS: c::pci_error_handlers = c::pci_error_handlers {
+        reset_prepare: Some(Self::prepare_reset),
+        ..pin_init::zeroed()
+    };
+
+    const fn errors() -> &'static c::pci_error_handlers {
+        &Self::ERRORS
+    }
 
     const fn pm() -> &'static c::dev_pm_ops {
         &Self::PM
@@ -57,6 +67,13 @@ impl<T: AtEnd> Callbacks<T> {
     unsafe extern "C" fn shutdown(p: *mut c::pci_dev) {
         // SAFETY: a valid device; `pci::Device` is a transparent wrapper.
         T::shut_down(unsafe { &*p.cast::<pci::Device>() });
+    }
+
+    /// # Safety
+    /// For the PCI core to call with a device that is bound to the driver, or on its way from it.
+    unsafe extern "C" fn prepare_reset(p: *mut c::pci_dev) {
+        // SAFETY: as in `shutdown`.
+        T::prepare_reset(unsafe { &*p.cast::<pci::Device>() });
     }
 
     /// # Safety
@@ -82,6 +99,7 @@ pub(crate) fn add_callbacks<T: AtEnd>(pdev: &pci::Device<Core<'_>>) {
     unsafe {
         let driver = (*p).driver;
         (&raw mut (*driver).shutdown).write_volatile(Some(Callbacks::<T>::shutdown));
+        (&raw mut (*driver).err_handler).write_volatile(Callbacks::<T>::errors());
         (&raw mut (*driver).driver.pm).write_volatile(Callbacks::<T>::pm());
     }
 }
@@ -127,6 +145,20 @@ impl Function {
     /// The device can no longer read or write memory, nor send messages.
     pub(crate) fn clear_master(&self) {
         clear_master(&self.pdev);
+    }
+
+    /// Puts the device back into its state after power-on, with what it was doing forgotten; its memory may keep its contents.
+    /// Bus mastering is off then, as it must be before. Sleeps for a tenth of a second. To be called from the driver's probe
+    /// or remove, where the device is locked.
+    ///
+    /// # Errors
+    /// `ENODEV` if it does not answer; `ENOTTY` if it cannot be reset, or what the PCI core says.
+    pub(crate) fn reset(&self) -> Result {
+        if config32(&self.pdev, 0) == !0 {
+            return Err(ENODEV);
+        }
+        // SAFETY: a device that we enabled; its lock is held, as callers promise.
+        to_result(unsafe { c::pci_reset_function_locked(raw(&self.pdev)) })
     }
 
     /// The device.

@@ -270,9 +270,6 @@ fn stop_slot(gpu: &Arc<Gpu>, slot: usize) {
     let Ok(engine) = engine(gpu) else {
         return;
     };
-    if gpu.is_lost() {
-        return;
-    }
     // CAST: below 64.
     let n = slot as u32;
     let running = |gpu: &Gpu| matches!(engine.status(gpu, n), Ok(Status::Running));

@@ -296,6 +296,7 @@ static void huvm_gpu_realize(PCIDevice *pdev, Error **errp)
         error_setg(errp, "no room for the PCI Express capability");
         return;
     }
+    pcie_cap_flr_init(pdev);
     huvm_gpu_init_vsec(pdev);
     if (msix_init(pdev, HUVM_VECTORS, &s->bar0, 0, HUVM_MSIX_TABLE, &s->bar0, 0, HUVM_MSIX_PBA,
                   0, errp)) {
@@ -333,6 +334,23 @@ static void huvm_gpu_exit(PCIDevice *pdev)
     pcie_cap_exit(pdev);
 }
 
+static uint32_t huvm_gpu_read_config(PCIDevice *pdev, uint32_t at, int len)
+{
+    if (huvm_model_is_gone(HUVM_GPU(pdev)->gpu)) {
+        return MAKE_64BIT_MASK(0, 8 * len);
+    }
+    return pci_default_read_config(pdev, at, len);
+}
+
+static void huvm_gpu_write_config(PCIDevice *pdev, uint32_t at, uint32_t value, int len)
+{
+    if (huvm_model_is_gone(HUVM_GPU(pdev)->gpu)) {
+        return;
+    }
+    pci_default_write_config(pdev, at, value, len);
+    pcie_cap_flr_write_config(pdev, at, value, len);
+}
+
 static void huvm_gpu_reset_hold(Object *obj, ResetType type)
 {
     HuvmGpu *s = HUVM_GPU(obj);
@@ -365,6 +383,8 @@ static void huvm_gpu_class_init(ObjectClass *klass, void *data)
 
     k->realize = huvm_gpu_realize;
     k->exit = huvm_gpu_exit;
+    k->config_read = huvm_gpu_read_config;
+    k->config_write = huvm_gpu_write_config;
     k->vendor_id = HUVM_VENDOR;
     k->device_id = HUVM_DEVICE;
     k->subsystem_vendor_id = HUVM_VENDOR;

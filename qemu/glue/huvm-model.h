@@ -52,6 +52,8 @@ int huvm_model_add(const HuvmGpuConfig *config, const HuvmHostOps *ops, void *op
 uint32_t huvm_model_cpu_mips(void);
 void huvm_model_remove(int gpu);
 void huvm_model_reset(int gpu);
+/* 1 if the GPU fell off the bus (INJECT.GONE): its configuration space answers no more either. */
+int huvm_model_is_gone(int gpu);
 uint64_t huvm_model_read(int gpu, uint32_t bar, uint64_t offset, uint32_t size);
 void huvm_model_write(int gpu, uint32_t bar, uint64_t offset, uint64_t value, uint32_t size);
 void huvm_model_timer(void);

@@ -372,6 +372,15 @@ static inline void pci_name(int fd, uint32_t gpu, char *name)
 	strcpy(name, g.pci);
 }
 
+/* enum huvm_gpu_state */
+static inline uint32_t gpu_state(int fd, uint32_t gpu)
+{
+	ARG(huvm_gpu_info, g, .gpu = gpu);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &g));
+	return g.state;
+}
+
 /* Unbinds a GPU and binds it again: it is a new one, with all of its memory and a policy of its own. */
 static inline void rebind(const char *name)
 {
@@ -475,7 +484,7 @@ enum {
 	INJ_VALID_DELAY = 0x50004, INJ_REORDER = 0x50008, INJ_DUPLICATE = 0x5000c, INJ_OVERFLOW = 0x50010,
 	INJ_CE_FAULT = 0x50014, INJ_CE_HANG = 0x50018, INJ_LINK_DOWN = 0x5001c, INJ_GONE = 0x50020,
 	INJ_DROP_INTR = 0x50024, INJ_NEG_TLB = 0x50028, INJ_LATENCY = 0x50030, INJ_ECC_POISON = 0x50034,
-	INJ_ECC_REPORT = 0x50038,
+	INJ_ECC_REPORT = 0x50038, INJ_COMMAND_HANG = 0x5003c,
 };
 
 /* Of @what (enum huvm_fail) @after go well, the next @times fail; ~0: all. Returns how many of the last call's did not come to be. */

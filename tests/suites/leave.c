@@ -318,14 +318,6 @@ static void no_memory_to_rescue(void)
 	link_is_back(fd, name);
 }
 
-static uint32_t state(int fd, uint32_t gpu)
-{
-	ARG(huvm_gpu_info, g, .gpu = gpu);
-
-	CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &g));
-	return g.state;
-}
-
 /* Last: the lender falls off the bus and stays away. GPU 0's pages are on the host too, GPU 2's are not. */
 static void lost_while_lending(void)
 {
@@ -348,7 +340,7 @@ static void lost_while_lending(void)
 	pci_name(fd, 3, name);
 	test_reg(fd, 3, INJ_GONE, 0xdead);
 	/* Nobody has to touch it: the driver looks. */
-	CHECK(WITHIN(5000, state(fd, 3) == HUVM_GPU_LOST));
+	CHECK(WITHIN(5000, gpu_state(fd, 3) == HUVM_GPU_LOST));
 	/* A launch that needs what is gone ends with an error; it does not hang, and reads nothing else instead. */
 	in.a = (uintptr_t)bare.p;
 	in.imm0 = bare.add;

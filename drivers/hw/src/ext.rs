@@ -510,6 +510,8 @@ pub mod inject {
     pub const ECC_POISON_MAX: usize = 256;
     /// Write a number: it is reported as that of a page, whatever it is.
     pub const ECC_REPORT: u32 = BASE + 0x38;
+    /// Countdown to an invalidate or replay by register that hangs.
+    pub const COMMAND_HANG: u32 = BASE + 0x3c;
 }
 
 /// Memory that failed.

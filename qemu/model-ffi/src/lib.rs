@@ -220,6 +220,14 @@ pub extern "C" fn huvm_model_reset(gpu: c_int) {
     });
 }
 
+/// 1 if a GPU fell off the bus, or was never on it, else 0.
+#[no_mangle]
+pub extern "C" fn huvm_model_is_gone(gpu: c_int) -> c_int {
+    enter(Some(gpu), 1, |w| {
+        c_int::from(usize::try_from(gpu).map_or(true, |g| w.machine.is_gone(g)))
+    })
+}
+
 /// Reads a BAR.
 #[no_mangle]
 pub extern "C" fn huvm_model_read(gpu: c_int, bar: u32, offset: u64, size: u32) -> u64 {

@@ -185,8 +185,13 @@ fn life_of_two_devices() {
     assert_eq!(a.borrow().timers.last(), Some(&u64::MAX));
     assert_eq!(b.borrow().timers.last(), Some(&3_000));
     assert_eq!(huvm_model_read(0, 0, 0, 4), 0xffff_ffff);
+    assert_eq!(huvm_model_is_gone(3), 0);
+    huvm_model_write(3, 5, 0x5_0020, 0xdead, 4);
+    assert_eq!(huvm_model_is_gone(3), 1);
     huvm_model_reset(3);
+    assert_eq!(huvm_model_is_gone(3), 0);
     huvm_model_remove(3);
+    assert_eq!((huvm_model_is_gone(3), huvm_model_is_gone(-1)), (1, 1));
     let profile = std::ffi::CString::new(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../profiles/functional.toml"

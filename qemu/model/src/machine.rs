@@ -153,6 +153,14 @@ impl Machine {
         }
     }
 
+    /// Whether a GPU fell off the bus. One that is not there did.
+    pub fn is_gone(&self, gpu: usize) -> bool {
+        self.gpus
+            .get(gpu)
+            .and_then(Option::as_ref)
+            .is_none_or(|g| g.gone)
+    }
+
     /// Reads `size` bytes (1, 2, 4 or 8) at `offset` of BAR `bar` (0, 1, 3 or 5).
     pub fn mmio_read(
         &mut self,

@@ -5,6 +5,7 @@
 use huvm_hw::ext::stats::Counter;
 
 use crate::bar0;
+use crate::ext::inject::Inject;
 use crate::gpu::{Cx, Gpu};
 use crate::mmu::Pdb;
 use crate::queue::Event;
@@ -116,6 +117,8 @@ pub(crate) struct InvalidateRegs {
     upper_vaddr: u32,
     size: u32,
     pending: u32,
+    /// The one that hangs (INJECT.COMMAND_HANG).
+    hung: Option<Invalidate>,
 }
 
 impl InvalidateRegs {
@@ -200,14 +203,34 @@ impl Gpu {
             bar0::INVALIDATE | bar0::PF_INVALIDATE => {
                 if value & (1 << 31) != 0 {
                     let op = r.decode(value, at == bar0::PF_INVALIDATE);
-                    r.pending = r.pending.saturating_add(1);
-                    let done = self.run_invalidate(&op, cx);
-                    cx.at(done, Event::InvalidateDone);
+                    self.command(op, cx);
                 }
             }
             _ => return false,
         }
         true
+    }
+
+    fn command(&mut self, op: Invalidate, cx: &mut Cx<'_>) {
+        let r = &mut self.invalidate;
+        if r.hung.is_some() {
+            return;
+        }
+        r.pending = r.pending.saturating_add(1);
+        if Inject::countdown(&mut self.inject.command_hang) {
+            r.hung = Some(op);
+            return;
+        }
+        let done = self.run_invalidate(&op, cx);
+        cx.at(done, Event::InvalidateDone);
+    }
+
+    /// INJECT.COMMAND_HANG was written 0: what hung is carried out.
+    pub(crate) fn command_unhang(&mut self, cx: &mut Cx<'_>) {
+        if let Some(op) = self.invalidate.hung.take() {
+            let done = self.run_invalidate(&op, cx);
+            cx.at(done, Event::InvalidateDone);
+        }
     }
 
     /// Runs an invalidate with its replay; returns when it is complete, ns.

@@ -298,6 +298,42 @@ fn negative_entries_need_an_invalidate_before_the_replay() {
 }
 
 #[test]
+fn a_command_that_hangs_does_nothing_until_it_is_released() {
+    let pending = |r: &mut Rig| r.r0(0, bar0::INVALIDATE) >> 31;
+    let replay = 1 << 31 | 1 | 1 << 3;
+    let mut r = rig(64);
+    r.launch(0, 0, 1, 8, &[fill()]);
+    r.run(1_000_000);
+    map(&mut r, VA);
+    r.w0(0, bar0::INVALIDATE_PDB, ((PDE3 >> 12) as u32) << 4);
+    r.w5(0, inject::COMMAND_HANG, 2);
+    r.w0(0, bar0::INVALIDATE, 1 << 31 | 1);
+    r.run(1_000_000);
+    assert_eq!(pending(&mut r), 0, "the first is carried out");
+    let (invalidates, replays) = (
+        r.stat(0, Counter::TlbInvalidates),
+        r.stat(0, Counter::Replays),
+    );
+    r.w0(0, bar0::INVALIDATE, replay);
+    r.w0(0, bar0::INVALIDATE, replay);
+    r.run(SEC);
+    assert_eq!(pending(&mut r), 1);
+    assert_eq!(r.r5(0, inject::COMMAND_HANG), 0);
+    assert_eq!(r.m.next_deadline(), None, "a hang costs nothing");
+    assert_eq!(r.stat(0, Counter::TlbInvalidates), invalidates);
+    assert_eq!(r.slot(0, 0, w::STATUS), w::STATUS_RUNNING);
+    r.w5(0, inject::COMMAND_HANG, 0);
+    r.run(1_000_000);
+    assert_eq!(pending(&mut r), 0);
+    assert_eq!(
+        r.stat(0, Counter::Replays),
+        replays + 1,
+        "the one behind it is lost"
+    );
+    assert_eq!(r.slot(0, 0, w::STATUS), w::STATUS_DONE);
+}
+
+#[test]
 fn hub_only_invalidate_leaves_the_gpc_tlb_and_replays_nothing() {
     let mut r = rig(64);
     map(&mut r, VA);

@@ -21,6 +21,8 @@ pub enum Injection {
     CeFault(u32),
     /// The n-th copy-engine launch from now hangs until this is written 0; 0 off.
     CeHang(u32),
+    /// The n-th invalidate or replay by register from now hangs until this is written 0; 0 off.
+    CommandHang(u32),
     /// Bitmap of links that are down.
     LinkDown(u32),
     /// The device is gone until it is reset.
@@ -52,6 +54,7 @@ impl Injection {
             Injection::Overflow(n) => (hw::OVERFLOW_COUNT, n),
             Injection::CeFault(n) => (hw::CE_FAULT, n),
             Injection::CeHang(n) => (hw::CE_HANG, n),
+            Injection::CommandHang(n) => (hw::COMMAND_HANG, n),
             Injection::LinkDown(mask) => (hw::LINK_DOWN, mask),
             Injection::Gone => (hw::GONE, hw::GONE_KEY),
             Injection::DropInterrupts(n) => (hw::DROP_INTR, n),

@@ -205,9 +205,14 @@ impl Runlist {
     /// # Errors
     /// [`Error::Timeout`], [`Error::Gone`].
     pub fn preempt<M: Mmio + ?Sized>(&self, m: &M, wait: &mut Wait<'_>) -> Result<()> {
-        self.write(m, PREEMPT, 0);
+        self.begin_preempt(m);
         let pending = PREEMPT_TSG_PENDING | PREEMPT_RUNLIST_PENDING;
         self.settle(m, PREEMPT, pending, "preempt", wait)
+    }
+
+    /// Begins to take the whole runlist off its engine.
+    pub fn begin_preempt<M: Mmio + ?Sized>(&self, m: &M) {
+        self.write(m, PREEMPT, 0);
     }
 
     /// A channel's state.

@@ -14,6 +14,7 @@ pub(crate) struct Inject {
     pub(crate) overflow_count: u32,
     pub(crate) ce_fault: u32,
     pub(crate) ce_hang: u32,
+    pub(crate) command_hang: u32,
     pub(crate) link_down: u32,
     pub(crate) drop_intr: u32,
     pub(crate) neg_tlb: bool,
@@ -32,6 +33,7 @@ impl Inject {
             overflow_count: 0,
             ce_fault: 0,
             ce_hang: 0,
+            command_hang: 0,
             link_down: 0,
             drop_intr: 0,
             neg_tlb: realism,
@@ -81,6 +83,7 @@ impl Gpu {
             reg::OVERFLOW_COUNT => i.overflow_count,
             reg::CE_FAULT => i.ce_fault,
             reg::CE_HANG => i.ce_hang,
+            reg::COMMAND_HANG => i.command_hang,
             reg::LINK_DOWN => i.link_down,
             reg::DROP_INTR => i.drop_intr,
             reg::NEG_TLB => u32::from(i.neg_tlb),
@@ -104,6 +107,12 @@ impl Gpu {
                 i.ce_hang = value;
                 if value == 0 {
                     self.ce_unhang(cx);
+                }
+            }
+            reg::COMMAND_HANG => {
+                i.command_hang = value;
+                if value == 0 {
+                    self.command_unhang(cx);
                 }
             }
             reg::LINK_DOWN => {

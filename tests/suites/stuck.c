@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A GPU that lives, but no longer does as told: its MMU takes a command and never acknowledges it, or somebody resets it under
+ * the driver. It is declared lost within a bound, its clients are told, and it touches nothing of the host any more, though
+ * its job and its translations are still there. Bound again it is as new.
+ */
+#include "huvm_lib.h"
+
+#define BLOCKS 4u
+#define DEVICES "/sys/bus/pci/devices/"
+
+/* A command has 2 s; then a few things are tidied up. */
+static double bound_s(void) { return 6.0 * time_scale(); }
+
+/* Adds 1 to all of [p, p + len) again and again. */
+static uint64_t counts_up(int fd, void *p, uint64_t len)
+{
+	struct huvm_instr i = over(HUVM_OP_SCALE, len, BLOCKS);
+	ARG(huvm_launch, l, .gpu = 0, .blocks = BLOCKS, .iterations = 1u << 20, .elem_bytes = 8, .nr_instr = 1,
+	    .instrs = (uintptr_t)&i);
+
+	i.dst = i.a = (uintptr_t)p;
+	i.imm0 = i.imm1 = 1;
+	CHECK_OK(ioctl(fd, HUVM_IOC_LAUNCH, &l));
+	return l.launch;
+}
+
+static void ends_as_lost(int fd, uint64_t id)
+{
+	struct huvm_wait w = wait_launch(fd, id);
+
+	CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+	CHECK_EQ(w.error, HUVM_ERROR_GPU_LOST);
+}
+
+/* GPU 1 and its client noticed nothing. */
+static void other_works(int other, uint64_t *q)
+{
+	gpu_scale(other, 1, q, BLOCK, BLOCKS, 1, 1);
+	cpu_check(q, BLOCK, 71, 3);
+}
+
+/* The GPU comes back, without whatever hung it. */
+static void comes_back(const char *name)
+{
+	int fd;
+
+	rebind(name);
+	fd = huvm_open();
+	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_OK);
+	CHECK_EQ(read_reg(fd, 0, INJ_COMMAND_HANG), 0);
+	works(fd, 0);
+	CHECK_OK(close(fd));
+}
+
+/* A job of GPU 0 that writes to the host's memory, when an invalidate is not acknowledged. */
+static void writes_no_more(void)
+{
+	int fd = huvm_open(), other = huvm_open(), log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
+	volatile uint64_t *host = managed(fd, BLOCK);
+	uint64_t *only = managed(fd, BLOCK), *home = managed(fd, BLOCK), *q = managed(other, BLOCK), id, v, *seen = malloc(BLOCK);
+	char name[32];
+	double t;
+
+	CHECK(seen && log >= 0 && lseek(log, 0, SEEK_END) >= 0);
+	pci_name(fd, 0, name);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(other, 1));
+	cpu_fill(home, BLOCK, 60, 3);
+	cpu_fill(q, BLOCK, 70, 3);
+	CHECK_OK(advise(fd, (void *)(uintptr_t)host, BLOCK, HUVM_ADVISE_PREFERRED, HUVM_PLACE_HOST));
+	memset((void *)(uintptr_t)host, 0, BLOCK);
+	gpu_fill(fd, 0, only, BLOCK, BLOCKS, 5, 3);
+	id = counts_up(fd, (void *)(uintptr_t)host, BLOCK);
+	CHECK(WITHIN(5000, host[0] > 2));
+	CHECK_EQ(block_info(fd, (void *)(uintptr_t)host).gpu_pages[0], 0);
+
+	test_reg(fd, 0, INJ_COMMAND_HANG, 1);
+	t = seconds();
+	CHECK_EQ(reads(only, &v), SIGBUS);
+	printf("# given up after %.2f s\n", seconds() - t);
+	CHECK(seconds() - t < bound_s());
+	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+	memcpy(seen, (void *)(uintptr_t)host, BLOCK);
+	ends_as_lost(fd, id);
+	give_time(300);
+	CHECK_EQ(memcmp(seen, (void *)(uintptr_t)host, BLOCK), 0);
+	CHECK(logged(log, " lost: ", "was not acknowledged") > 0);
+
+	other_works(other, q);
+	cpu_check(home, BLOCK, 60, 3);
+	/* What the GPU had is gone, and stays so when it is back. */
+	comes_back(name);
+	CHECK_EQ(reads(only + 100, &v), SIGBUS);
+	CHECK_EQ(memcmp(seen, (void *)(uintptr_t)host, BLOCK), 0);
+	free(seen);
+	close(log);
+}
+
+/* The n-th command of a launch that faults is not acknowledged: now an invalidate after a mapping was made, now a replay. */
+static void while_serving_faults(void)
+{
+	int other = huvm_open(), lost = 0;
+	uint64_t *q = managed(other, BLOCK);
+	char name[32];
+
+	pci_name(other, 0, name);
+	CHECK_OK(gpu_register(other, 1));
+	cpu_fill(q, BLOCK, 70, 3);
+	for (uint32_t n = 1; n <= 4; n++) {
+		int fd = huvm_open();
+		struct huvm_instr i = over(HUVM_OP_FILL, 4 * BLOCK, BLOCKS);
+		uint64_t *p = managed(fd, 4 * BLOCK), *home = managed(fd, BLOCK);
+		struct huvm_wait w;
+		double t;
+
+		CHECK_OK(gpu_register(fd, 0));
+		cpu_fill(home, BLOCK, n, 3);
+		i.dst = (uintptr_t)p;
+		i.imm0 = i.imm1 = 1;
+		test_reg(fd, 0, INJ_COMMAND_HANG, n);
+		t = seconds();
+		w = run_program(fd, 0, BLOCKS, &i, 1, 8);
+		printf("# command %u: status %u, error %u after %.2f s\n", n, w.status, w.error, seconds() - t);
+		CHECK(seconds() - t < bound_s());
+		if (w.status == HUVM_LAUNCH_FAILED) {
+			CHECK_EQ(w.error, HUVM_ERROR_GPU_LOST);
+			CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+			lost++;
+		} else {
+			CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
+		}
+		cpu_check(home, BLOCK, n, 3);
+		CHECK_OK(close(fd));
+		CHECK_OK(munmap(p, 4 * BLOCK));
+		CHECK_OK(munmap(home, BLOCK));
+		comes_back(name);
+	}
+	other_works(other, q);
+	cpu_fill(q, BLOCK, 70, 3);
+	CHECK(lost >= 2);
+}
+
+/* By sysfs, while it works. */
+static void reset_under_the_driver(void)
+{
+	int fd = huvm_open(), other = huvm_open();
+	uint64_t *only = managed(fd, BLOCK), *home = managed(fd, BLOCK), *q = managed(other, BLOCK), id, v;
+	char name[32], path[96];
+
+	pci_name(fd, 0, name);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(other, 1));
+	cpu_fill(home, BLOCK, 60, 3);
+	cpu_fill(q, BLOCK, 70, 3);
+	gpu_fill(fd, 0, only, BLOCK, BLOCKS, 5, 3);
+	id = counts_up(fd, only, BLOCK);
+	give_time(20);
+	snprintf(path, sizeof(path), DEVICES "%s/reset", name);
+	CHECK_OK(write_file(path, "1"));
+	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+	ends_as_lost(fd, id);
+	CHECK_EQ(reads(only, &v), SIGBUS);
+	CHECK_ERR(migrate(fd, home, BLOCK, 0), EIO);
+	cpu_check(home, BLOCK, 60, 3);
+	other_works(other, q);
+	comes_back(name);
+}
+
+/* A device that cannot be reset and still hangs is not taken again; one that was reset by hand is. */
+static void no_way_to_reset(void)
+{
+	int fd = huvm_open(), log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
+	uint64_t *only = managed(fd, BLOCK), v;
+	char name[32], method[96], path[96];
+
+	CHECK(log >= 0 && lseek(log, 0, SEEK_END) >= 0);
+	pci_name(fd, 0, name);
+	snprintf(method, sizeof(method), DEVICES "%s/reset_method", name);
+	snprintf(path, sizeof(path), DEVICES "%s/reset", name);
+	CHECK_OK(gpu_register(fd, 0));
+	gpu_fill(fd, 0, only, BLOCK, BLOCKS, 5, 3);
+	test_reg(fd, 0, INJ_COMMAND_HANG, 1);
+	CHECK_EQ(reads(only, &v), SIGBUS);
+	CHECK_OK(close(fd));
+	CHECK_OK(munmap(only, BLOCK));
+
+	CHECK_OK(write_file(method, "\n"));
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	CHECK(logged(log, "huvm: gpu 0: ", "lost, and not reset") > 0);
+	CHECK(write_file(DRIVER "bind", name) < 0);
+	fd = huvm_open();
+	CHECK_ERR(gpu_register(fd, 0), ENODEV);
+	CHECK_OK(close(fd));
+
+	CHECK_OK(write_file(method, "default"));
+	CHECK_OK(write_file(path, "1"));
+	CHECK_OK(write_file(DRIVER "bind", name));
+	comes_back(name);
+	close(log);
+}
+
+static const struct ktap_test tests[] = {
+	{ "writes_no_more", writes_no_more }, { "while_serving_faults", while_serving_faults, 120 },
+	{ "reset_under_the_driver", reset_under_the_driver }, { "no_way_to_reset", no_way_to_reset },
+};
+KTAP_MAIN(tests)
