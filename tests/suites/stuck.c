@@ -4,9 +4,11 @@
  * the driver. It is declared lost within a bound, its clients are told, and it touches nothing of the host any more, though
  * its job and its translations are still there. Bound again it is as new.
  */
-#include "huvm_lib.h"
+#include "lend_lib.h"
 
 #define BLOCKS 4u
+/* Chunks of a GPU whose memory is made small. */
+#define SMALL 4u
 #define DEVICES "/sys/bus/pci/devices/"
 
 /* A command has 2 s; then a few things are tidied up. */
@@ -95,6 +97,39 @@ static void writes_no_more(void)
 	CHECK_EQ(memcmp(seen, (void *)(uintptr_t)host, BLOCK), 0);
 	free(seen);
 	close(log);
+}
+
+/* GPU 0 evicts to GPU 1 over their link, which bus mastering is not asked for, and its copy stands still when it is given up. */
+static void copies_no_more(void)
+{
+	int fd = begin(0x2, 0x1, SMALL);
+	struct job j = job_make(0, SMALL + 1, 5), owner;
+	struct huvm_instr i = over(HUVM_OP_FILL, BLOCK, 1);
+	char name[32];
+	uint64_t v, id;
+
+	knob(fd, 1, "write_back", 0);
+	pci_name(fd, 0, name);
+	gpu_fill(j.fd, 0, j.p, SMALL * BLOCK, 1, 5, 3);
+	test_reg(fd, 0, INJ_CE_HANG, 1);
+	i.dst = (uintptr_t)j.p + SMALL * BLOCK;
+	CHECK_OK(launch(j.fd, 0, 1, &i, 1, 8, &id));
+	CHECK(WITHIN(5000, !read_reg(fd, 0, INJ_CE_HANG)));
+	CHECK_EQ(lent(fd, 1), 1);
+	test_reg(fd, 0, INJ_COMMAND_HANG, 1);
+	CHECK_EQ(reads(j.p + (SMALL - 1) * (BLOCK / 8), &v), SIGBUS);
+	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+	ends_as_lost(j.fd, id);
+	CHECK_OK(munmap(j.p, j.len));
+	CHECK_OK(close(j.fd));
+	/* The owner has all of its memory again: also where that copy would go. */
+	CHECK(WITHIN(5000, !lent(fd, 1)));
+	owner = job_begin(1, mem_info(fd, 1).free, 11);
+	CHECK_EQ(mem_info(fd, 1).free, 0);
+	test_reg(fd, 0, INJ_CE_HANG, 0);
+	give_time(300);
+	job_end(&owner);
+	comes_back(name);
 }
 
 /* The n-th command of a launch that faults is not acknowledged: now an invalidate after a mapping was made, now a replay. */
@@ -201,7 +236,7 @@ static void no_way_to_reset(void)
 }
 
 static const struct ktap_test tests[] = {
-	{ "writes_no_more", writes_no_more }, { "while_serving_faults", while_serving_faults, 120 },
+	{ "writes_no_more", writes_no_more }, { "copies_no_more", copies_no_more }, { "while_serving_faults", while_serving_faults, 120 },
 	{ "reset_under_the_driver", reset_under_the_driver }, { "no_way_to_reset", no_way_to_reset },
 };
 KTAP_MAIN(tests)
