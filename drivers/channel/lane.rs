@@ -58,7 +58,7 @@ const LOOK_NS: u64 = 10_000_000;
 /// A channel that completes nothing for so long, while somebody waits, is broken. Device time: thousands of 2 MiB copies.
 pub(super) const STALL_NS: u64 = 10_000_000_000;
 /// How long taking a channel off its engine may take.
-const STOP_NS: u64 = 1_000_000_000;
+pub(super) const STOP_NS: u64 = 1_000_000_000;
 /// Faults that a channel may restart from without completing anything in between.
 const RESTARTS_MAX: u32 = 8;
 
@@ -109,7 +109,12 @@ pub(super) struct Parts {
     pub(super) channel: Channel<SharedBuf>,
     pub(super) mem: SharedBuf,
     pub(super) latencies: Arc<Latencies>,
+    pub(super) disobeyed: Disobeyed,
 }
+
+/// Told, with the index of its GPU, that a channel does not leave its engine: what it was copying may arrive at any time. The caller
+/// may hold any lock but those of memory and of registries.
+pub(crate) type Disobeyed = fn(u8);
 
 /// One channel.
 #[pin_data]
@@ -129,6 +134,7 @@ pub(crate) struct Lane {
     /// When and for what kind of traffic the last pushes were handed over: ns times [`KINDS`], and the kind.
     stamps: Stamps<STAMPS>,
     latencies: Arc<Latencies>,
+    disobeyed: Disobeyed,
     /// [`WORKS`], [`LEAVES`] or [`BROKEN`], in this order.
     standing: Atomic<u32>,
     /// Who sees to what it was copying when it is given up.
@@ -158,6 +164,7 @@ impl Lane {
             channel,
             mem,
             latencies,
+            disobeyed,
         } = p;
         // CAST: below a page.
         let off = channel.semaphore_page().1 as usize;
@@ -174,6 +181,7 @@ impl Lane {
                 va: channel.semaphore(),
                 stamps: Stamps::new(),
                 latencies,
+                disobeyed,
                 standing: Atomic::new(WORKS),
                 attendant <- Attendant::new(),
                 closing: Atomic::new(false),
@@ -542,6 +550,10 @@ impl Lane {
         );
         waits::tell();
         let is_off = self.stop();
+        if !is_off {
+            // Before anybody takes the memory that it copies to for free.
+            (self.disobeyed)(self.gpu);
+        }
         if is_off && !self.is_gone() && self.attendant.call() {
             return;
         }
@@ -592,6 +604,14 @@ impl Lane {
         // Its number was good when it was made.
         let _in_range = self.runlist.disable(&*self.bars, self.chid);
         self.runlist.begin_preempt(&*self.bars);
+    }
+
+    /// Waits until what [`Self::silence`] began is done. Whether it reaches no memory.
+    pub(super) fn is_silent(&self, patience: &mut Listed) -> bool {
+        let off = self
+            .runlist
+            .preempted(&*self.bars, &mut || patience.again());
+        matches!(off, Ok(()) | Err(huvm_hal::Error::Gone))
     }
 
     /// Refuses submissions from now on, and waits until everything submitted is over.

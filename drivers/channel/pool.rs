@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The channels of one GPU.
 
-use super::lane::{Lane, Push, SharedBuf};
+use super::lane::{Disobeyed, Lane, Push, SharedBuf, STOP_NS};
 use super::setup::{self, Space};
 use super::{table, Engine, Fence, Tracker};
 use crate::account::latency::Latencies;
+use crate::account::waits::{Listed, What};
 use crate::kernel::dma::{DmaBuf, DmaDev};
 use crate::kernel::mmio::Bars;
 use crate::kernel::time;
@@ -58,12 +59,13 @@ impl Pool {
         dma: &Arc<DmaDev>,
         engines: &[Ce],
         latencies: &Arc<Latencies>,
+        disobeyed: Disobeyed,
     ) -> Result {
         let mut space = self.space.lock();
         if self.started.as_ref().is_some() {
             return Err(EBUSY);
         }
-        let (all, of, made) = setup::start(gpu, bars, dma, engines, latencies)?;
+        let (all, of, made) = setup::start(gpu, bars, dma, engines, (latencies, disobeyed))?;
         *space = Some(made);
         self.started.populate(Lanes { all, of });
         Ok(())
@@ -201,6 +203,14 @@ impl Pool {
         for lane in self.lanes().iter() {
             lane.silence();
         }
+    }
+
+    /// Waits until what [`Self::silence`] began is done, for [`STOP_NS`] in all. Whether no channel reaches memory any more. May sleep.
+    pub(crate) fn are_silent(&self, gpu: u8) -> bool {
+        let mut patience = Listed::new(What::Stop, gpu, 0, STOP_NS);
+        // Each is asked, for which of them is not is not known before.
+        let silent = |lane: &Arc<Lane>| lane.is_silent(&mut patience);
+        self.lanes().iter().map(silent).fold(true, |all, s| all & s)
     }
 
     /// The GPU is lost: everything that is not complete has failed. Any context that may take spin locks.

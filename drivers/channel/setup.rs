@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Making the channels of a GPU: address space, instance blocks, runlists.
 
-use super::lane::{Lane, Parts, SharedBuf};
+use super::lane::{Disobeyed, Lane, Parts, SharedBuf};
 use super::pool::Ce;
 use super::{table, Engine};
 use crate::account::latency::Latencies;
@@ -188,7 +188,7 @@ pub(super) fn start(
     bars: &Arc<Bars>,
     dma: &Arc<DmaDev>,
     engines: &[Ce],
-    latencies: &Arc<Latencies>,
+    (latencies, disobeyed): (&Arc<Latencies>, Disobeyed),
 ) -> Result<Started> {
     if engines.is_empty() {
         return Err(ENODEV);
@@ -208,7 +208,7 @@ pub(super) fn start(
         let ce = engines.get(ce).ok_or(ENODEV)?;
         lanes.push(
             lane(
-                (gpu, latencies),
+                (gpu, latencies, disobeyed),
                 kind,
                 lanes.len(),
                 &mut space,
@@ -252,7 +252,7 @@ pub(super) fn start(
 }
 
 fn lane(
-    (gpu, latencies): (u8, &Arc<Latencies>),
+    (gpu, latencies, disobeyed): (u8, &Arc<Latencies>, Disobeyed),
     kind: Engine,
     n: usize,
     space: &mut Space,
@@ -290,6 +290,7 @@ fn lane(
         channel,
         mem,
         latencies: latencies.clone(),
+        disobeyed,
     })
 }
 

@@ -206,7 +206,7 @@ impl Bound {
         }
         let engines = gpu.copy_engines()?;
         gpu.channels()
-            .start(gpu.index(), bars, dma, &engines, gpu.latencies())?;
+            .start(gpu.index(), bars, dma, &engines, gpu.latencies(), disobeyed)?;
         self.irqs = Some(Irqs::new(&self.function, 4, ENTRIES, &gpu)?);
         gpu.enable_interrupts();
         selftest::check(&gpu)?;
@@ -271,6 +271,14 @@ pub(super) fn is_announced(gpu: &Gpu) -> bool {
         Ok(ExtAt::Announced(a)) => check_announced(&a, gpu.ext()).is_ok(),
         Ok(ExtAt::Nowhere) => gpu.ext().is_none(),
         Ok(ExtAt::Unknown) | Err(_) => false,
+    }
+}
+
+/// A channel of a GPU does not leave its engine, so nobody knows what it still writes. One that is not registered has its probe fail,
+/// or is being unbound.
+fn disobeyed(index: u8) {
+    if let Some(gpu) = registry::gpu(index.into()) {
+        gpu.mark_lost("an engine goes on with what it was told to leave");
     }
 }
 

@@ -2,8 +2,9 @@
 //! One GPU.
 
 use super::bell::Bell;
-use super::registry::MAX_GPUS;
-use crate::account::counters::Counters;
+use super::registry::{self, MAX_GPUS};
+use crate::account;
+use crate::account::counters::{Counter, Counters};
 use crate::account::events;
 use crate::account::latency::Latencies;
 use crate::account::policy::GpuPolicy;
@@ -275,16 +276,56 @@ impl Gpu {
         Ok(())
     }
 
-    /// Marks it lost, says why (once), and wakes everybody who waits for it. Sleeps not.
+    /// Marks it lost, says why (once), and wakes everybody who waits for it. May wait a second.
     ///
     /// It may live on. So it is kept from all memory but its own before anybody can know: who then frees or lends on what
-    /// the GPU had mapped need not ask it to forget the translations.
+    /// the GPU had mapped need not ask it to forget the translations. What an engine has on its way to a neighbour has arrived,
+    /// or the neighbour never uses again what it lent to this GPU.
     pub(crate) fn mark_lost(&self, why: &str) {
         if self.is_lost() {
             return;
         }
+        self.cut_off();
+        if !self.channels.are_silent(self.index) {
+            self.forfeit();
+        }
+        self.lose(why);
+    }
+
+    /// As [`Self::mark_lost`], for one that does not answer: what cannot be reached reaches nothing. Sleeps not.
+    fn mark_gone(&self) {
+        if !self.is_lost() {
+            self.cut_off();
+            self.lose("it does not answer");
+        }
+    }
+
+    /// Begins to take the channels off their engines, and keeps the GPU from the bus.
+    fn cut_off(&self) {
         self.channels.silence();
         self.bars.while_mapped(|| clear_master(&self.pdev));
+    }
+
+    /// An engine may write what this GPU has borrowed at any time.
+    fn forfeit(&self) {
+        for i in 0..registry::count() {
+            let Some(lender) = registry::gpu(i).filter(|l| l.index != self.index) else {
+                continue;
+            };
+            let n = lender.chunks.condemn_lent(self.index);
+            if n != 0 {
+                account::count(Some(&lender), None, Counter::ChunksRetired, n.into());
+                pr_err!(
+                    "gpu {}: {} chunks that gpu {} borrows are out of service: its engine does not stop\n",
+                    i,
+                    n,
+                    self.index
+                );
+            }
+        }
+    }
+
+    fn lose(&self, why: &str) {
         if self.lost.cmpxchg(false, true, Full).is_err() {
             return;
         }
@@ -332,7 +373,7 @@ impl Gpu {
     pub(crate) fn hal<T>(&self, r: huvm_hal::Result<T>) -> Result<T> {
         r.map_err(|e| {
             if e == huvm_hal::Error::Gone {
-                self.mark_lost("it does not answer");
+                self.mark_gone();
             }
             channel::errno(e)
         })

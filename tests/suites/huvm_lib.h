@@ -484,7 +484,7 @@ enum {
 	INJ_VALID_DELAY = 0x50004, INJ_REORDER = 0x50008, INJ_DUPLICATE = 0x5000c, INJ_OVERFLOW = 0x50010,
 	INJ_CE_FAULT = 0x50014, INJ_CE_HANG = 0x50018, INJ_LINK_DOWN = 0x5001c, INJ_GONE = 0x50020,
 	INJ_DROP_INTR = 0x50024, INJ_NEG_TLB = 0x50028, INJ_LATENCY = 0x50030, INJ_ECC_POISON = 0x50034,
-	INJ_ECC_REPORT = 0x50038, INJ_COMMAND_HANG = 0x5003c,
+	INJ_ECC_REPORT = 0x50038, INJ_COMMAND_HANG = 0x5003c, INJ_CE_STALL = 0x50040,
 };
 
 /* Of @what (enum huvm_fail) @after go well, the next @times fail; ~0: all. Returns how many of the last call's did not come to be. */

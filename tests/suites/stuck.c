@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A GPU that lives, but no longer does as told: its MMU takes a command and never acknowledges it, or somebody resets it under
- * the driver. It is declared lost within a bound, its clients are told, and it touches nothing of the host any more, though
+ * A GPU that lives, but no longer does as told: its MMU takes a command and never acknowledges it, a copy engine does not let go
+ * of a copy, or somebody resets it under the driver. It is declared lost within a bound, its clients are told, and it touches nothing of the host any more, though
  * its job and its translations are still there. Bound again it is as new.
  */
 #include "lend_lib.h"
@@ -99,22 +99,26 @@ static void writes_no_more(void)
 	close(log);
 }
 
-/* GPU 0 evicts to GPU 1 over their link, which bus mastering is not asked for, and its copy stands still when it is given up. */
-static void copies_no_more(void)
+/*
+ * GPU 0 evicts to GPU 1 over their link, which bus mastering is not asked for, and what @inject does to its copy lasts when it is given
+ * up. Then GPU 1 has @kept chunks fewer, and the copy goes on into none of the others.
+ */
+static void loses_while_it_copies(uint32_t inject, uint32_t kept)
 {
 	int fd = begin(0x2, 0x1, SMALL);
 	struct job j = job_make(0, SMALL + 1, 5), owner;
 	struct huvm_instr i = over(HUVM_OP_FILL, BLOCK, 1);
-	char name[32];
+	char name[32], other[32];
 	uint64_t v, id;
 
 	knob(fd, 1, "write_back", 0);
 	pci_name(fd, 0, name);
+	pci_name(fd, 1, other);
 	gpu_fill(j.fd, 0, j.p, SMALL * BLOCK, 1, 5, 3);
-	test_reg(fd, 0, INJ_CE_HANG, 1);
+	test_reg(fd, 0, inject, 1);
 	i.dst = (uintptr_t)j.p + SMALL * BLOCK;
 	CHECK_OK(launch(j.fd, 0, 1, &i, 1, 8, &id));
-	CHECK(WITHIN(5000, !read_reg(fd, 0, INJ_CE_HANG)));
+	CHECK(WITHIN(5000, !read_reg(fd, 0, inject)));
 	CHECK_EQ(lent(fd, 1), 1);
 	test_reg(fd, 0, INJ_COMMAND_HANG, 1);
 	CHECK_EQ(reads(j.p + (SMALL - 1) * (BLOCK / 8), &v), SIGBUS);
@@ -122,14 +126,57 @@ static void copies_no_more(void)
 	ends_as_lost(j.fd, id);
 	CHECK_OK(munmap(j.p, j.len));
 	CHECK_OK(close(j.fd));
-	/* The owner has all of its memory again: also where that copy would go. */
+	/* The owner has its memory again: also where that copy would go, if nobody knows when. */
 	CHECK(WITHIN(5000, !lent(fd, 1)));
+	CHECK_EQ(mem_info(fd, 1).retired, kept);
 	owner = job_begin(1, mem_info(fd, 1).free, 11);
 	CHECK_EQ(mem_info(fd, 1).free, 0);
-	test_reg(fd, 0, INJ_CE_HANG, 0);
+	test_reg(fd, 0, inject, 0);
 	give_time(300);
 	job_end(&owner);
 	comes_back(name);
+	if (kept)
+		rebind(other);
+	CHECK_EQ(mem_info(fd, 1).retired, 0);
+}
+
+/* The copy has not begun. */
+static void copies_no_more(void) { loses_while_it_copies(INJ_CE_HANG, 0); }
+
+/* It is on its way, and the engine does not let go of it. */
+static void copy_on_its_way(void) { loses_while_it_copies(INJ_CE_STALL, 1); }
+
+/* A copy to the host does not end, and its engine does not let go of it: where it writes can be anybody's soon. */
+static void engine_does_not_stop(void)
+{
+	int fd = begin(0, 0x1, SMALL), other = huvm_open(), log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
+	struct job j = job_make(0, SMALL + 1, 5);
+	struct huvm_instr i = over(HUVM_OP_FILL, BLOCK, 1);
+	uint64_t *q = managed(other, BLOCK), id;
+	char name[32];
+	double t;
+
+	CHECK(log >= 0 && lseek(log, 0, SEEK_END) >= 0);
+	pci_name(fd, 0, name);
+	CHECK_OK(gpu_register(other, 1));
+	cpu_fill(q, BLOCK, 70, 3);
+	gpu_fill(j.fd, 0, j.p, SMALL * BLOCK, 1, 5, 3);
+	test_reg(fd, 0, INJ_CE_STALL, 1);
+	i.dst = (uintptr_t)j.p + SMALL * BLOCK;
+	t = seconds();
+	CHECK_OK(launch(j.fd, 0, 1, &i, 1, 8, &id));
+	ends_as_lost(j.fd, id);
+	printf("# given up after %.2f s\n", seconds() - t);
+	/* A copy has 10 s, taking it off 1 s. */
+	CHECK(seconds() - t < 16.0 * time_scale());
+	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+	CHECK(logged(log, " lost: ", "told to leave") > 0);
+	test_reg(fd, 0, INJ_CE_STALL, 0);
+	CHECK_OK(munmap(j.p, j.len));
+	CHECK_OK(close(j.fd));
+	other_works(other, q);
+	comes_back(name);
+	CHECK_OK(close(log));
 }
 
 /* The n-th command of a launch that faults is not acknowledged: now an invalidate after a mapping was made, now a replay. */
@@ -236,7 +283,9 @@ static void no_way_to_reset(void)
 }
 
 static const struct ktap_test tests[] = {
-	{ "writes_no_more", writes_no_more }, { "copies_no_more", copies_no_more }, { "while_serving_faults", while_serving_faults, 120 },
+	{ "writes_no_more", writes_no_more }, { "copies_no_more", copies_no_more },
+	{ "copy_on_its_way", copy_on_its_way }, { "engine_does_not_stop", engine_does_not_stop, 120 },
+	{ "while_serving_faults", while_serving_faults, 120 },
 	{ "reset_under_the_driver", reset_under_the_driver }, { "no_way_to_reset", no_way_to_reset },
 };
 KTAP_MAIN(tests)

@@ -512,6 +512,8 @@ pub mod inject {
     pub const ECC_REPORT: u32 = BASE + 0x38;
     /// Countdown to an invalidate or replay by register that hangs.
     pub const COMMAND_HANG: u32 = BASE + 0x3c;
+    /// Countdown to a copy-engine launch whose first piece stays on its way.
+    pub const CE_STALL: u32 = BASE + 0x40;
 }
 
 /// Memory that failed.

@@ -103,6 +103,8 @@ pub(crate) struct Job {
     pub(crate) inject_fault: bool,
     /// INJECT: stands still.
     pub(crate) hung: bool,
+    /// INJECT: its first piece stays on its way.
+    pub(crate) stalls: bool,
     /// It faulted at this page, which failed.
     pub(crate) stands_at: Option<Page>,
     /// It goes on behind this one.
@@ -125,6 +127,8 @@ impl Job {
 pub(crate) struct CopyEngine {
     pub(crate) piece: Option<Piece>,
     pub(crate) runs: u64,
+    /// INJECT: the piece does not arrive.
+    pub(crate) stalled: bool,
     /// Channels that have a piece to issue.
     pub(crate) queue: VecDeque<u32>,
     intr_en: u32,
@@ -202,6 +206,7 @@ impl CeRegs {
             interrupt: (v >> 5) & 3,
             inject_fault: false,
             hung: false,
+            stalls: false,
             stands_at: None,
             left_out: None,
         };
@@ -295,6 +300,7 @@ impl Gpu {
         } else {
             job.inject_fault = Inject::countdown(&mut self.inject.ce_fault);
             job.hung = Inject::countdown(&mut self.inject.ce_hang);
+            job.stalls = Inject::countdown(&mut self.inject.ce_stall);
         }
         if let Some(c) = self.channel(runlist, chid) {
             c.jobs.push_back(job);

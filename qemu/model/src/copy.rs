@@ -119,6 +119,7 @@ impl Gpu {
             return;
         };
         let inject = core::mem::take(&mut job.inject_fault);
+        let stalls = core::mem::take(&mut job.stalls);
         job.stands_at = None;
         let first = job.done == 0;
         // Cheap: a launch is a few words and at most 16 bytes of pattern.
@@ -154,7 +155,10 @@ impl Gpu {
             e.runs = e.runs.wrapping_add(1);
             let run = e.runs;
             e.piece = Some(Piece { run, ..piece });
-            cx.at(end, Event::CopyPiece { runlist, chid, run });
+            e.stalled = stalls;
+            if !stalls {
+                cx.at(end, Event::CopyPiece { runlist, chid, run });
+            }
         }
     }
 
@@ -579,6 +583,16 @@ impl Gpu {
             }
             for chid in woken {
                 self.ce_pump(runlist, chid, cx);
+            }
+        }
+    }
+
+    /// INJECT.CE_STALL was written 0: what was on its way arrives.
+    pub(crate) fn ce_unstall(&mut self, cx: &mut Cx<'_>) {
+        for (runlist, e) in self.engines.iter_mut().enumerate() {
+            let stalled = e.piece.as_ref().filter(|_| core::mem::take(&mut e.stalled));
+            if let Some(&Piece { chid, run, .. }) = stalled {
+                cx.at(cx.now, Event::CopyPiece { runlist, chid, run });
             }
         }
     }

@@ -424,6 +424,38 @@ fn injected_fault_hang_and_latency() {
 }
 
 #[test]
+fn a_piece_that_stalls_is_on_its_way_until_it_is_released() {
+    let mut r = rig();
+    r.map2m(0, 0x8000_0000, pte_vid(0x200_0000));
+    r.map2m(0, 0xa000_0000, pte_sys(0x20_0000));
+    r.sys(0x20_0000, &[7; 64]);
+    let pending = |r: &mut Rig| {
+        let base = r.runlist(0, 0);
+        r.r0(0, base + 0x98) >> 20 & 3
+    };
+    r.w5(0, ext::inject::CE_STALL, 1);
+    let mut p = copy(0xa000_0000, 0x8000_0000, 64, NON_PIPELINED);
+    p.extend(ce_release(SEM_VA, 1, false));
+    r.submit(&p);
+    r.run(SEC);
+    assert_eq!(r.r5(0, ext::inject::CE_STALL), 0);
+    assert_eq!(r.m.next_deadline(), None, "a stall costs nothing");
+    assert_eq!(pending(&mut r), 0);
+    // Off its engine, but what is on its way is.
+    let ram = r.chram(0, 0, 1);
+    r.w0(0, ram, 0x3);
+    let base = r.runlist(0, 0);
+    r.w0(0, base + 0x98, 0);
+    r.run(SEC);
+    assert_ne!(pending(&mut r), 0);
+    assert_eq!(r.get_vram(0, 0x200_0000, 64), [0; 64]);
+    r.w5(0, ext::inject::CE_STALL, 0);
+    r.run(1_000_000);
+    assert_eq!(pending(&mut r), 0);
+    assert_eq!(r.get_vram(0, 0x200_0000, 64), [7; 64]);
+}
+
+#[test]
 fn preempt_and_removal_leave_nothing_running() {
     let mut r = rig();
     r.map2m(0, 0x8000_0000, pte_vid(0x200_0000));

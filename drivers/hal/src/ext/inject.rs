@@ -23,6 +23,8 @@ pub enum Injection {
     CeHang(u32),
     /// The n-th invalidate or replay by register from now hangs until this is written 0; 0 off.
     CommandHang(u32),
+    /// The first piece of the n-th copy-engine launch from now is on its way until this is written 0, and no preempt ends that; 0 off.
+    CeStall(u32),
     /// Bitmap of links that are down.
     LinkDown(u32),
     /// The device is gone until it is reset.
@@ -55,6 +57,7 @@ impl Injection {
             Injection::CeFault(n) => (hw::CE_FAULT, n),
             Injection::CeHang(n) => (hw::CE_HANG, n),
             Injection::CommandHang(n) => (hw::COMMAND_HANG, n),
+            Injection::CeStall(n) => (hw::CE_STALL, n),
             Injection::LinkDown(mask) => (hw::LINK_DOWN, mask),
             Injection::Gone => (hw::GONE, hw::GONE_KEY),
             Injection::DropInterrupts(n) => (hw::DROP_INTR, n),

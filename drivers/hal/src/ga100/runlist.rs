@@ -206,13 +206,21 @@ impl Runlist {
     /// [`Error::Timeout`], [`Error::Gone`].
     pub fn preempt<M: Mmio + ?Sized>(&self, m: &M, wait: &mut Wait<'_>) -> Result<()> {
         self.begin_preempt(m);
-        let pending = PREEMPT_TSG_PENDING | PREEMPT_RUNLIST_PENDING;
-        self.settle(m, PREEMPT, pending, "preempt", wait)
+        self.preempted(m, wait)
     }
 
     /// Begins to take the whole runlist off its engine.
     pub fn begin_preempt<M: Mmio + ?Sized>(&self, m: &M) {
         self.write(m, PREEMPT, 0);
+    }
+
+    /// Waits until what [`Self::begin_preempt`] began is done: what the engine had on its way has arrived.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::Gone`].
+    pub fn preempted<M: Mmio + ?Sized>(&self, m: &M, wait: &mut Wait<'_>) -> Result<()> {
+        let pending = PREEMPT_TSG_PENDING | PREEMPT_RUNLIST_PENDING;
+        self.settle(m, PREEMPT, pending, "preempt", wait)
     }
 
     /// A channel's state.

@@ -15,6 +15,7 @@ pub(crate) struct Inject {
     pub(crate) ce_fault: u32,
     pub(crate) ce_hang: u32,
     pub(crate) command_hang: u32,
+    pub(crate) ce_stall: u32,
     pub(crate) link_down: u32,
     pub(crate) drop_intr: u32,
     pub(crate) neg_tlb: bool,
@@ -34,6 +35,7 @@ impl Inject {
             ce_fault: 0,
             ce_hang: 0,
             command_hang: 0,
+            ce_stall: 0,
             link_down: 0,
             drop_intr: 0,
             neg_tlb: realism,
@@ -84,6 +86,7 @@ impl Gpu {
             reg::CE_FAULT => i.ce_fault,
             reg::CE_HANG => i.ce_hang,
             reg::COMMAND_HANG => i.command_hang,
+            reg::CE_STALL => i.ce_stall,
             reg::LINK_DOWN => i.link_down,
             reg::DROP_INTR => i.drop_intr,
             reg::NEG_TLB => u32::from(i.neg_tlb),
@@ -113,6 +116,12 @@ impl Gpu {
                 i.command_hang = value;
                 if value == 0 {
                     self.command_unhang(cx);
+                }
+            }
+            reg::CE_STALL => {
+                i.ce_stall = value;
+                if value == 0 {
+                    self.ce_unstall(cx);
                 }
             }
             reg::LINK_DOWN => {
