@@ -14,8 +14,8 @@ help: ## this list
 demo: image-fast ## a GPU computes on 0.8, 1.5 and 3 times its memory, then with three neighbours' idle memory; every byte is verified
 	@$(T)/bench.sh demo
 
-bench: image-fast ## an experiment in virtual time: EXP=harvest, oversub, inter-job … or all; QUICK=1, PROFILE=; rows in build/results
-	@$(T)/bench.sh $(or $(EXP),harvest)
+bench: image-fast ## the experiments, in virtual time: all, or EXP=harvest, oversub, inter-job …; QUICK=1, PROFILE=; rows in build/results
+	@$(T)/bench.sh $(or $(EXP),all)
 
 bench-compare: deps ## two sets of results row by row: A= and B= are folders or files (B= build/results); THRESHOLD=percent: fail if B is slower
 	@$(T)/results.sh compare $(or $(A),$(error A= is wanted: a folder of results, or a file)) $(or $(B),build/results) $(addprefix --threshold ,$(THRESHOLD))

@@ -13,7 +13,8 @@ set -o pipefail
 uvmctl --json "$@" 2>&1 >/results/bench.json | cat
 rc=$?
 rmmod huvm || rc=1
-bad=$(dmesg | grep -E 'BUG:|WARNING:|INFO: (task|possible)|rcu:.*stall|Oops|kernel panic|huvm:.*(leak|BUG)' | head -20)
+# With their levels: what the driver says as a warning or worse (0 to 4; those of a facility have it times eight).
+bad=$(dmesg -r | grep -v 'taints kernel' | grep -E 'BUG:|WARNING:|INFO: (task|possible)|rcu:.*stall|Oops|kernel panic|huvm:.*(leak|BUG)|^<[0-4]>.*huvm:' | head -20)
 if [ -n "$bad" ]; then
 	echo "the kernel's log has:"
 	echo "$bad"

@@ -1,174 +1,265 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# bench.sh EXPERIMENT|all: runs the demo, or experiments of `uvmctl bench`, in virtual time. Two guests run side by side; their
-# rows come into one table and into build/results/EXPERIMENT.json. Wrong data or a complaint of a kernel gives no results.
-# Settings come from the environment:
-#   GPUS=n (demo, harvest)  VRAM=MiB  MEM=6G  PROFILE=v100-p3  LIMIT=s (a guest)
-#   QUICK=1: less of each experiment, on smaller memories   RATIOS=1.5,2 (oversub)
-# `all` leaves out what has results of this commit, without changes, and this configuration.
+# bench.sh EXPERIMENT|all: runs the demo, or experiments of `uvmctl bench`, in virtual time. An experiment is some guests, two of which
+# run at a time; their rows come into one table and into build/results/EXPERIMENT.json. Wrong data or a complaint of a kernel gives
+# no results. Settings come from the environment:
+#   GPUS=n (demo, harvest)  VRAM=MiB  MEM=6G  PROFILE=v100-p3  LIMIT=s (a guest)  ITERATIONS=n (measured passes)
+#   WORKLOADS=bfs,zipf RATIOS=1.5,2 PRESETS=huvm,random (oversub)
+#   QUICK=1: less of each experiment, on smaller memories; results are in build/results-quick
+#   FRESH=1: from the start
+# What is stopped goes on where it was: the rows of a guest are kept, and taken again as long as all that made them is the same to the
+# byte (kernel, image, device, profile, arguments), for then they would be the same again. So `all` leaves out what is there.
 . "$(dirname "$0")/lib.sh"
 exp=${1:-harvest}
 quick=${QUICK:-}
 [ "$quick" != 0 ] || quick=
 every=(harvest oversub inter-job ladder prefetch-size spare-size interference intra-job scaling)
-results=$BUILD/results
-mkdir -p "$results" "$BUILD/logs"
+results=$BUILD/results${quick:+-quick}
+tool=$BUILD/image-fast/bin/uvmctl
+mkdir -p "$results/parts" "$BUILD/logs"
 # Of now: the checkout may move while the guests run.
 commit=$(git -C "$ROOT" rev-parse HEAD 2>/dev/null || true)
 [ -z "$(git -C "$ROOT" status --porcelain --untracked-files=no 2>/dev/null)" ] && dirty=false || dirty=true
+# What every row is made by, but for the profile and the arguments.
+built=$(cat "$("$ROOT/tools/build/kernel.sh" fast --print)/arch/x86/boot/bzImage" "$("$ROOT/qemu/build.sh" --print)" \
+	"$BUILD/image-fast.cpio.gz" "$ROOT/tools/build/run.sh" | sha256sum)
 
-several() { first=4 second=4 vram=3072 mem=7G data=phantom taped=yes command=$exp; }
+# guest_of NAME GPUS VRAM ARGUMENTS: one more guest of the experiment; VRAM, of each GPU, is what the user says, if she does.
+guest_of() { guests+=("$1 $2 ${VRAM:-$3} $4"); }
+# several ARGUMENTS…: guests of four GPUs, whose jobs are recorded first. They are named after the last word of their arguments.
+several() {
+	local a vram=1536
+	mem=5G data=phantom taped=yes command=$exp
+	[ -z "$quick" ] || { vram=768 mem=3G; }
+	for a in "$@"; do guest_of "${a##*[ ,]}" 4 $vram "$a"; done
+}
 
-# The experiments: estimate on two idle cores; GPUs and arguments of both guests; memory of a GPU (of the second guest's, if
-# it differs) and of a guest, CPUs, data; whether what the jobs touch is recorded first.
-# quick_a, quick_b: arguments instead, for QUICK=1.
+# The experiments: minutes on two idle cores, by guess; their guests; memory of a guest, CPUs, data; whether what the jobs touch is
+# recorded first.
 spec() {
-	first=1 second=1 vram=128 vram_b='' mem=3G cpus=2 profile=v100-p3 data=real taped='' quick_a='' quick_b='' command=
+	local mem_=${MEM:-} profile_=${PROFILE:-} w passes=${ITERATIONS:+-i $ITERATIONS}
+	mem=3G cpus=2 profile=v100-p3 data=real taped='' command='' guests=()
+	[ -z "$quick" ] || passes="-i 1"
 	case $exp in
 	demo)
-		takes="a minute" second=${GPUS:-4} a="demo --preset stock-595" b="demo --neighbours" reader="demo"
+		minutes=1 reader=demo
+		guest_of a 1 128 "demo --preset stock-595"
+		guest_of b "${GPUS:-4}" 128 "demo --neighbours"
 		;;
 	harvest)
-		takes="five minutes" second=${GPUS:-2} a="" b="" quick_a="-i 1" quick_b="-i 1" command=harvest
+		minutes=5 command=harvest
+		[ "${GPUS:-2}" -ge 2 ] || die "'$exp' needs neighbours" "leave GPUS= out, or set it to 2 or more"
+		guest_of a 1 128 ""
+		guest_of b "${GPUS:-2}" 128 ""
 		;;
 	oversub)
-		takes="an hour" command=oversub
-		# Half of the workloads in each guest.
-		a="--workloads triad,hotspot,resnet50,zipf ${RATIOS:+--ratios $RATIOS}"
-		b="--workloads atax,pagerank,bfs,llm-decode ${RATIOS:+--ratios $RATIOS}"
-		quick_a="--workloads triad --ratios 1.5" quick_b="--workloads pagerank --ratios 1.5"
+		# A guest a workload. On less memory a job of twice the memory leaves fewer chunks than an order of eviction can be told by.
+		minutes=400 command=oversub
+		for w in $(oversub_workloads); do
+			guest_of "$w" 1 256 "--workloads $w${RATIOS:+ --ratios $RATIOS}${PRESETS:+ --presets $PRESETS}"
+		done
 		;;
 	inter-job)
-		takes="an hour" && several
-		a="--cases case-1,case-3" b="--cases case-2,case-4"
-		quick_a="--cases case-1 -i 1" quick_b="--cases case-3 -i 1"
+		minutes=30
+		if [ -n "$quick" ]; then
+			several "--cases case-1" "--cases case-3"
+		else
+			several "--cases case-1" "--cases case-2" "--cases case-3" "--cases case-4"
+		fi
 		;;
 	ladder)
-		takes="half an hour" && several
-		a="--presets stock-460,stock-595,H,H+PE,H+PE+LP"
-		b="--presets H+PE+LP+PLF,H+PE+LP+PLF+LPF,H+PE+LP+PLF+LPF+MPF,memharvester,huvm"
-		quick_a="--presets stock-460,H,H+PE -i 1" quick_b="--presets H+PE+LP,H+PE+LP+PLF,memharvester -i 1"
+		minutes=15
+		if [ -n "$quick" ]; then
+			several "--presets stock-460,H,H+PE" "--presets H+PE+LP,H+PE+LP+PLF,memharvester"
+		else
+			several "--presets stock-460,stock-595,H,H+PE,H+PE+LP" \
+				"--presets H+PE+LP+PLF,H+PE+LP+PLF+LPF,H+PE+LP+PLF+LPF+MPF,memharvester,huvm"
+		fi
 		;;
 	prefetch-size)
-		takes="half an hour" && several
-		a="--cases stride-2,stride-4,stride-8,stride-16,stride-32" b="--cases next-line-2,next-line-4,next-line-8,next-line-16,next-line-32"
-		quick_a="--cases stride-2 -i 1" quick_b="--cases stride-32 -i 1"
+		minutes=15
+		if [ -n "$quick" ]; then
+			several "--cases stride-2" "--cases stride-32"
+		else
+			several "--cases stride-2,stride-4,stride-8,stride-16,stride-32" \
+				"--cases next-line-2,next-line-4,next-line-8,next-line-16,next-line-32"
+		fi
 		;;
 	spare-size)
-		takes="twenty minutes" && several
-		a="--cases spare-0,spare-5,spare-10,spare-20" b="--cases spare-30,spare-40,spare-50,spare-60"
-		quick_a="--cases spare-0,spare-5 -i 1" quick_b="--cases spare-30 -i 1"
+		minutes=10
+		if [ -n "$quick" ]; then
+			several "--cases spare-0,spare-5" "--cases spare-30"
+		else
+			several "--cases spare-0,spare-5,spare-10,spare-20" "--cases spare-30,spare-40,spare-50,spare-60"
+		fi
 		;;
 	interference)
-		takes="half an hour" && several
-		a="--cases borrowers-1" b="--cases borrowers-3" quick_a="$a -i 1" quick_b="$b --presets memharvester,huvm -i 1"
+		minutes=15
+		several "--cases borrowers-1" "${quick:+--presets memharvester,huvm }--cases borrowers-3"
 		;;
 	intra-job)
-		takes="half an hour" && several
-		a="--cases gnmt16,resnet50" b="--cases gnmt8,vgg16"
-		quick_a="--cases resnet50 -i 1" quick_b="--cases vgg16 -i 1"
+		minutes=15
+		if [ -n "$quick" ]; then
+			several "--cases resnet50" "--cases vgg16"
+		else
+			several "--cases gnmt16" "--cases resnet50" "--cases gnmt8" "--cases vgg16"
+		fi
 		;;
 	scaling)
 		# One CPU: what a thread spends are its own instructions alone, none of another one that it waits for.
-		takes="four minutes" first=1 second=16 vram=131072 vram_b=2304 mem=8G cpus=1 profile=full16 data=phantom command=scaling
+		minutes=5 mem=8G cpus=1 profile=full16 data=phantom command=scaling
 		# The fewest GPUs are those of a machine that has no more.
-		a="--cases chunks-1k,chunks-4k,chunks-16k,chunks-64k,clients-1,clients-4,clients-16,clients-64,gpus-1"
-		b="--cases gpus-2,gpus-4,gpus-8,gpus-16"
-		quick_a="--cases chunks-1k,chunks-16k,gpus-1 -i 1" quick_b="--cases gpus-16 -i 1"
+		if [ -n "$quick" ]; then
+			guest_of a 1 131072 "--cases chunks-1k,chunks-16k,gpus-1"
+			guest_of b 16 2304 "--cases gpus-16"
+		else
+			guest_of a 1 131072 "--cases chunks-1k,chunks-4k,chunks-16k,chunks-64k,clients-1,clients-4,clients-16,clients-64,gpus-1"
+			guest_of b 16 2304 "--cases gpus-2,gpus-4,gpus-8,gpus-16"
+		fi
 		;;
 	*) die "there is no experiment '$exp'" "use EXP=all, demo or one of: ${every[*]}" ;;
 	esac
-	if [ -n "$quick" ] && [ -n "$quick_a" ]; then
-		a=$quick_a b=$quick_b takes="a minute or two"
-		[ -z "$taped" ] || vram=768 mem=3G
-	fi
-	vram=${VRAM:-$vram} vram_b=${VRAM:-${vram_b:-$vram}} mem=${MEM:-$mem} profile=${PROFILE:-$profile}
-	if [ -n "$command" ]; then
-		a="bench $command $a" b="bench $command $b" reader="bench $command"
-	fi
-	each=$vram
-	[ "$vram" = "$vram_b" ] || each="$vram, $vram_b"
+	mem=${mem_:-$mem} profile=${profile_:-$profile}
+	[ -z "$command" ] || reader="bench $command"
+	# The demo has no passes to choose.
+	[ -n "$command" ] || passes=
 	mips=$(mips_of "$profile")
-	config=$(jq -n --arg gpus "$first, $second" --arg each "$each" --arg mem "$mem" --arg profile "$profile" \
-		--arg data "$data" --argjson cpus "$cpus" --argjson mips "$mips" --argjson quick "$([ -n "$quick" ] && echo true || echo false)" '{gpus: $gpus, vram_mib: ($each | tonumber? // $each),
-		memory: $mem, cpus: $cpus, mips: $mips, profile: $profile, kernel: "fast", icount: true, data: $data, quick: $quick}')
+	for w in "${!guests[@]}"; do
+		set -- ${guests[w]}
+		guests[w]="$1 $2 $3 ${command:+bench $command }${guests[w]#* * * }${passes:+ $passes}"
+	done
+	config=$(printf '%s\n' "${guests[@]}" | jq -R . | jq -s --arg mem "$mem" --arg profile "$profile" --arg data "$data" \
+		--argjson cpus "$cpus" --argjson mips "$mips" --argjson quick "$([ -n "$quick" ] && echo true || echo false)" '
+		def each(i): map(split(" ")[i]) | reduce .[] as $x ([]; if index($x) then . else . + [$x] end) | join(", ");
+		{gpus: each(1), vram_mib: (each(2) | tonumber? // .), memory: $mem, cpus: $cpus, mips: $mips, profile: $profile,
+		kernel: "fast", icount: true, data: $data, quick: $quick, guests: map(split(" ")[3:] | join(" "))}')
+}
+
+# All that there are; QUICK=1 has one that streams and one that does not.
+oversub_workloads() {
+	if [ -n "${WORKLOADS:-}" ]; then
+		echo "${WORKLOADS//,/ }"
+	elif [ -n "$quick" ]; then
+		echo stream-triad pagerank
+	else
+		"$tool" --json run --list | jq -r '.data[] | select(.family != "sweep").name'
+	fi
 }
 
 # The touches of an experiment's jobs, made here: an emulated CPU takes minutes to draw a graph's edges. They are of this tool;
-# another one makes its own. image: the guest's, with these in its folder /tapes.
+# another one makes its own. image: the guests', with these in its folder /tapes.
 tapes() {
-	local tool=$BUILD/image-fast/bin/uvmctl dir=$BUILD/tapes key chunks=$((vram * 100 / 436)) list
+	local dir=$BUILD/tapes key w chunks list=()
+	set -- ${guests[0]}
+	chunks=$(($3 * 100 / 436))
 	key=$(sha256sum <"$tool")
 	[ "$(cat "$dir/key" 2>/dev/null)" = "$key" ] || { rm -rf "$dir" && mkdir -p "$dir" && echo "$key" >"$dir/key"; }
 	say "  recording what the jobs touch"
-	list=$( ("$tool" $a --record --tapes "$dir" --chunks "$chunks" && "$tool" $b --record --tapes "$dir" --chunks "$chunks") | sort -u)
+	for w in "${!guests[@]}"; do
+		# shellcheck disable=SC2086 # words
+		list+=($("$tool" ${guests[w]#* * * } --record --tapes "$dir" --chunks "$chunks"))
+		guests[w]+=" --tapes /tapes --chunks $chunks"
+	done
 	rm -rf "$dir/tapes" && mkdir "$dir/tapes"
-	for t in $list; do ln "$dir/$t" "$dir/tapes/$t"; done
+	for w in "${list[@]}"; do ln -f "$dir/$w" "$dir/tapes/$w"; done
 	find "$dir/tapes" -exec touch -h -d @0 {} +
 	image=$BUILD/image-$exp.cpio
 	# The kernel unpacks one archive after the other; the second begins at a multiple of four.
 	cp "$BUILD/image-fast.cpio.gz" "$image"
 	truncate -s %512 "$image"
 	(cd "$dir" && find tapes | LC_ALL=C sort | cpio -o -H newc --quiet --reproducible -R 0:0) >>"$image"
-	a="$a --tapes /tapes --chunks $chunks" b="$b --tapes /tapes --chunks $chunks"
 }
 
-# guest NAME GPUS VRAM COMMAND: runs it; its document is left in build/results/EXPERIMENT-NAME.part.
+# key_of GUEST: what its rows are made by. (Tapes are made by the tool, of the arguments.)
+key_of() { { echo "$built $cpus $mem $data $1" && cat "$(profile_file "$profile")"; } | sha256sum | cut -c1-64; }
+
+# part_of NAME: where its document is kept; beside it, in .key, what it was made by.
+part_of() { echo "$results/parts/$exp-$1.json"; }
+has_part() { [ -s "$(part_of "$1")" ] && [ "$(cat "$(part_of "$1").key" 2>/dev/null)" = "$2" ]; }
+
+# guest NAME KEY GPUS VRAM COMMAND: runs it, and keeps its document.
 guest() {
-	local name=$exp-$1 rc=0
-	KCONF=fast GPUS=$2 VRAM=$3 MEM=$mem SMP=$cpus ICOUNT=1 TIMING=on DATA=$data PROFILE=$profile NAME=$name LIMIT=${LIMIT:-7200} \
-		IMAGE=$image RUN="sh /suites/bench.sh $4" "$ROOT/tools/build/run.sh" |
-		sed -u -e '/^HUVM-JSON-BEGIN/,/^HUVM-JSON-END/d' -e '/^HUVM-/d' -e '/reboot: Power down/d' -e "s/^/[$1, $2 GPU] /" || rc=$?
-	sed -n '/^HUVM-JSON-BEGIN/,/^HUVM-JSON-END/{/^HUVM-/d;p}' "$BUILD/logs/$name.log" >"$results/$name.part"
-	return "$rc"
+	local name=$exp-$1 part rc=0
+	part=$(part_of "$1")
+	rm -f "$part" "$part.key"
+	KCONF=fast GPUS=$3 VRAM=$4 MEM=$mem SMP=$cpus ICOUNT=1 TIMING=on DATA=$data PROFILE=$profile NAME=$name LIMIT=${LIMIT:-7200} \
+		IMAGE=$image RUN="sh /suites/bench.sh $5" "$ROOT/tools/build/run.sh" |
+		sed -u -e '/^HUVM-JSON-BEGIN/,/^HUVM-JSON-END/d' -e '/^HUVM-/d' -e '/reboot: Power down/d' -e "s/^/[$1] /" || rc=$?
+	[ "$rc" = 0 ] || { echo "$rc" >"$part.failed"; return "$rc"; }
+	sed -n '/^HUVM-JSON-BEGIN/,/^HUVM-JSON-END/{/^HUVM-/d;p}' "$BUILD/logs/$name.log" >"$part"
+	echo "$2" >"$part.key"
 }
 
-# Whether there are results of this commit and configuration.
+# Whether there are results of just this.
 is_there() {
-	[ "$dirty" = false ] && [ -s "$results/$exp.json" ] && [ -s "$results/$exp.meta.json" ] &&
-		jq -e --arg commit "$commit" --argjson config "$config" \
-			'.commit == $commit and .dirty == false and .configuration == $config' "$results/$exp.meta.json" >/dev/null
+	[ -s "$results/$exp.json" ] && [ "$(jq -r '.key // ""' "$results/$exp.meta.json" 2>/dev/null)" = "$(whole_key)" ]
+}
+whole_key() { local g; for g in "${guests[@]}"; do key_of "$g"; done | sha256sum | cut -c1-64; }
+
+# All guests that have no rows yet, two at a time.
+all_guests() {
+	local g name key todo=() did=0 began=$SECONDS pids=()
+	for g in "${!guests[@]}"; do
+		name=${guests[g]%% *}
+		rm -f "$(part_of "$name").failed"
+		has_part "$name" "${keys[g]}" || todo+=("$g")
+	done
+	[ ${#todo[@]} = ${#guests[@]} ] || say "  rows of $((${#guests[@]} - ${#todo[@]})) of ${#guests[@]} guests are there"
+	trap 'kill $(for p in "${pids[@]}"; do echo "-$p"; done) 2>/dev/null || true' EXIT
+	trap 'exit 130' INT TERM
+	for g in "${todo[@]}"; do
+		while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n || true; done
+		! ls "$results/parts/$exp-"*.failed >/dev/null 2>&1 || break
+		# Those that run now are half done, more or less.
+		[ "$did" -lt 3 ] || say "  $did of ${#todo[@]} guests of '$exp', about $(((SECONDS - began) * (${#todo[@]} - did + 1) / (did - 1) / 60)) minutes to go"
+		did=$((did + 1))
+		name=${guests[g]%% *}
+		key=${keys[g]}
+		# A group of its own, to be ended as a whole.
+		set -m
+		# shellcheck disable=SC2046,SC2086 # words
+		(set -- ${guests[g]} && n=$1 gpus=$2 vram=$3 && shift 3 && guest "$n" "$key" "$gpus" "$vram" "$*") &
+		pids+=($!)
+		set +m
+	done
+	wait
+	trap - EXIT
 }
 
 one() {
-	local json=$results/$exp.json rc=0 beside parts logs doc tool=$BUILD/image-fast/bin/uvmctl
-	[ "$first" != 1 ] || [ "$exp" = oversub ] || [ "$second" -ge 2 ] ||
-		die "'$exp' needs neighbours" "leave GPUS= out, or set it to 2 or more"
+	local json=$results/$exp.json rc=0 parts=() keys=() doc=$results/$exp.doc.part g failed key
+	key=$(whole_key)
+	for g in "${guests[@]}"; do
+		keys+=("$(key_of "$g")")
+		parts+=("$(part_of "${g%% *}")")
+	done
 	# What an earlier run found is no result of this one.
 	rm -f "$json" "$results/$exp.meta.json" "$results/$exp.targets.txt"
-	say "'$exp': two guests, of $first and of $second GPUs with ${each/, / and } MiB each (virtual time; about $takes)"
+	[ -z "${FRESH:-}" ] || rm -f "${parts[@]}"
+	say "'$exp': $(jq -r '"\(.guests | length) guests, of \(.gpus) GPUs of \(.vram_mib) MiB"' <<<"$config") (virtual time; about $minutes minutes)"
 	image=$BUILD/image-fast.cpio.gz
 	[ -z "$taped" ] || tapes
-	# A group of its own, to be ended as a whole.
-	set -m
-	guest a "$first" "$vram" "$a" &
-	beside=$!
-	set +m
-	trap 'kill -- -'"$beside"' 2>/dev/null || true' EXIT
-	trap 'exit 130' INT TERM
-	guest b "$second" "$vram_b" "$b" || rc=$?
-	wait "$beside" || rc=$?
-	trap - EXIT
+	all_guests
 	[ -z "$taped" ] || rm -f "$image"
-	parts=("$results/$exp-a.part" "$results/$exp-b.part")
-	logs="build/logs/$exp-a.log, build/logs/$exp-b.log"
-	[ "$rc" = 0 ] || { rm -f "${parts[@]}"; die "'$exp' failed with exit code $rc: no results" "read $logs"; }
-	# One document of both: the envelope of the last, the rows of all.
-	doc=$results/$exp.doc.part
-	jq -s '(map(.data) | add) as $rows | last | .data = $rows | select($rows | type == "array" and length > 0)' "${parts[@]}" >"$doc" 2>/dev/null || true
-	rm -f "${parts[@]}"
-	[ -s "$doc" ] || { rm -f "$doc"; die "'$exp' gave no results" "read $logs"; }
-	# The guest's tool is static: it runs here too. It reads the rows of both guests as those of one experiment.
+	for g in "${guests[@]}"; do
+		failed=$(part_of "${g%% *}").failed
+		[ ! -f "$failed" ] || die "'$exp' failed with exit code $(cat "$failed"): no results" "read build/logs/$exp-${g%% *}.log"
+	done
+	# One document of all: the envelope of the last, the rows and the warnings of each.
+	jq -s '(map(.data) | add) as $rows | (map(.warnings // []) | add | unique) as $warnings | last | .data = $rows |
+		.warnings = $warnings | select($rows | type == "array" and length > 0)' "${parts[@]}" >"$doc" 2>/dev/null || true
+	[ -s "$doc" ] || { rm -f "$doc" "${parts[@]}"; die "'$exp' gave no results" "read build/logs/$exp-*.log"; }
+	# The guest's tool is static: it runs here too. It reads the rows of all guests as those of one experiment.
 	echo
 	"$tool" $reader --from "$doc" | tee "$doc.txt" || rc=$?
 	"$tool" --json $reader --from "$doc" >"$doc.json" || rc=$?
-	[ "$rc" = 0 ] || { rm -f "$doc" "$doc.txt" "$doc.json"; die "'$exp' has wrong results: none kept" "read $logs"; }
+	[ "$rc" = 0 ] || { rm -f "$doc" "$doc.txt" "$doc.json" "${parts[@]}"; die "'$exp' has wrong results: none kept" "read build/logs/$exp-*.log"; }
 	# Beside the rows: what they are of (tools/results/src/rows.rs), and the targets as they were judged.
 	jq --arg exp "$exp" --arg commit "$commit" --argjson dirty "$dirty" --arg rustc "$(rustc -V)" --arg qemu "$QEMU_SERIES" \
-		--arg kernel "$KERNEL_SERIES" --argjson config "$config" '{schema: "huvm.results/1",
+		--arg kernel "$KERNEL_SERIES" --argjson config "$config" --arg key "$key" '{schema: "huvm.results/1",
 		experiment: $exp, commit: ($commit | if . == "" then null else . end), dirty: $dirty,
 		versions: {driver: .driver_version, tool: .tool_version, rustc: $rustc, qemu: $qemu, kernel: $kernel},
-		configuration: $config, seed: null, warnings: (.warnings // [])}' "$doc" >"$results/$exp.meta.json"
+		configuration: $config, seed: 1, warnings: (.warnings // []), key: $key}' "$doc" >"$results/$exp.meta.json"
 	sed -n '/^WHAT /,$p' "$doc.txt" >"$results/$exp.targets.txt"
 	[ -s "$results/$exp.targets.txt" ] || rm -f "$results/$exp.targets.txt"
 	# Each CPU executes so many instructions a microsecond: what the driver's threads spent, in instructions.
@@ -183,17 +274,20 @@ if [ "$exp" != all ]; then
 	one
 	exit
 fi
-began=$SECONDS did=0 left=${#every[@]}
+# What is left is guessed by what there was: minutes taken, for minutes said.
+began=$SECONDS said=0 left=0 todo=()
 for exp in "${every[@]}"; do
 	spec
-	if is_there; then
+	if [ -z "${FRESH:-}" ] && is_there; then
 		say "'$exp' is there already"
 	else
-		say "$left experiments to go, '$exp' is next"
-		one
-		did=$((did + 1))
-		say "$(((SECONDS - began) / 60)) minutes so far, about $(((SECONDS - began) * (left - 1) / did / 60)) more"
+		todo+=("$exp") left=$((left + minutes))
 	fi
-	left=$((left - 1))
 done
-say "all experiments have results: build/results"
+for exp in "${todo[@]}"; do
+	spec
+	one
+	said=$((said + minutes)) left=$((left - minutes))
+	say "$(((SECONDS - began) / 60)) minutes so far, about $(((SECONDS - began) * left / said / 60)) more"
+done
+say "all experiments have results: ${results#"$ROOT"/}"

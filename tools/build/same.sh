@@ -5,6 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 exp=${1:-demo}
 rows=$BUILD/results/$exp.json
+export FRESH=1
 first=$BUILD/results/$exp.first.part
 
 "$ROOT/tools/build/bench.sh" "$exp"

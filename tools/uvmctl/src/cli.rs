@@ -496,7 +496,7 @@ pub(crate) struct Bench {
     /// The experiment
     #[arg(value_enum)]
     pub(crate) experiment: Experiment,
-    /// Of oversub: workloads, by names of 'run --list' [default: one of each kind]
+    /// Of oversub: workloads, by names of 'run --list' [default: all but the sweeps]
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     pub(crate) workloads: Vec<String>,
     /// Of oversub: times more data than memory

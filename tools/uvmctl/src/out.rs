@@ -469,14 +469,15 @@ impl Out {
                 .and_then(|text| write(&text));
         }
         match e.hint().filter(|_| !self.quiet) {
-            Some(h) => self.warn(&format!("{e}; hint: {h}")),
-            None => self.warn(&e.to_string()),
+            Some(h) => aside(&format!("uvmctl: {e}; hint: {h}")),
+            None => aside(&format!("uvmctl: {e}")),
         }
     }
 
-    /// Says on stderr what went wrong.
+    /// Says on stderr what went wrong, and in the document that is still to come.
     pub(crate) fn warn(&self, what: &str) {
         aside(&format!("uvmctl: {what}"));
+        self.state.borrow_mut().origin.warnings.push(what.into());
     }
 
     /// Says on stderr what is going on; not with `--quiet`.

@@ -9,7 +9,7 @@ use huvm_results::plot::bars;
 use huvm_results::rows;
 use std::path::Path;
 
-fn write(path: &Path, text: &str) -> Result<()> {
+fn write(path: &Path, text: impl AsRef<[u8]>) -> Result<()> {
     if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
         std::fs::create_dir_all(dir).map_err(|e| Failure::file(dir, e))?;
     }
@@ -30,10 +30,9 @@ pub(super) fn doc(args: &Doc) -> Result<String> {
     for file in &files {
         let groups = bars::groups(file, bars::BASELINE);
         let picture = args.out.with_file_name("plots").join(&file.name);
-        write(
-            &picture.with_extension("svg"),
-            &bars::draw(&file.name, &groups).svg(),
-        )?;
+        let scene = bars::draw(&file.name, &groups);
+        write(&picture.with_extension("svg"), scene.svg())?;
+        write(&picture.with_extension("png"), scene.png()?)?;
     }
     Ok(format!("{}\n", args.out.display()))
 }

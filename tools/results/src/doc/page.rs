@@ -69,7 +69,8 @@ fn section(s: &Section, file: &File) -> String {
     });
     let machine = file.meta.as_ref().map_or(String::new(), |m| {
         let plain = |v: &serde_json::Value| v.to_string().replace('"', "");
-        let all = m.configuration.iter();
+        // What each guest ran is in the file itself.
+        let all = m.configuration.iter().filter(|(k, _)| *k != "guests");
         let all: Vec<String> = all.map(|(k, v)| format!("{k} {}", plain(v))).collect();
         format!("; {}", all.join(", "))
     });
@@ -78,7 +79,11 @@ fn section(s: &Section, file: &File) -> String {
         s.title, s.command, s.name
     );
     text.push_str(&paragraph(&s.lead));
-    text.push_str(&format!("\n{}", table(file).markdown()));
+    let rows = match file.rows.len() > MANY {
+        true => by_preset(file),
+        false => table(file),
+    };
+    text.push_str(&format!("\n{}", rows.markdown()));
     text.push_str(&format!(
         "\n![{}: times as fast as the baseline](plots/{}.svg)\n",
         s.title, s.name
@@ -175,6 +180,61 @@ fn table(file: &File) -> Table {
             cell => cell,
         };
         table.row(shown.iter().map(|(_, show)| cell(show)));
+    }
+    table
+}
+
+/// More rows than these are shown with their presets side by side.
+const MANY: usize = 150;
+
+/// A line for each job and ratio: how long it takes with memory enough and under the baseline, and how many times as fast each of the
+/// other presets is. The last one's link and traffic beside.
+fn by_preset(file: &File) -> Table {
+    let mut presets: Vec<&str> = Vec::new();
+    let mut jobs: Vec<(&str, f64)> = Vec::new();
+    for r in &file.rows {
+        if !presets.contains(&r.preset.as_str()) {
+            presets.push(&r.preset);
+        }
+        if !jobs.contains(&(r.workload.as_str(), r.ratio)) {
+            jobs.push((&r.workload, r.ratio));
+        }
+    }
+    presets.retain(|p| *p != BASELINE);
+    let last = presets.last().copied().unwrap_or(BASELINE);
+    let mut heads = vec!["workload", "ratio", "ideal", BASELINE];
+    heads.extend(&presets);
+    let beside = [
+        format!("{last} over Belady"),
+        format!("{last} link"),
+        format!("{last} driver"),
+    ];
+    heads.extend(beside.iter().map(String::as_str));
+    let mut table = Table::new(1, &heads);
+    for (workload, ratio) in jobs {
+        let find = |preset: &str| {
+            let same = |r: &&Row| r.workload == workload && r.ratio == ratio && r.preset == preset;
+            file.rows.iter().find(same)
+        };
+        let base = find(BASELINE);
+        let time = |t: Option<u64>| or_nothing(t, units::time);
+        let ideal = base.or_else(|| find(last)).and_then(|r| r.ideal_ns);
+        let mut cells = vec![workload.to_owned(), format!("{ratio:.2}"), time(ideal)];
+        cells.push(time(base.map(|r| r.time_ns)));
+        cells.extend(presets.iter().map(|p| {
+            let pair = base.zip(find(p));
+            or_nothing(pair, |(b, r)| {
+                format!("{:.2}", b.time_ns as f64 / r.time_ns.max(1) as f64)
+            })
+        }));
+        let of_last = ["over Belady", "link", "driver"].map(|head| {
+            let column = COLUMNS.iter().find(|(h, _)| *h == head);
+            let shown = column.zip(find(last)).map(|((_, show), r)| show(file, r));
+            shown.unwrap_or_default()
+        });
+        cells.extend(of_last);
+        let or_dash = |c: String| if c.is_empty() { "-".to_owned() } else { c };
+        table.row(cells.into_iter().map(or_dash));
     }
     table
 }

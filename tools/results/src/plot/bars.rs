@@ -89,7 +89,59 @@ pub fn groups(file: &File, baseline: &str) -> Vec<Group> {
             bars: rows().map(bar).collect(),
         })
     };
-    ids.iter().filter_map(group).collect()
+    let all: Vec<Group> = ids.iter().filter_map(group).collect();
+    match all.len() > MANY {
+        true => means(&all, file, &ids),
+        false => all,
+    }
+}
+
+/// More groups than these make no picture.
+const MANY: usize = 60;
+
+/// A group for each workload: of each preset the geometric mean of its speed-ups, and of its times.
+fn means(all: &[Group], file: &File, ids: &[Vec<String>]) -> Vec<Group> {
+    let mut workloads: Vec<&str> = Vec::new();
+    for r in &file.rows {
+        if !workloads.contains(&r.workload.as_str()) {
+            workloads.push(&r.workload);
+        }
+    }
+    let of = |workload: &str| {
+        // An identity is the case, and then PARTS, of which the workload is the first.
+        let is = |id: &Vec<String>| id.get(1).is_some_and(|w| w == workload);
+        let groups: Vec<&Group> = all
+            .iter()
+            .zip(ids)
+            .filter(|(_, id)| is(id))
+            .map(|(g, _)| g)
+            .collect();
+        let first = groups.first()?;
+        let mean = |preset: &str| {
+            let bars = groups
+                .iter()
+                .flat_map(|g| &g.bars)
+                .filter(|b| b.0 == preset);
+            let (mut faster, mut time, mut n) = (0.0, 0.0, 0.0f64);
+            for b in bars {
+                faster += b.1.ln();
+                time += (b.2.max(1) as f64).ln();
+                n += 1.0;
+            }
+            // CAST: a mean of times.
+            (
+                preset.to_owned(),
+                (faster / n).exp(),
+                (time / n).exp() as u64,
+            )
+        };
+        Some(Group {
+            name: format!("{workload}, mean of {} ratios", groups.len()),
+            baseline: first.baseline.clone(),
+            bars: first.bars.iter().map(|b| mean(&b.0)).collect(),
+        })
+    };
+    workloads.iter().filter_map(|w| of(w)).collect()
 }
 
 /// The case, and those parts that differ between groups of the same case.

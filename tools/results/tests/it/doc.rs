@@ -113,3 +113,57 @@ fn rows_get_belady_s_bytes() {
     assert_eq!(file.rows[5].belady_bytes, None);
     assert_eq!(fill(&mut file).unwrap(), 0);
 }
+
+/// Catches a page of thousands of lines, and presets in the wrong column of one with a line for each job.
+#[test]
+fn many_rows_stand_by_job_and_ratio() {
+    let (files, mut notes, paper) = sources();
+    let mut many = files[0].clone();
+    let one = many.rows[0].clone();
+    many.rows.clear();
+    for job in 0..40u32 {
+        for (preset, time_ns) in [
+            ("stock-595", 8_000_000),
+            ("random", 4_000_000),
+            ("huvm", 2_000_000),
+        ] {
+            for ratio in [1.5, 2.0] {
+                let mut row = one.clone();
+                row.workload = format!("job-{job}");
+                row.preset = preset.into();
+                row.ratio = ratio;
+                // The last job has a row that differs.
+                row.time_ns = time_ns
+                    / if job == 39 && ratio == 2.0 && preset == "huvm" {
+                        4
+                    } else {
+                        1
+                    };
+                row.link_efficiency = Some(0.5);
+                many.rows.push(row);
+            }
+        }
+    }
+    notes.experiments.retain(|s| s.name == many.name);
+    notes.explanations.clear();
+    let paper = Paper {
+        figures: Vec::new(),
+        ..paper
+    };
+    let text = page(&[many.clone()], &notes, &paper).unwrap();
+    let lines = |of: &str| -> Vec<Vec<String>> {
+        let is = |l: &&str| l.starts_with(&format!("| {of} "));
+        let cells = |l: &str| l.split('|').map(|c| c.trim().to_owned()).collect();
+        text.lines().filter(is).map(cells).collect()
+    };
+    assert_eq!(lines("workload")[0][4..7], ["stock-595", "random", "huvm"]);
+    assert_eq!(lines("job-0").len(), 2);
+    assert_eq!(lines("job-0")[0][4..7], ["8.0 ms", "2.00", "4.00"]);
+    assert_eq!(lines("job-39")[1][4..7], ["8.0 ms", "2.00", "16.00"]);
+    assert!(lines("job-39")[1].contains(&"50.0 %".to_owned()));
+    // Its picture has a group for each job: means of the two ratios.
+    let groups = huvm_results::plot::bars::groups(&many, "stock-595");
+    assert_eq!(groups.len(), 40);
+    let of_huvm = |g: usize| groups[g].bars.iter().find(|b| b.0 == "huvm").unwrap().1;
+    assert!((of_huvm(0) - 4.0).abs() < 1e-9 && (of_huvm(39) - 8.0).abs() < 1e-9);
+}

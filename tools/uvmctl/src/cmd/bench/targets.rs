@@ -327,7 +327,7 @@ fn of_driver<'a>(what: &str, rows: impl Iterator<Item = &'a Measured>) -> Target
 }
 
 /// The workload of `oversub` that streams, and from where on it is to use its link.
-const STREAM: (&str, f64) = ("triad", 1.5);
+const STREAM: (&str, f64) = ("stream-triad", 1.5);
 
 /// Each target of `oversub`.
 pub(super) fn of_oversub(rows: &[Measured]) -> Vec<Target> {
@@ -514,17 +514,18 @@ mod tests {
             ..row("", preset, "job", 0, time_ns)
         };
         let mut rows = vec![
-            of("triad", 1.25, BASE, 50),
-            of("triad", 1.25, BEST, 50),
-            of("triad", 1.5, BASE, 1000),
-            of("triad", 1.5, BEST, 500),
+            of("stream-triad", 1.25, BASE, 50),
+            of("stream-triad", 1.25, BEST, 50),
+            of("stream-triad", 1.5, BASE, 1000),
+            of("stream-triad", 1.5, BEST, 500),
             of("bfs", 1.5, BASE, 1000),
             of("bfs", 1.5, BEST, 1020),
         ];
         let slower = format!("{BEST} against {BASE}, the least");
-        let link = format!("triad at 1.5 and more: {BEST}, use of the link to the host");
-        let driver =
-            format!("triad at 1.5 and more: {BEST}, the driver's share of the critical path");
+        let link = format!("stream-triad at 1.5 and more: {BEST}, use of the link to the host");
+        let driver = format!(
+            "stream-triad at 1.5 and more: {BEST}, the driver's share of the critical path"
+        );
         assert!(of_oversub(&rows).iter().all(|t| t.met != Some(false)));
         assert_eq!(met(&of_oversub(&rows), &slower), Some(true));
         rows[5].time_ns = 1021;
