@@ -48,7 +48,7 @@ pub(crate) fn is_test() -> bool {
 }
 
 /// What the module registers. Dropped in this order: no views, no new files, then no GPUs (files keep the module, so none is open by
-/// then), then what watches for GPUs, then what is kept beyond them.
+/// then), then what watches for GPUs, then what watches over waits, then what is kept beyond them.
 #[pin_data]
 struct Huvm {
     #[pin]
@@ -59,6 +59,7 @@ struct Huvm {
     driver: Registration<pci::Adapter<device::driver::Driver>>,
     #[pin]
     _knobs: OnPciDevices,
+    _watch: account::waits::Watch,
     _kept: Kept,
 }
 
@@ -75,6 +76,7 @@ impl InPlaceModule for Huvm {
     fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             _kept: Kept,
+            _watch: account::waits::Watch::start()?,
             _knobs <- OnPciDevices::register(abi::sysfs::of_gpus()),
             driver <- Registration::new(<LocalModule as ModuleMetadata>::NAME, module),
             device <- MiscDevice::register(c"huvm", abi::sysfs::of_all()),

@@ -33,6 +33,7 @@ enum huvm_selftest {
 	HUVM_SELFTEST_SEMAPHORE	= 6,	/* one channel waits for another; timestamps grow */
 	HUVM_SELFTEST_CE_FAULT	= 7,	/* a copy from an unmapped VA gives a non-replayable packet and is restarted */
 	HUVM_SELFTEST_PEER	= 8,	/* VRAM to VRAM of GPU @arg and back */
+	HUVM_SELFTEST_WATCH	= 9,	/* a wait of @arg ms whose bound is 1 ms: 10 s later the log has it */
 };
 
 /**

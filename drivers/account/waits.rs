@@ -5,24 +5,32 @@
 //! time within which it is to be over. The list is what a person looks at when something seems to hang
 //! (`/sys/kernel/debug/huvm/waits`), and it goes to the kernel's log when a bound has passed: with the wait that broke its
 //! bound, those that go on beside it, which is the chain. Ending the wait is the business of the code that waits; a wait that
-//! did not end although its bound is over is found by [`look`], which a thread of each GPU calls again and again.
+//! did not end although its bound is over is found by [`Watch`], a thread that looks again and again as long as the module is there.
 //!
-//! Not here: threads with nothing to do, readers of events, who may wait for ever, and those that wait for a lock, whose
-//! holders are here.
+//! Not here: threads with nothing to do, readers of events, who may wait for ever, those that wait for a lock, whose holders are here,
+//! and what the kernel waits for in its own calls (a grace period, an interrupt's handler, the end of a reset).
 //!
 //! The list is a table of slots without a lock, so that it can be written and read anywhere ([`huvm_lockless::listing`]). A reader sees a
 //! wait whole or not at all: what is complained about is one wait with the bound of that wait.
 
 use crate::kernel::task;
+use crate::kernel::thread::{self, KThread};
 use crate::kernel::time::{self, Patience};
+use crate::kernel::wait::WaitQueue;
 use huvm_lockless::listing::{self, Place};
 use kernel::fmt;
 use kernel::prelude::*;
+use kernel::sync::atomic::{Atomic, Relaxed};
+use kernel::sync::Arc;
 
-/// Waits that are listed at once; what is more is not seen.
+/// Waits that are listed at once, of clients for their launches, and of all others: however many the former are, they hide none of
+/// the latter. What is more is counted ([`UNLISTED`]).
 const SLOTS: usize = 64;
 /// How late a wait may end: whoever waits has to run first, on a machine that may be busy, ns.
 const LATE_NS: u64 = 10_000_000_000;
+
+/// The watch looks this often.
+const LOOK_NS: u64 = 1_000_000_000;
 
 /// What is waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,10 +52,16 @@ pub(crate) enum What {
     Chunk,
     /// Others to give up their DMA mappings; the number is how many there were.
     Mappings,
+    /// A step of set-up, of the end, or of a self test; the number is the channel's, or 0.
+    Step,
+    /// Host memory, for what would be lost without it.
+    Memory,
+    /// A thread of the driver that was asked to end.
+    Thread,
 }
 
 impl What {
-    const ALL: [What; 8] = [
+    const ALL: [What; 11] = [
         What::Copy,
         What::Room,
         What::Stop,
@@ -56,6 +70,9 @@ impl What {
         What::Abort,
         What::Chunk,
         What::Mappings,
+        What::Step,
+        What::Memory,
+        What::Thread,
     ];
 
     fn text(self) -> &'static str {
@@ -68,6 +85,9 @@ impl What {
             What::Abort => "launch-abort",
             What::Chunk => "chunk",
             What::Mappings => "dma-mappings",
+            What::Step => "step",
+            What::Memory => "host-memory",
+            What::Thread => "thread",
         }
     }
 }
@@ -77,7 +97,15 @@ impl What {
 /// Its words: the bound, ns; [`What`], the GPU, and the task's process id, 8, 8 and 32 bits; the number; the task's name.
 type Slot = Place<5>;
 
-static TABLE: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
+static LAUNCHES: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
+static OTHERS: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
+/// Waits so far that found no place.
+static UNLISTED: Atomic<u64> = Atomic::new(0);
+
+/// Both tables.
+fn slots() -> impl Iterator<Item = &'static Slot> {
+    [&OTHERS, &LAUNCHES].into_iter().flatten()
+}
 
 /// One wait, until dropped.
 pub(crate) struct Waiting(Option<&'static Slot>);
@@ -94,7 +122,15 @@ impl Waiting {
         });
         let (first, last) = (name.next(), name.next());
         let words = [bound_ns, who, number, first.unwrap_or(0), last.unwrap_or(0)];
-        Waiting(TABLE.iter().find(|slot| slot.take(now, words)))
+        let table = match what {
+            What::Launch => &LAUNCHES,
+            _ => &OTHERS,
+        };
+        let slot = table.iter().find(|slot| slot.take(now, words));
+        if slot.is_none() {
+            UNLISTED.fetch_add(1, Relaxed);
+        }
+        Waiting(slot)
     }
 
     /// What it waits for got on: the bound counts from now.
@@ -200,25 +236,28 @@ impl fmt::Display for Seen {
 pub(crate) fn show(f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "ms bound_ms pid name what gpu number")?;
     let now = time::now_ns();
-    for seen in TABLE.iter().filter_map(|s| Seen::of(s, now)) {
+    for seen in slots().filter_map(|s| Seen::of(s, now)) {
         fmt::Display::fmt(&seen, f)?;
         writeln!(f)?;
     }
-    Ok(())
+    match UNLISTED.load(Relaxed) {
+        0 => Ok(()),
+        n => writeln!(f, "unlisted {n}"),
+    }
 }
 
 /// Puts all waits into the kernel's log: something that was waited for did not come.
 pub(crate) fn tell() {
     let now = time::now_ns();
-    for seen in TABLE.iter().filter_map(|s| Seen::of(s, now)) {
+    for seen in slots().filter_map(|s| Seen::of(s, now)) {
         pr_err!("waiting (ms bound_ms pid name what gpu number): {seen}\n");
     }
 }
 
 /// Looks for waits that go on although their bound is over, and puts each into the kernel's log once, with all that wait beside it.
-pub(crate) fn look() {
+fn look() {
     let now = time::now_ns();
-    for slot in &TABLE {
+    for slot in slots() {
         let Some(seen) = Seen::of(slot, now) else {
             continue;
         };
@@ -227,5 +266,23 @@ pub(crate) fn look() {
             pr_err!("BUG: a wait is longer than its bound: {seen}\n");
             tell();
         }
+    }
+}
+
+/// Looks for such waits as long as it lives: longer than any GPU, so that the end of the last one is watched too.
+pub(crate) struct Watch(#[expect(dead_code, reason = "dropped")] KThread);
+
+impl Watch {
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn start() -> Result<Self> {
+        let nobody = Arc::pin_init(WaitQueue::new(), GFP_KERNEL)?;
+        let watch = move || {
+            while !thread::should_stop() {
+                nobody.wait_idle(LOOK_NS, thread::should_stop);
+                look();
+            }
+        };
+        Ok(Watch(KThread::spawn(c"huvm-watch", watch)?))
     }
 }

@@ -5,9 +5,9 @@ use super::lane::{Disobeyed, Lane, Parts, SharedBuf};
 use super::pool::Ce;
 use super::{table, Engine};
 use crate::account::latency::Latencies;
+use crate::account::waits::{Listed, What};
 use crate::kernel::dma::{DmaBuf, DmaDev};
 use crate::kernel::mmio::Bars;
-use crate::kernel::time::Patience;
 use huvm_hal::channel::{Channel, Layout, Window};
 use huvm_hal::ga100::bringup;
 use huvm_hal::ga100::instance::{self, INSTANCE_BYTES};
@@ -51,6 +51,8 @@ impl pagetable::Store for Store {
 
 /// Everything of the channels that the device reaches but the rings themselves.
 pub(super) struct Space {
+    /// Index of the GPU.
+    gpu: u8,
     bars: Arc<Bars>,
     tree: Tree<Store>,
     window: Window<DmaBuf>,
@@ -65,7 +67,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    fn new(bars: &Arc<Bars>, dma: &Arc<DmaDev>) -> Result<Space> {
+    fn new(gpu: u8, bars: &Arc<Bars>, dma: &Arc<DmaDev>) -> Result<Space> {
         let store = Store(KVec::new());
         let mut tree = Tree::new(&**bars, store, DmaBuf::new(dma, TABLE_BYTES)?).map_err(errno)?;
         // Three levels below the root.
@@ -81,6 +83,7 @@ impl Space {
         )
         .map_err(errno)?;
         let space = Space {
+            gpu,
             bars: bars.clone(),
             tree,
             window,
@@ -93,10 +96,15 @@ impl Space {
         Ok(space)
     }
 
+    /// For one step.
+    fn patience(&self) -> Listed {
+        Listed::new(What::Step, self.gpu, 0, STEP_NS)
+    }
+
     /// Drops every cached translation of this space. The page that its root is in may have been another space's root, and
     /// will be: the device tells spaces apart by that address alone.
     fn forget(&self) -> huvm_hal::Result<()> {
-        let mut patience = Patience::new(STEP_NS);
+        let mut patience = self.patience();
         invalidate::invalidate_pdb(&*self.bars, self.tree.root(), &mut || patience.again())
     }
 
@@ -119,7 +127,7 @@ impl Space {
     fn map(&mut self, bars: &Bars, mem: &impl DmaMem) -> Result<GpuVa> {
         let pde0 = self.tree.pde0(WINDOW_VA).ok_or(EIO)?;
         let (va, inv) = self.window.map(bars, pde0, mem).map_err(errno)?;
-        let mut patience = Patience::new(STEP_NS);
+        let mut patience = self.patience();
         invalidate::invalidate_va(bars, self.tree.root(), &inv, &mut || patience.again())
             .map_err(errno)?;
         Ok(va)
@@ -128,7 +136,7 @@ impl Space {
     /// Empties the runlists: the host schedules nothing of ours any more, and forgets our translations.
     pub(super) fn stop(&self) {
         for (runlist, list) in self.lists.iter() {
-            let mut patience = Patience::new(STEP_NS);
+            let mut patience = self.patience();
             match runlist.submit(&*self.bars, list, &[], &mut || patience.again()) {
                 Ok(()) | Err(huvm_hal::Error::Gone) => {}
                 Err(e) => pr_err!("runlist {:#x}: {:?}\n", runlist.base, e),
@@ -194,7 +202,7 @@ pub(super) fn start(
         return Err(ENODEV);
     }
     let chosen = choose(engines);
-    let mut space = Space::new(bars, dma)?;
+    let mut space = Space::new(gpu, bars, dma)?;
     let mut lanes: KVec<Arc<Lane>> = KVec::new();
     let mut used: KVec<usize> = KVec::new();
     let mut of = [0usize; Engine::COUNT];
@@ -309,7 +317,7 @@ fn schedule(
             continue;
         }
         let list = DmaBuf::new(dma, runlist_bytes(used.len()).max(TABLE_BYTES))?;
-        let mut patience = Patience::new(STEP_NS);
+        let mut patience = space.patience();
         runlist
             .init(&*bars, &mut || patience.again())
             .map_err(errno)?;
@@ -330,7 +338,7 @@ fn schedule(
                 )?;
             }
         }
-        let mut patience = Patience::new(STEP_NS);
+        let mut patience = space.patience();
         runlist
             .submit(&*bars, list, &entries, &mut || patience.again())
             .map_err(errno)?;

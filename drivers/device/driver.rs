@@ -27,7 +27,7 @@
 use super::faults::{self, FaultState};
 use super::gpu::Parts;
 use super::{peer, registry, selftest, Gpu};
-use crate::account::waits::{Listed, What};
+use crate::account::waits::{Listed, Waiting, What};
 use crate::channel::poison;
 use crate::kernel::dma::DmaDev;
 use crate::kernel::irq::Irqs;
@@ -58,6 +58,8 @@ const DEVICE: u32 = 0x10f7;
 const ENTRIES: u32 = 6;
 /// How long others may take to let go of DMA mappings when the GPU leaves.
 const RELEASE_NS: u64 = 5_000_000_000;
+/// How long a thread may take to end: it may wait for copies, for a channel that is given up, and for host memory, one after the other.
+const END_NS: u64 = 30_000_000_000;
 
 /// A bound GPU: what the driver owns of it.
 pub(crate) struct Bound {
@@ -304,11 +306,19 @@ fn quiet(gpu: &Arc<Gpu>) {
     }
 }
 
+/// Waits for the end of a thread of the GPU. Each wait of its own has a bound, and it looks whether it is to stop between two.
+fn end(gpu: &Gpu, thread: &mut Option<KThread>) {
+    if let Some(thread) = thread.take() {
+        let _waits = Waiting::on(What::Thread, gpu.index(), 0, END_NS);
+        drop(thread);
+    }
+}
+
 impl Drop for Bound {
     fn drop(&mut self) {
         let gpu = &self.gpu;
         for keeper in self.keepers.iter_mut() {
-            drop(keeper.take());
+            end(gpu, keeper);
         }
         gpu.host_pool().close();
         if self.registered {
@@ -324,17 +334,17 @@ impl Drop for Bound {
             }
             teardown::release_clients(gpu);
             // It maps host memory; nothing is on its way any more.
-            drop(self.rescuer.take());
+            end(gpu, &mut self.rescuer);
             teardown::unmap_host(gpu);
             peer::disconnect(gpu);
             launch::gpu_removed(gpu);
         }
-        drop(self.rescuer.take());
+        end(gpu, &mut self.rescuer);
         gpu.channels().shut_down();
         let died = gpu.is_lost();
         gpu.retire();
         poison::leaves(gpu.index());
-        drop(self.service.take());
+        end(gpu, &mut self.service);
         // What it asked for after the fetching thread had ended: each refers to this GPU.
         gpu.prefetch_queue.clear();
         irq::quiesce(&**gpu);

@@ -4,11 +4,12 @@
 //! [`check`] runs at probe. [`run`] is for tests; a failed one says at which step, in the order in which steps are written.
 
 use super::{driver, registry, Gpu};
+use crate::account::waits::{Waiting, What};
 use crate::channel::{self, Engine, Fence, Push, Tracker};
 use crate::kernel::dma::DmaBuf;
 use crate::kernel::ffi::uapi;
 use crate::kernel::mmio::VramWindow;
-use crate::kernel::time;
+use crate::kernel::{task, time};
 use huvm_hal::channel::{CopyFlags, Fill};
 use huvm_hal::ga100::{bringup, irq};
 use huvm_hal::ids::{GpuVa, Loc, SysAddr, Vector, VidAddr};
@@ -29,6 +30,9 @@ const BAR0_WINDOW: u32 = 0x1700;
 const WINDOW: u32 = 0x70_0000;
 /// BAR3 shows this much of VRAM (Documentation/device.md 1).
 const BAR3_BYTES: u64 = 32 << 20;
+
+/// Longest test of the watch over waits, ms.
+const WATCH_MS: u64 = 60_000;
 
 const FIRST: CopyFlags = CopyFlags { pipelined: false };
 
@@ -80,7 +84,10 @@ pub(super) fn check(gpu: &Gpu) -> Result {
         pr_err!("gpu {}: a fill did not arrive\n", gpu.index());
         return Err(EIO);
     }
-    if !gpu.irq_wait.wait_timeout(EVENT_NS, || seen() != before) {
+    let waits = Waiting::on(What::Step, gpu.index(), 0, EVENT_NS);
+    let came = gpu.irq_wait.wait_timeout(EVENT_NS, || seen() != before);
+    drop(waits);
+    if !came {
         pr_err!("gpu {}: no interrupt\n", gpu.index());
         return Err(EIO);
     }
@@ -99,6 +106,7 @@ pub(crate) fn run(gpu: &Arc<Gpu>, test: u32, arg: u64) -> (Result, u64) {
         uapi::HUVM_SELFTEST_SEMAPHORE => semaphore(gpu),
         uapi::HUVM_SELFTEST_CE_FAULT => ce_fault(gpu),
         uapi::HUVM_SELFTEST_PEER => peer(gpu, arg),
+        uapi::HUVM_SELFTEST_WATCH => watch(gpu, arg),
         _ => Err(EINVAL).at(0),
     };
     match did {
@@ -202,6 +210,7 @@ fn interrupt(gpu: &Gpu, arg: u64) -> Steps {
     gpu.irq_vector.store(u32::MAX, Relaxed);
     irq::unmask(gpu, v);
     irq::trigger(gpu, v);
+    let _waits = Waiting::on(What::Step, gpu.index(), 0, EVENT_NS);
     let came = gpu.irq_wait.wait_timeout(EVENT_NS, || {
         seen.load(Relaxed) != before && gpu.irq_vector.load(Relaxed) == u32::from(v.0)
     });
@@ -368,9 +377,11 @@ fn faulting_copy(gpu: &Gpu, from: &Arc<DmaBuf>, from_va: GpuVa, to_va: GpuVa) ->
         p.copy_virtual(from_va, to_va, 256, FIRST)
     })
     .at(3)?;
+    let waits = Waiting::on(What::Step, gpu.index(), 0, EVENT_NS);
     let came = gpu
         .irq_wait
         .wait_timeout(EVENT_NS, || gpu.ce_fault.lock().is_some() || gpu.is_lost());
+    drop(waits);
     let fault = gpu.ce_fault.lock().take();
     // Whatever came, the copy must be able to end.
     let mapped = gpu.channels().map(&gpu.bars, from).at(4);
@@ -435,4 +446,18 @@ impl Gpu {
                 .and_then(|e| e.workload.as_ref())
                 .is_some_and(|w| w.vector == v)
     }
+}
+
+/// Waits `ms` milliseconds with a bound of one: whoever watches over waits is to find it, once.
+fn watch(gpu: &Gpu, ms: u64) -> Steps {
+    must(ms <= WATCH_MS, 1)?;
+    let _late = Waiting::on(What::Step, gpu.index(), ms, 1_000_000);
+    let until = time::now_ns().saturating_add(ms.saturating_mul(1_000_000));
+    while time::now_ns() < until {
+        if task::fatal_signal_pending() {
+            return Err(EINTR).at(2);
+        }
+        time::sleep_us(10_000);
+    }
+    Ok(0)
 }

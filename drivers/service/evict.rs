@@ -8,7 +8,7 @@
 use super::harvest::{self, Found};
 use super::map;
 use super::pool::{self, Need};
-use crate::account::waits::{Waiting, What};
+use crate::account::waits::{self, Waiting, What};
 use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::{self, Engine, Tracker};
 use crate::device::Gpu;
@@ -175,7 +175,11 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
             let (_, since) = waiting.get_or_insert_with(listed);
             let waited = time::now_ns().saturating_sub(*since);
             // Or all of its memory failed: nobody can give any back.
-            if waited >= ALL_BUSY_NS || gpu.chunks().usable() == 0 {
+            if gpu.chunks().usable() == 0 {
+                break;
+            }
+            if waited >= ALL_BUSY_NS {
+                waits::tell();
                 break;
             }
             idle += 1;
@@ -360,6 +364,7 @@ pub(crate) fn limit(gpu: &Arc<Gpu>, chunks: u32) -> Result {
         return Err(EINVAL);
     }
     pool.unretire(want);
+    let mut waiting = None;
     // Every turn retires a chunk, or evicts one, or finds them all in flight.
     for _ in 0..pool.count().saturating_mul(4) {
         if pool.usable() <= want {
@@ -369,6 +374,9 @@ pub(crate) fn limit(gpu: &Arc<Gpu>, chunks: u32) -> Result {
             Some(chunk) => pool.retire(chunk),
             None => {
                 if some(gpu, 1).unwrap_or(0) == 0 {
+                    waiting.get_or_insert_with(|| {
+                        Waiting::on(What::Chunk, gpu.index(), 0, ALL_BUSY_BOUND_NS)
+                    });
                     time::sleep_us(ALL_BUSY_US);
                 }
             }

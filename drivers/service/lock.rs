@@ -3,18 +3,21 @@
 //!
 //! | # | lock | held over | may sleep |
 //! | --- | --- | --- | --- |
+//! | 0 | a GPU's self tests (`Gpu::selftest`) | one test, which takes any of the others | yes |
 //! | 1 | `mmap_lock` or VMA lock (kernel's) | CPU faults, mmap, munmap | yes |
 //! | 2a | a GPU's launch descriptors (`launch::Slots::buffers`) | starting or stopping one launch | yes |
 //! | 3 | `Space::gpus` | looking up; never calls out | yes |
 //! | 4 | `Space::layout` | looking up and making a block, ranges | yes |
 //! | 5 | `Block` | changing one block; **never a wait for DMA on the usual road** ([`Block::settled`]) | yes |
 //! | 6 | `SpaceGpu::tree` | changing page tables | yes |
+//! | 6a | a GPU's commands (`Gpu::commands`) | one invalidate, replay or cancel until it is acknowledged: 2 s at most, then the GPU is lost | yes |
 //! | 7 | `i_mmap_rwsem` (kernel's) | taking CPU mappings away, under 5 | yes |
 //! | 8 | `ChunkPool`, `HostPool` | O(1), adding | yes |
-//! | 9 | channel | building and submitting one push | yes |
+//! | 8a | a GPU's DMA mappings (`DmaDev::open`) | making or removing one; for writing, their end | yes |
+//! | 9 | channel; what its copies stand on (`channel::Pool::space`); its restarts | building and submitting one push; mapping one buffer; one restart | yes |
 //! | 9a | a GPU's peer names (`Gpu::naming`) | giving or taking one id | yes |
 //! | 10 | registries of GPUs (asked under 5 for lenders) and spaces (walked under 5 for listeners to all events), clients, policies, streams and queue of prefetch | looking up, adding; nothing but 11 under them | yes |
-//! | 11 | leaves: event rings, pages that failed (`channel::poison`), launch tables, spare cursor, thrashing window, wait queues | O(1) | no |
+//! | 11 | leaves: event rings, pages that failed (`channel::poison`), channels' semaphores, a copy engine's last fault, launch tables, spare cursor, thrashing window, wait queues | O(1) | no |
 //!
 //! Rules beside the order:
 //! - Two blocks are never locked at once. Who needs room while serving a block lets go of it, evicts

@@ -17,7 +17,7 @@
 //! A pool is bounded by its knob, memory reclaim takes from it ([`Shrinker`]), an eviction that finds the host without memory
 //! frees it first; and refills never fight for memory (`__GFP_NORETRY`), and pause when they fail or when reclaim took some.
 
-use crate::account::{self, counters::Counter, policy, waits};
+use crate::account::{self, counters::Counter, policy};
 use crate::device::Gpu;
 use crate::kernel::shrinker::Shrinker;
 use crate::kernel::{thread, time};
@@ -138,8 +138,6 @@ pub(crate) fn serve(gpu: &Arc<Gpu>) {
         gpu.complain("its pool cannot be shrunk", *e);
     }
     while gpu.refill.listen(LOOK_NS) {
-        // It waits for no device itself.
-        waits::look();
         keep(gpu, &mut keeper);
     }
 }

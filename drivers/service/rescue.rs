@@ -15,6 +15,7 @@
 
 use super::migrate;
 use super::pool::{self, Need};
+use crate::account::waits::{self, Waiting, What};
 use crate::account::{self, counters::Counter, policy};
 use crate::channel::{self, Failed, Tracker, Watch};
 use crate::device::Gpu;
@@ -60,14 +61,20 @@ struct Sum {
 fn rescue(gpu: &Arc<Gpu>, failed: &Failed) {
     let until = time::now_ns().saturating_add(RESCUE_NS);
     let (mut rescued, mut copies) = (0u32, Tracker::EMPTY);
+    let mut waiting = None;
     let left = loop {
         let turn = go_round(gpu, failed, &mut copies);
         rescued = rescued.saturating_add(turn.rescued);
         if turn.left == 0 || turn.failed || gpu.is_lost() || time::now_ns() > until {
             break turn.left;
         }
+        waiting.get_or_insert_with(|| Waiting::on(What::Memory, gpu.index(), 0, RESCUE_NS));
         time::sleep_us(NAP_US);
     };
+    if left != 0 && waiting.is_some() {
+        waits::tell();
+    }
+    drop(waiting);
     // They read what others write then.
     if channel::wait(&copies).is_ok() {
         let n = rescued.into();

@@ -2,6 +2,7 @@
 //! Taking things away: pages at munmap, a GPU at unregister, close or loss.
 
 use super::{evict, map};
+use crate::account::waits::{self, Waiting, What};
 use crate::device::Gpu;
 use crate::kernel::time;
 use crate::memory::block::{Block, State};
@@ -115,12 +116,20 @@ impl<'a> Leaving<'a> {
 
     /// Calls `f` until there is memory for it, or time is up.
     pub(super) fn insist<T>(&self, mut f: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut waiting = None;
         loop {
             match f() {
                 Err(e) if e == ENOMEM || e == EAGAIN => {
-                    if self.gpu.is_lost() || time::now_ns() > self.until {
+                    if self.gpu.is_lost() {
                         return Err(e);
                     }
+                    if time::now_ns() > self.until {
+                        waits::tell();
+                        return Err(e);
+                    }
+                    waiting.get_or_insert_with(|| {
+                        Waiting::on(What::Memory, self.gpu.index(), 0, LEAVE_NS)
+                    });
                     time::sleep_us(LEAVE_NAP_US);
                 }
                 did => return did,
