@@ -481,13 +481,25 @@ enum huvm_event_type {
 	HUVM_EVENT_REPLAY	= 4,	/* arg0 = faults of the batch, arg1 = distinct */
 	HUVM_EVENT_FATAL	= 5,	/* arg0 = fault type, arg1 = access type */
 	HUVM_EVENT_CPU_FAULT	= 6,	/* arg0 = 1 for a write */
-	HUVM_EVENT_GPU_LOST	= 7,
+	HUVM_EVENT_GPU_LOST	= 7,	/* arg0 = enum huvm_lost, arg1 = what that names, else 0; both 0 from a driver of minor 2 */
 	HUVM_EVENT_LAUNCH_END	= 8,	/* arg0 = launch id, arg1 = status */
 	HUVM_EVENT_RECLAIM	= 9,	/* of the lending GPU: arg0 = 1 if a copy had to be made, arg1 = time in the driver, ns */
 	HUVM_EVENT_LEND		= 10,	/* of the lending GPU: arg0 = borrower, arg1 = chunk; cause: what moves the block there */
 	HUVM_EVENT_WRITE_BACK	= 11,	/* of the lending GPU: the host has the block too; arg0 = bytes copied, arg1 = ns it took */
 	HUVM_EVENT_PREFETCH	= 12,	/* arg0 = enum huvm_prefetch_step */
 	HUVM_EVENT_RETIRED	= 13,	/* memory failed, its chunk is out of service: arg0 = VRAM page number, arg1 = pages lost */
+};
+
+/* Why a GPU was lost. Append only. */
+enum huvm_lost {
+	HUVM_LOST_NONE		= 0,	/* it was not */
+	HUVM_LOST_GONE		= 1,	/* its registers read all ones: off the bus, or without power */
+	HUVM_LOST_RESET		= 2,	/* it was reset under the driver */
+	HUVM_LOST_INVALIDATE	= 3,	/* a TLB invalidate was not acknowledged within 2 s */
+	HUVM_LOST_REPLAY	= 4,	/* a replay of faults was not acknowledged within 2 s */
+	HUVM_LOST_CHANNEL	= 5,	/* a copy engine goes on with a channel that it was told to leave; names the channel's number */
+	HUVM_LOST_LAUNCH	= 6,	/* a launch did not end within 2 s when aborted; names its slot */
+	HUVM_LOST_UNBOUND	= 7,	/* its driver let go of it in good order: nothing is wrong with it */
 };
 
 /*

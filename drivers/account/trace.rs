@@ -56,7 +56,7 @@ pub(super) fn event(space: Option<&Space>, e: &Event) {
             trace::fault_fatal(gpu, pid, e.va, small(e.arg0), small(e.arg1));
         }
         uapi::HUVM_EVENT_CPU_FAULT => trace::cpu_fault(pid, e.va, e.length, e.arg0 != 0),
-        uapi::HUVM_EVENT_GPU_LOST => trace::gpu_lost(gpu),
+        uapi::HUVM_EVENT_GPU_LOST => trace::gpu_lost(gpu, small(e.arg0), small(e.arg1)),
         uapi::HUVM_EVENT_RECLAIM => trace::reclaim(gpu, e.arg0 != 0, e.arg1),
         uapi::HUVM_EVENT_LEND => trace::lend(gpu, pid, e.va, place(e.arg0), small(e.arg1)),
         uapi::HUVM_EVENT_WRITE_BACK => trace::write_back(gpu, pid, e.va, e.arg0, e.arg1),

@@ -112,9 +112,9 @@ pub(super) struct Parts {
     pub(super) disobeyed: Disobeyed,
 }
 
-/// Told, with the index of its GPU, that a channel does not leave its engine: what it was copying may arrive at any time. The caller
+/// Told, with the index of its GPU and its number, that a channel does not leave its engine: what it was copying may arrive at any time. The caller
 /// may hold any lock but those of memory and of registries.
-pub(crate) type Disobeyed = fn(u8);
+pub(crate) type Disobeyed = fn(u8, ChannelId);
 
 /// One channel.
 #[pin_data]
@@ -552,7 +552,7 @@ impl Lane {
         let is_off = self.stop();
         if !is_off {
             // Before anybody takes the memory that it copies to for free.
-            (self.disobeyed)(self.gpu);
+            (self.disobeyed)(self.gpu, self.id);
         }
         if is_off && !self.is_gone() && self.attendant.call() {
             return;

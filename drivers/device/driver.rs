@@ -26,7 +26,7 @@
 
 use super::faults::{self, FaultState};
 use super::gpu::Parts;
-use super::{peer, registry, selftest, Gpu};
+use super::{peer, registry, selftest, Gpu, Loss};
 use crate::account::waits::{Listed, Waiting, What};
 use crate::channel::poison;
 use crate::kernel::dma::DmaDev;
@@ -46,6 +46,7 @@ use crate::service::{launch, pool, rescue, teardown};
 use huvm_hal::ext::announce::{announced, Announced};
 use huvm_hal::ext::discover::{self, Extension};
 use huvm_hal::ga100::{bringup, fault, irq};
+use huvm_hal::ids::ChannelId;
 use kernel::device::Core;
 use kernel::pci;
 use kernel::prelude::*;
@@ -127,7 +128,7 @@ impl AtEnd for Driver {
     fn prepare_reset(pdev: &pci::Device) {
         // Not there if it is on its way from the driver, which resets it itself.
         if let Some(gpu) = registry::of_pci(pdev) {
-            gpu.mark_lost("it is reset");
+            gpu.mark_lost(Loss::Reset);
         }
     }
 
@@ -278,9 +279,9 @@ pub(super) fn is_announced(gpu: &Gpu) -> bool {
 
 /// A channel of a GPU does not leave its engine, so nobody knows what it still writes. One that is not registered has its probe fail,
 /// or is being unbound.
-fn disobeyed(index: u8) {
+fn disobeyed(index: u8, id: ChannelId) {
     if let Some(gpu) = registry::gpu(index.into()) {
-        gpu.mark_lost("an engine goes on with what it was told to leave");
+        gpu.mark_lost(Loss::Channel(id));
     }
 }
 

@@ -2,6 +2,7 @@
 //! One GPU.
 
 use super::bell::Bell;
+use super::loss::Loss;
 use super::registry::{self, MAX_GPUS};
 use crate::account;
 use crate::account::counters::{Counter, Counters};
@@ -52,7 +53,8 @@ pub(crate) struct Gpu {
     pub(super) pdev: ARef<pci::Device>,
     pub(super) bars: Arc<Bars>,
     pub(super) dma: Arc<DmaDev>,
-    lost: Atomic<bool>,
+    /// Why it is lost, as [`Loss::pack`] has it; 0 while it is not.
+    lost: Atomic<u64>,
     /// Peer id of each GPU, or [`NO_PEER`].
     pub(super) peers: [Atomic<u32>; MAX_GPUS],
     /// Bandwidth of the link to each GPU that has a peer id, MB/s.
@@ -161,7 +163,7 @@ impl Gpu {
                 pdev,
                 bars,
                 dma,
-                lost: Atomic::new(false),
+                lost: Atomic::new(0),
                 peers: [const { Atomic::new(NO_PEER) }; MAX_GPUS],
                 peer_mbps: [const { Atomic::new(0) }; MAX_GPUS],
                 links_up: Atomic::new(0),
@@ -264,7 +266,12 @@ impl Gpu {
 
     /// Whether it was removed or is dead: every operation fails.
     pub(crate) fn is_lost(&self) -> bool {
-        self.lost.load(Relaxed)
+        self.lost.load(Relaxed) != 0
+    }
+
+    /// Why it is lost, as `enum huvm_lost`, and what that names; (0, 0) while it is not.
+    pub(crate) fn loss(&self) -> (u32, u32) {
+        Loss::unpack(self.lost.load(Relaxed))
     }
 
     /// # Errors
@@ -281,7 +288,7 @@ impl Gpu {
     /// It may live on. So it is kept from all memory but its own before anybody can know: who then frees or lends on what
     /// the GPU had mapped need not ask it to forget the translations. What an engine has on its way to a neighbour has arrived,
     /// or the neighbour never uses again what it lent to this GPU.
-    pub(crate) fn mark_lost(&self, why: &str) {
+    pub(crate) fn mark_lost(&self, why: Loss) {
         if self.is_lost() {
             return;
         }
@@ -296,7 +303,7 @@ impl Gpu {
     fn mark_gone(&self) {
         if !self.is_lost() {
             self.cut_off();
-            self.lose("it does not answer");
+            self.lose(Loss::Gone);
         }
     }
 
@@ -325,8 +332,8 @@ impl Gpu {
         }
     }
 
-    fn lose(&self, why: &str) {
-        if self.lost.cmpxchg(false, true, Full).is_err() {
+    fn lose(&self, why: Loss) {
+        if self.lost.cmpxchg(0, why.pack(), Full).is_err() {
             return;
         }
         pr_err!("gpu {} ({}) lost: {}\n", self.index, self.name(), why);
@@ -335,7 +342,7 @@ impl Gpu {
 
     /// Marks it lost because its driver is leaving in good order.
     pub(super) fn retire(&self) {
-        if self.lost.cmpxchg(false, true, Full).is_ok() {
+        if self.lost.cmpxchg(0, Loss::Unbound.pack(), Full).is_ok() {
             self.announce_loss();
         }
     }
@@ -348,6 +355,7 @@ impl Gpu {
         self.lend.ring();
         self.pre_evict.ring();
         self.refill.ring();
+        let (why, named) = self.loss();
         events::emit(
             None,
             &events::Event {
@@ -356,8 +364,8 @@ impl Gpu {
                 gpu: u32::from(self.index),
                 va: 0,
                 length: 0,
-                arg0: 0,
-                arg1: 0,
+                arg0: why.into(),
+                arg1: named.into(),
             },
         );
     }
@@ -478,14 +486,14 @@ impl Gpu {
         if *posted {
             let mut patience = self.patience();
             let did = invalidate::settle_va(self, &mut || patience.again());
-            self.acknowledged(did, "a TLB invalidate was not acknowledged")?;
+            self.acknowledged(did, Loss::Invalidate)?;
             *posted = false;
         }
         Ok(())
     }
 
     /// The end of a command. Without one nobody knows what the GPU still uses, or what it waits for: it is lost.
-    fn acknowledged(&self, did: huvm_hal::Result<()>, why: &str) -> Result {
+    fn acknowledged(&self, did: huvm_hal::Result<()>, why: Loss) -> Result {
         if matches!(did, Err(huvm_hal::Error::Timeout(_))) {
             self.mark_lost(why);
         }
@@ -507,7 +515,7 @@ impl Gpu {
         self.settle(&mut posted)?;
         let mut patience = self.patience();
         let did = invalidate::replay(self, kind, &mut || patience.again());
-        self.acknowledged(did, "a replay was not acknowledged")
+        self.acknowledged(did, Loss::Replay)
     }
 
     /// Fails the requests of one space for the page at `va`; everything else tries again.

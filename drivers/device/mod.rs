@@ -11,8 +11,10 @@ pub(crate) mod driver;
 pub(crate) mod faults;
 mod gpu;
 mod irq;
+mod loss;
 pub(crate) mod peer;
 pub(crate) mod registry;
 pub(crate) mod selftest;
 
 pub(crate) use gpu::Gpu;
+pub(crate) use loss::Loss;

@@ -36,6 +36,15 @@
 	HUVM_WORD(HUVM_PREFETCH_LATE, "late")			\
 	HUVM_LAST(HUVM_PREFETCH_WASTED, "wasted")
 
+#define HUVM_TRACE_LOST						\
+	HUVM_WORD(HUVM_LOST_GONE, "gone")			\
+	HUVM_WORD(HUVM_LOST_RESET, "reset")			\
+	HUVM_WORD(HUVM_LOST_INVALIDATE, "invalidate")		\
+	HUVM_WORD(HUVM_LOST_REPLAY, "replay")			\
+	HUVM_WORD(HUVM_LOST_CHANNEL, "channel")			\
+	HUVM_WORD(HUVM_LOST_LAUNCH, "launch")			\
+	HUVM_LAST(HUVM_LOST_UNBOUND, "unbound")
+
 /* A new counter goes before the last line; tests/suites/observe_trace.c looks for one that is missing. */
 #define HUVM_TRACE_COUNTERS						\
 	HUVM_WORD(HUVM_CNT_FAULT_BATCHES, "fault_batches")		\
@@ -121,6 +130,7 @@
 HUVM_TRACE_CAUSES
 HUVM_TRACE_STATUS
 HUVM_TRACE_STEPS
+HUVM_TRACE_LOST
 HUVM_TRACE_COUNTERS
 #undef HUVM_WORD
 #undef HUVM_LAST
@@ -260,17 +270,22 @@ TRACE_EVENT(huvm_evict,
 		  __entry->pid, __entry->va, __entry->bytes, __entry->chunk, __entry->in_fault)
 );
 
-/* A GPU was lost, or its driver was unbound. */
+/* A GPU was lost, or its driver was unbound: why; named is a channel or a slot. */
 TRACE_EVENT(huvm_gpu_lost,
-	TP_PROTO(s32 gpu),
-	TP_ARGS(gpu),
+	TP_PROTO(s32 gpu, u32 why, u32 named),
+	TP_ARGS(gpu, why, named),
 	TP_STRUCT__entry(
 		__field(s32, gpu)
+		__field(u32, why)
+		__field(u32, named)
 	),
 	TP_fast_assign(
 		__entry->gpu = gpu;
+		__entry->why = why;
+		__entry->named = named;
 	),
-	TP_printk("gpu=%d", __entry->gpu)
+	TP_printk("gpu=%d why=%s named=%u", __entry->gpu, __print_symbolic(__entry->why, HUVM_TRACE_LOST),
+		  __entry->named)
 );
 
 /* The result of a launch was taken. */

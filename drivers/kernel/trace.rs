@@ -47,7 +47,7 @@ tracepoints! {
     /// `huvm_evict`.
     fn evict(gpu: i32, pid: u32, va: u64, bytes: u64, chunk: u32, in_fault: bool);
     /// `huvm_gpu_lost`.
-    fn gpu_lost(gpu: i32);
+    fn gpu_lost(gpu: i32, why: u32, named: u32);
     /// `huvm_launch_end`.
     fn launch_end(gpu: i32, pid: u32, launch: u64, status: u32);
     /// `huvm_reclaim`.

@@ -6,7 +6,7 @@
 
 use crate::account::waits::{Listed, Waiting, What};
 use crate::account::{self, counters::Counter, events};
-use crate::device::Gpu;
+use crate::device::{Gpu, Loss};
 use crate::kernel::dma::DmaBuf;
 use crate::kernel::ffi::uapi;
 use crate::kernel::wait::WaitQueue;
@@ -280,7 +280,7 @@ fn stop_slot(gpu: &Arc<Gpu>, slot: usize) {
     let mut patience = Listed::new(What::Abort, gpu.index(), slot as u64, ABORT_NS);
     while running(gpu) && !gpu.is_lost() {
         if !patience.again() {
-            gpu.mark_lost("a launch did not end when aborted");
+            gpu.mark_lost(Loss::Launch(n));
             break;
         }
     }

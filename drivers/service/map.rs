@@ -5,6 +5,7 @@
 //! the block's lock.
 
 use crate::account::{self, counters::Counter};
+use crate::device::Loss;
 use crate::memory::block::{Block, Part, State};
 use crate::memory::{PageIndex, PageMask, PAGE_BYTES};
 use huvm_hal::ids::{self, Loc, SysAddr, VidAddr};
@@ -39,7 +40,7 @@ pub(crate) fn unmap_part(part: &mut Part, pages: &PageMask) -> Result {
     };
     // A GPU that does not answer is lost, so that nothing can go through the old mapping any more.
     if did.is_err() {
-        sg.gpu.mark_lost("a TLB invalidate was not acknowledged");
+        sg.gpu.mark_lost(Loss::Invalidate);
     }
     let gone = if all { part.mapped } else { gone };
     part.mapped = part.mapped.and_not(&gone);

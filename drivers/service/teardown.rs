@@ -3,7 +3,7 @@
 
 use super::{evict, map};
 use crate::account::waits::{self, Waiting, What};
-use crate::device::Gpu;
+use crate::device::{Gpu, Loss};
 use crate::kernel::time;
 use crate::memory::block::{Block, State};
 use crate::memory::gpu_space::SpaceGpu;
@@ -50,7 +50,7 @@ fn clear_tables(part: &mut crate::memory::block::Part) {
     }
     let did = sg.change(&mut part.tables, |t, gpu, pde0| Ok(t.unmap_all(gpu, pde0)));
     if did.is_err() {
-        sg.gpu.mark_lost("a TLB invalidate was not acknowledged");
+        sg.gpu.mark_lost(Loss::Invalidate);
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn stop_gpu(space: &Arc<Space>, sg: &Arc<SpaceGpu>) {
         at = block.va() + BLOCK_BYTES;
     }
     if sg.invalidate_all().is_err() && !sg.gpu.is_lost() {
-        sg.gpu.mark_lost("a TLB invalidate was not acknowledged");
+        sg.gpu.mark_lost(Loss::Invalidate);
     }
     sg.gpu.clients().unreserve(sg.veid);
 }

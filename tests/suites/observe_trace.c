@@ -23,7 +23,7 @@ static const struct {
 	{ "huvm_cpu_fault", { "u32 pid", "bool write", "u64 va", "u64 bytes" } },
 	{ "huvm_migrate", { "u32 pid", "s32 src", "s32 dst", "u32 cause", "u64 va", "u64 bytes" } },
 	{ "huvm_evict", { "s32 gpu", "u32 pid", "u64 va", "u64 bytes", "u32 chunk", "bool in_fault" } },
-	{ "huvm_gpu_lost", { "s32 gpu" } },
+	{ "huvm_gpu_lost", { "s32 gpu", "u32 why", "u32 named" } },
 	{ "huvm_launch_end", { "s32 gpu", "u32 pid", "u64 launch", "u32 status" } },
 	{ "huvm_reclaim", { "s32 gpu", "bool copied", "u64 ns" } },
 	{ "huvm_lend", { "s32 gpu", "u32 pid", "u64 va", "s32 borrower", "u32 chunk" } },
@@ -348,7 +348,7 @@ static void perf_and_filters(void)
 	CHECK(system("insmod /lib/huvm.ko test=1") == 0);
 }
 
-/* A GPU whose driver is unbound is lost, once, and says which it is. */
+/* A GPU whose driver is unbound is lost, once, and says which it is, and why. */
 static void a_gpu_that_leaves_is_traced(void)
 {
 	static char *lines[LINES];
@@ -361,7 +361,7 @@ static void a_gpu_that_leaves_is_traced(void)
 	put("/sys/bus/pci/drivers/huvm/unbind", i.pci);
 	put("/sys/bus/pci/drivers/huvm/bind", i.pci);
 	CHECK_EQ(trace_end(lines), 1);
-	if (strcmp(lines[0], "huvm_gpu_lost: gpu=1"))
+	if (strcmp(lines[0], "huvm_gpu_lost: gpu=1 why=unbound named=0"))
 		FAIL("'%s'", lines[0]);
 }
 

@@ -2,6 +2,7 @@
 //! `events`: the stream of all clients.
 
 use super::client::{cause, place};
+use super::loss;
 use crate::cli::Events;
 use crate::exit::Result;
 use crate::out::Out;
@@ -65,6 +66,7 @@ impl Event {
     /// What only this type of event has, in words.
     fn more(&self) -> String {
         match self.r#type.as_str() {
+            "gpu-lost" => format!(": {}", loss::why(self.arg0, self.arg1)),
             "lend" => format!(" to gpu{}", self.arg0),
             "write-back" => format!(" in {}", units::time(self.arg1)),
             "reclaim" if self.arg0 != 0 => format!(" with a copy in {}", units::time(self.arg1)),

@@ -12,6 +12,7 @@ mod gpu;
 mod inject;
 mod job;
 mod latency;
+mod loss;
 mod man;
 mod mem;
 mod overview;

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Why a GPU was lost, in words.
+
+use libhuvm::uapi;
+
+/// Of a reason (`enum huvm_lost`) and what it names: a sentence that follows "GPU 0 was lost:".
+pub(super) fn why(reason: u64, named: u64) -> String {
+    match u32::try_from(reason).unwrap_or(u32::MAX) {
+        uapi::HUVM_LOST_NONE => "the driver does not say why".into(),
+        uapi::HUVM_LOST_GONE => "it does not answer, and is off the bus or without power".into(),
+        uapi::HUVM_LOST_RESET => "it was reset under the driver".into(),
+        uapi::HUVM_LOST_INVALIDATE => "a TLB invalidate was not acknowledged".into(),
+        uapi::HUVM_LOST_REPLAY => "a replay of faults was not acknowledged".into(),
+        uapi::HUVM_LOST_CHANNEL => {
+            format!("a copy engine goes on with channel {named}, which it was told to leave")
+        }
+        uapi::HUVM_LOST_LAUNCH => {
+            format!("the launch in slot {named} did not end when it was aborted")
+        }
+        uapi::HUVM_LOST_UNBOUND => "its driver let go of it in good order".into(),
+        other => format!("reason {other}, which a later uvmctl has words for"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_words_of_its_own() {
+        let all: Vec<String> = (uapi::HUVM_LOST_NONE..=uapi::HUVM_LOST_UNBOUND)
+            .map(|r| why(r.into(), 77))
+            .collect();
+        for (n, text) in all.iter().enumerate() {
+            assert!(!text.contains("a later uvmctl"), "{n}: {text}");
+            assert!(!all[..n].contains(text), "{n}: {text}");
+        }
+        assert!(why(uapi::HUVM_LOST_CHANNEL.into(), 77).contains("channel 77"));
+        assert!(why(1 << 40, 0).contains("a later uvmctl"));
+    }
+}
