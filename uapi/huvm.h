@@ -32,7 +32,7 @@
 
 /* Changes when an existing call changes meaning; additions raise only the minor. */
 #define HUVM_ABI_MAJOR		1
-#define HUVM_ABI_MINOR		2
+#define HUVM_ABI_MINOR		3
 
 #define HUVM_MAX_GPUS		16
 #define HUVM_NAME_LEN		32
@@ -188,6 +188,29 @@ struct huvm_lend_info {
 	__u64 limit_chunks;
 	__u64 keep_chunks;
 	__u64 lent_chunks[HUVM_MAX_GPUS];
+};
+
+/**
+ * struct huvm_gpu_health - HUVM_IOC_GPU_HEALTH [any]: what of a GPU is out of service, and why
+ * @gpu: in
+ * @lost: out, enum huvm_lost: why all of it is; 0 while it is not
+ * @lost_named: out, what that reason names, as in HUVM_EVENT_GPU_LOST
+ * @given_up: out, bit (1 << HUVM_LATENCY_*), of H2D to LOCAL, for each kind of copy whose channel was given up; 0 of a GPU that is lost
+ * @forfeited: out, chunks that it lent to GPUs that may still write them though they are lost; they count as retired, too
+ * @reserved: 0
+ *
+ * A link that is down is in struct huvm_link_info, memory that failed in struct huvm_mem_info. All of it ends when the GPU is bound
+ * again. Errors: ENODEV. Since minor 3.
+ */
+struct huvm_gpu_health {
+	__u32 size;
+	__u32 flags;
+	__u32 gpu;
+	__u32 lost;
+	__u32 lost_named;
+	__u32 given_up;
+	__u32 forfeited;
+	__u32 reserved;
 };
 
 /**
@@ -488,6 +511,9 @@ enum huvm_event_type {
 	HUVM_EVENT_WRITE_BACK	= 11,	/* of the lending GPU: the host has the block too; arg0 = bytes copied, arg1 = ns it took */
 	HUVM_EVENT_PREFETCH	= 12,	/* arg0 = enum huvm_prefetch_step */
 	HUVM_EVENT_RETIRED	= 13,	/* memory failed, its chunk is out of service: arg0 = VRAM page number, arg1 = pages lost */
+	HUVM_EVENT_CHANNEL_LOST	= 14,	/* a channel was given up: arg0 = what it copied (HUVM_LATENCY_H2D to LOCAL), arg1 = enum huvm_channel_end */
+	HUVM_EVENT_LINK		= 15,	/* one of the GPU's links went down or came up: arg0 = the GPU at its other end, arg1 = 1 if it is up */
+	HUVM_EVENT_FORFEIT	= 16,	/* of the lending GPU: arg0 = a lost GPU that may still write what it borrowed, arg1 = chunks out of service */
 };
 
 /* Why a GPU was lost. Append only. */
@@ -500,6 +526,12 @@ enum huvm_lost {
 	HUVM_LOST_CHANNEL	= 5,	/* a copy engine goes on with a channel that it was told to leave; names the channel's number */
 	HUVM_LOST_LAUNCH	= 6,	/* a launch did not end within 2 s when aborted; names its slot */
 	HUVM_LOST_UNBOUND	= 7,	/* its driver let go of it in good order: nothing is wrong with it */
+};
+
+/* Why a channel was given up. What needs it fails from then on, until the GPU is bound again. */
+enum huvm_channel_end {
+	HUVM_CHANNEL_STALLED	= 1,	/* it completed nothing for 10 s */
+	HUVM_CHANNEL_FAULTED	= 2,	/* its engine faulted at one place, however often it was let try again */
 };
 
 /*
@@ -748,6 +780,7 @@ struct huvm_range_info {
 #define HUVM_IOC_LINK_INFO	_IOWR(HUVM_IOC_TYPE, 0x02, struct huvm_link_info)
 #define HUVM_IOC_MEM_INFO	_IOWR(HUVM_IOC_TYPE, 0x03, struct huvm_mem_info)
 #define HUVM_IOC_LEND_INFO	_IOWR(HUVM_IOC_TYPE, 0x04, struct huvm_lend_info)
+#define HUVM_IOC_GPU_HEALTH	_IOWR(HUVM_IOC_TYPE, 0x05, struct huvm_gpu_health)
 #define HUVM_IOC_GPU_REGISTER	_IOWR(HUVM_IOC_TYPE, 0x10, struct huvm_gpu_register)
 #define HUVM_IOC_GPU_UNREGISTER	_IOWR(HUVM_IOC_TYPE, 0x11, struct huvm_gpu_register)
 #define HUVM_IOC_MIGRATE	_IOWR(HUVM_IOC_TYPE, 0x12, struct huvm_migrate)

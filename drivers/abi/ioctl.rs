@@ -20,6 +20,7 @@ pub(super) fn dispatch(space: &Arc<Space>, cmd: u32, arg: usize) -> Result {
         uapi::HUVM_CMD_LINK_INFO => observe::link_info(arg),
         uapi::HUVM_CMD_MEM_INFO => observe::mem_info(arg),
         uapi::HUVM_CMD_LEND_INFO => observe::lend_info(arg),
+        uapi::HUVM_CMD_GPU_HEALTH => observe::gpu_health(arg),
         uapi::HUVM_CMD_COUNTERS => observe::counters(space, arg),
         uapi::HUVM_CMD_LATENCY => observe::latency(arg),
         uapi::HUVM_CMD_EVENTS => observe::events(space, arg),

@@ -136,6 +136,20 @@ pub(super) fn lend_info(arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+pub(super) fn gpu_health(arg: usize) -> Result {
+    let mut a: uapi::huvm_gpu_health = argument(arg, 0)?;
+    zero(a.reserved)?;
+    let gpu = gpu(a.gpu)?;
+    a.given_up = gpu.channels().given_up();
+    (a.lost, a.lost_named) = gpu.loss();
+    if a.lost != uapi::HUVM_LOST_NONE {
+        // All of its channels are broken then.
+        a.given_up = 0;
+    }
+    a.forfeited = gpu.forfeited();
+    user::copy_out(arg, &a)
+}
+
 pub(super) fn counters(space: &Arc<Space>, arg: usize) -> Result {
     let mut a: uapi::huvm_counters = argument(arg, 0)?;
     zero(a.reserved)?;
@@ -200,7 +214,7 @@ pub(super) fn events(space: &Arc<Space>, arg: usize) -> Result {
         n if n <= most => n.max(least).next_power_of_two(),
         _ => return Err(EINVAL),
     };
-    let known = (1 << (uapi::HUVM_EVENT_RETIRED + 1)) - 2;
+    let known = (1 << (uapi::HUVM_EVENT_FORFEIT + 1)) - 2;
     if a.mask & !known != 0 {
         return Err(EINVAL);
     }

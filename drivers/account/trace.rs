@@ -16,6 +16,9 @@
 //! | `WRITE_BACK` | `huvm_write_back` |
 //! | `PREFETCH` | `huvm_prefetch` |
 //! | `RETIRED` | `huvm_retired` |
+//! | `CHANNEL_LOST` | `huvm_channel_lost` |
+//! | `LINK` | `huvm_link` |
+//! | `FORFEIT` | `huvm_forfeit` |
 //! | a counter grows | `huvm_count` |
 
 use super::counters::Counter;
@@ -62,6 +65,11 @@ pub(super) fn event(space: Option<&Space>, e: &Event) {
         uapi::HUVM_EVENT_WRITE_BACK => trace::write_back(gpu, pid, e.va, e.arg0, e.arg1),
         uapi::HUVM_EVENT_PREFETCH => trace::prefetch(gpu, pid, e.va, small(e.arg0)),
         uapi::HUVM_EVENT_RETIRED => trace::retired(gpu, pid, e.va, e.arg0, e.arg1),
+        uapi::HUVM_EVENT_CHANNEL_LOST => {
+            trace::channel_lost(gpu, small(e.arg0), small(e.arg1));
+        }
+        uapi::HUVM_EVENT_LINK => trace::link(gpu, place(e.arg0), e.arg1 != 0),
+        uapi::HUVM_EVENT_FORFEIT => trace::forfeit(gpu, place(e.arg0), e.arg1),
         uapi::HUVM_EVENT_LAUNCH_END => trace::launch_end(gpu, pid, e.arg0, small(e.arg1)),
         _ => {}
     }

@@ -3,9 +3,11 @@
 
 use super::watch::Attendant;
 use super::{poison, table, Engine, Fence, Tracker};
-use crate::account::latency::Latencies;
+use crate::account::events;
+use crate::account::latency::{Kind, Latencies};
 use crate::account::waits::{self, Listed, Waiting, What};
 use crate::kernel::dma::DmaBuf;
+use crate::kernel::ffi::uapi;
 use crate::kernel::mmio::Bars;
 use crate::kernel::time::{self, Patience};
 use crate::kernel::wait::WaitQueue;
@@ -346,7 +348,7 @@ impl Lane {
             } else if self.is_gone() {
                 self.fail();
             } else if !leaves && at.saturating_sub(since) >= STALL_NS {
-                self.give_up(value);
+                self.give_up(value, uapi::HUVM_CHANNEL_STALLED);
                 broke_here = true;
             } else if !leaves && self.has_faulted() {
                 // The fault service thread restarts a faulted engine; but that thread may be who waits here.
@@ -385,7 +387,7 @@ impl Lane {
                 let _gave_up_said_so = self.restart();
             }
             if !moved(self) && !patience.again() {
-                self.give_up(seen.wrapping_add(1));
+                self.give_up(seen.wrapping_add(1), uapi::HUVM_CHANNEL_STALLED);
                 return Err(ETIMEDOUT);
             }
         }
@@ -502,7 +504,7 @@ impl Lane {
         }
         if r.times > RESTARTS_MAX {
             drop(r);
-            self.give_up(at.wrapping_add(1));
+            self.give_up(at.wrapping_add(1), uapi::HUVM_CHANNEL_FAULTED);
             return false;
         }
         match self.runlist.clear_faulted(&*self.bars, self.chid) {
@@ -529,9 +531,10 @@ impl Lane {
         noted
     }
 
-    /// Gives the channel up, once, and says who waited for what. It is broken then, at once or when what it was copying is
-    /// rescued; nothing is waited for here but that it is off its engine, as callers may hold any lock.
-    fn give_up(&self, value: u32) {
+    /// Gives the channel up, once, and says who waited for what, and `why` (`enum huvm_channel_end`). It is broken then, at once
+    /// or when what it was copying is rescued; nothing is waited for here but that it is off its engine, as callers may hold any
+    /// lock.
+    fn give_up(&self, value: u32, why: u32) {
         if self.standing.cmpxchg(WORKS, LEAVES, Relaxed).is_err() {
             return;
         }
@@ -549,6 +552,7 @@ impl Lane {
             state,
         );
         waits::tell();
+        self.announce_end(why);
         let is_off = self.stop();
         if !is_off {
             // Before anybody takes the memory that it copies to for free.
@@ -558,6 +562,21 @@ impl Lane {
             return;
         }
         self.let_go(is_off);
+    }
+
+    fn announce_end(&self, why: u32) {
+        events::emit(
+            None,
+            &events::Event {
+                kind: uapi::HUVM_EVENT_CHANNEL_LOST,
+                cause: uapi::HUVM_CAUSE_NONE,
+                gpu: self.gpu.into(),
+                va: 0,
+                length: 0,
+                arg0: Kind::from(self.engine) as u64,
+                arg1: why.into(),
+            },
+        );
     }
 
     /// It was given up, and what can be rescued is: from here on it is broken. `is_off`: it reaches no memory.

@@ -4,7 +4,7 @@
 use super::lane::{Disobeyed, Lane, Push, SharedBuf, STOP_NS};
 use super::setup::{self, Space};
 use super::{table, Engine, Fence, Tracker};
-use crate::account::latency::Latencies;
+use crate::account::latency::{Kind, Latencies};
 use crate::account::waits::{Listed, What};
 use crate::kernel::dma::{DmaBuf, DmaDev};
 use crate::kernel::mmio::Bars;
@@ -147,6 +147,14 @@ impl Pool {
     /// Whether copies of a kind can still be made: their channel was not given up.
     pub(crate) fn works(&self, engine: Engine) -> bool {
         self.lane(engine).is_ok_and(|l| l.works())
+    }
+
+    /// Kinds of copies whose channel was given up: bits by `enum huvm_latency_kind`. All of them once the GPU is lost.
+    pub(crate) fn given_up(&self) -> u32 {
+        Engine::ALL
+            .iter()
+            .filter(|e| !self.works(**e))
+            .fold(0, |all, e| all | 1 << Kind::from(*e) as u32)
     }
 
     /// Pushes that an engine has not ended yet: what a new one waits for.

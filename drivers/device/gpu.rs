@@ -55,11 +55,13 @@ pub(crate) struct Gpu {
     pub(super) dma: Arc<DmaDev>,
     /// Why it is lost, as [`Loss::pack`] has it; 0 while it is not.
     lost: Atomic<u64>,
+    /// Chunks that it lent to GPUs that may still write them though they are lost.
+    forfeited: Atomic<u32>,
     /// Peer id of each GPU, or [`NO_PEER`].
     pub(super) peers: [Atomic<u32>; MAX_GPUS],
     /// Bandwidth of the link to each GPU that has a peer id, MB/s.
     pub(super) peer_mbps: [Atomic<u32>; MAX_GPUS],
-    /// Links that were up when they were looked at last, a bitmap.
+    /// Links that were up when they were looked at last, a bitmap. At first all are taken to be, as they are when they are named.
     pub(super) links_up: Atomic<u32>,
     /// Peer ids are given and taken one at a time.
     #[pin]
@@ -164,9 +166,10 @@ impl Gpu {
                 bars,
                 dma,
                 lost: Atomic::new(0),
+                forfeited: Atomic::new(0),
                 peers: [const { Atomic::new(NO_PEER) }; MAX_GPUS],
                 peer_mbps: [const { Atomic::new(0) }; MAX_GPUS],
-                links_up: Atomic::new(0),
+                links_up: Atomic::new(u32::MAX),
                 naming <- new_mutex!((), "huvm_peer_names"),
                 spare <- new_spinlock!(SpareCursor::new(), "huvm_spare_cursor"),
                 lend <- Bell::new(),
@@ -274,6 +277,11 @@ impl Gpu {
         Loss::unpack(self.lost.load(Relaxed))
     }
 
+    /// Chunks that it lent and does not use again, because the borrower was lost and may still write them.
+    pub(crate) fn forfeited(&self) -> u32 {
+        self.forfeited.load(Relaxed)
+    }
+
     /// # Errors
     /// `EIO` when it is lost.
     pub(crate) fn check(&self) -> Result {
@@ -322,6 +330,9 @@ impl Gpu {
             let n = lender.chunks.condemn_lent(self.index);
             if n != 0 {
                 account::count(Some(&lender), None, Counter::ChunksRetired, n.into());
+                lender.forfeited.fetch_add(n, Relaxed);
+                let kind = uapi::HUVM_EVENT_FORFEIT;
+                lender.announce(kind, self.index.into(), n.into());
                 pr_err!(
                     "gpu {}: {} chunks that gpu {} borrows are out of service: its engine does not stop\n",
                     i,
@@ -356,16 +367,21 @@ impl Gpu {
         self.pre_evict.ring();
         self.refill.ring();
         let (why, named) = self.loss();
+        self.announce(uapi::HUVM_EVENT_GPU_LOST, why.into(), named.into());
+    }
+
+    /// An event of the GPU itself, of nobody's memory.
+    pub(super) fn announce(&self, kind: u32, arg0: u64, arg1: u64) {
         events::emit(
             None,
             &events::Event {
-                kind: uapi::HUVM_EVENT_GPU_LOST,
+                kind,
                 cause: uapi::HUVM_CAUSE_NONE,
                 gpu: u32::from(self.index),
                 va: 0,
                 length: 0,
-                arg0: why.into(),
-                arg1: named.into(),
+                arg0,
+                arg1,
             },
         );
     }

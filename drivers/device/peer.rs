@@ -6,6 +6,7 @@
 
 use super::gpu::NO_PEER;
 use super::{registry, Gpu};
+use crate::kernel::ffi::uapi;
 use huvm_hal::ext::topology;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
@@ -79,14 +80,16 @@ pub(crate) fn refresh(gpu: &Arc<Gpu>) {
             Err(_) => return,
         }
     }
-    if gpu.links_up.xchg(up, Relaxed) == up {
+    let was = gpu.links_up.xchg(up, Relaxed);
+    if was == up {
         return;
     }
     let Ok(others) = registry::snapshot() else {
         // Looked at again next time.
-        gpu.links_up.store(!up, Relaxed);
+        gpu.links_up.store(was, Relaxed);
         return;
     };
+    announce(gpu, links, was, up);
     for other in others.iter() {
         if Arc::ptr_eq(gpu, other) || other.is_lost() {
             continue;
@@ -96,6 +99,28 @@ pub(crate) fn refresh(gpu: &Arc<Gpu>) {
             // The id stays the peer's: copies under way name it.
             None => shut(gpu, other),
         }
+    }
+}
+
+/// Says which of the links of `gpu` went down or came up.
+fn announce(gpu: &Gpu, links: u32, was: u32, up: u32) {
+    for i in 0..links {
+        let bit = 1u32.checked_shl(i).unwrap_or(0);
+        if (was ^ up) & bit == 0 {
+            continue;
+        }
+        let Ok(link) = topology::link(gpu, i) else {
+            continue;
+        };
+        let is_up = up & bit != 0;
+        let state = if is_up { "up again" } else { "down" };
+        pr_warn!(
+            "gpu {}: its link to gpu {} is {}\n",
+            gpu.index(),
+            link.peer,
+            state
+        );
+        gpu.announce(uapi::HUVM_EVENT_LINK, link.peer.into(), is_up.into());
     }
 }
 

@@ -45,6 +45,17 @@
 	HUVM_WORD(HUVM_LOST_LAUNCH, "launch")			\
 	HUVM_LAST(HUVM_LOST_UNBOUND, "unbound")
 
+#define HUVM_TRACE_COPIES					\
+	HUVM_WORD(HUVM_LATENCY_H2D, "h2d")			\
+	HUVM_WORD(HUVM_LATENCY_D2H, "d2h")			\
+	HUVM_WORD(HUVM_LATENCY_PEER_OUT, "peer-out")		\
+	HUVM_WORD(HUVM_LATENCY_PEER_IN, "peer-in")		\
+	HUVM_LAST(HUVM_LATENCY_LOCAL, "local")
+
+#define HUVM_TRACE_ENDS						\
+	HUVM_WORD(HUVM_CHANNEL_STALLED, "stalled")		\
+	HUVM_LAST(HUVM_CHANNEL_FAULTED, "faulted")
+
 /* A new counter goes before the last line; tests/suites/observe_trace.c looks for one that is missing. */
 #define HUVM_TRACE_COUNTERS						\
 	HUVM_WORD(HUVM_CNT_FAULT_BATCHES, "fault_batches")		\
@@ -131,6 +142,8 @@ HUVM_TRACE_CAUSES
 HUVM_TRACE_STATUS
 HUVM_TRACE_STEPS
 HUVM_TRACE_LOST
+HUVM_TRACE_COPIES
+HUVM_TRACE_ENDS
 HUVM_TRACE_COUNTERS
 #undef HUVM_WORD
 #undef HUVM_LAST
@@ -409,6 +422,58 @@ TRACE_EVENT(huvm_retired,
 	),
 	TP_printk("gpu=%d pid=%u va=0x%llx page=0x%llx lost=%llu", __entry->gpu, __entry->pid, __entry->va,
 		  __entry->page, __entry->lost)
+);
+
+/* A channel was given up: what it copied, and why. */
+TRACE_EVENT(huvm_channel_lost,
+	TP_PROTO(s32 gpu, u32 copies, u32 why),
+	TP_ARGS(gpu, copies, why),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+		__field(u32, copies)
+		__field(u32, why)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->copies = copies;
+		__entry->why = why;
+	),
+	TP_printk("gpu=%d copies=%s why=%s", __entry->gpu, __print_symbolic(__entry->copies, HUVM_TRACE_COPIES),
+		  __print_symbolic(__entry->why, HUVM_TRACE_ENDS))
+);
+
+/* A link of a GPU to a peer went down, or came up again. */
+TRACE_EVENT(huvm_link,
+	TP_PROTO(s32 gpu, s32 peer, bool up),
+	TP_ARGS(gpu, peer, up),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+		__field(s32, peer)
+		__field(bool, up)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->peer = peer;
+		__entry->up = up;
+	),
+	TP_printk("gpu=%d peer=%d up=%d", __entry->gpu, __entry->peer, __entry->up)
+);
+
+/* Chunks that a GPU lent are out of service: the borrower is lost, and may still write them. */
+TRACE_EVENT(huvm_forfeit,
+	TP_PROTO(s32 gpu, s32 borrower, u64 chunks),
+	TP_ARGS(gpu, borrower, chunks),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+		__field(s32, borrower)
+		__field(u64, chunks)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->borrower = borrower;
+		__entry->chunks = chunks;
+	),
+	TP_printk("gpu=%d borrower=%d chunks=%llu", __entry->gpu, __entry->borrower, __entry->chunks)
 );
 
 /* A counter of uapi/huvm.h grows by n: replays, flushes, bytes zeroed and what else is counted. */

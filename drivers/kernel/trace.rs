@@ -60,6 +60,12 @@ tracepoints! {
     fn prefetch(gpu: i32, pid: u32, va: u64, step: u32);
     /// `huvm_retired`.
     fn retired(gpu: i32, pid: u32, va: u64, page: u64, lost: u64);
+    /// `huvm_channel_lost`.
+    fn channel_lost(gpu: i32, copies: u32, why: u32);
+    /// `huvm_link`.
+    fn link(gpu: i32, peer: i32, up: bool);
+    /// `huvm_forfeit`.
+    fn forfeit(gpu: i32, borrower: i32, chunks: u64);
     /// `huvm_count`.
     fn count(gpu: i32, pid: u32, counter: u32, n: u64);
 }

@@ -51,6 +51,7 @@ argument!(
     huvm_link_info,
     huvm_mem_info,
     huvm_lend_info,
+    huvm_gpu_health,
     huvm_gpu_register,
     huvm_migrate,
     huvm_advise,

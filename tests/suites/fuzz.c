@@ -49,6 +49,7 @@ static const struct call {
 	{ CALL(LINK_INFO, huvm_link_info), .f = { F(GPU, huvm_link_info, gpu), F(SMALL, huvm_link_info, index) } },
 	{ CALL(MEM_INFO, huvm_mem_info), .f = { F(GPU, huvm_mem_info, gpu) } },
 	{ CALL(LEND_INFO, huvm_lend_info), .f = { F(GPU, huvm_lend_info, gpu) } },
+	{ CALL(GPU_HEALTH, huvm_gpu_health), .f = { F(GPU, huvm_gpu_health, gpu) } },
 	{ CALL(GPU_REGISTER, huvm_gpu_register), .f = { F(GPU, huvm_gpu_register, gpu) } },
 	{ CALL(GPU_REGISTER, huvm_gpu_register), .f = { F(GPU, huvm_gpu_register, gpu) } },
 	{ CALL(GPU_UNREGISTER, huvm_gpu_register), .f = { F(GPU, huvm_gpu_register, gpu) } },

@@ -30,6 +30,9 @@ static const struct {
 	{ "huvm_write_back", { "s32 gpu", "u32 pid", "u64 va", "u64 bytes", "u64 ns" } },
 	{ "huvm_prefetch", { "s32 gpu", "u32 pid", "u64 va", "u32 step" } },
 	{ "huvm_retired", { "s32 gpu", "u32 pid", "u64 va", "u64 page", "u64 lost" } },
+	{ "huvm_channel_lost", { "s32 gpu", "u32 copies", "u32 why" } },
+	{ "huvm_link", { "s32 gpu", "s32 peer", "bool up" } },
+	{ "huvm_forfeit", { "s32 gpu", "s32 borrower", "u64 chunks" } },
 	{ "huvm_count", { "s32 gpu", "u32 pid", "u32 counter", "u64 n" } },
 };
 #define NR_EVENTS (sizeof(events) / sizeof(events[0]))

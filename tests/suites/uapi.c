@@ -15,8 +15,8 @@ struct call {
 #define CALL(name, type, any) { #name, HUVM_IOC_##name, sizeof(struct type), any }
 static const struct call calls[] = {
 	CALL(VERSION, huvm_version, 1), CALL(GPU_INFO, huvm_gpu_info, 1), CALL(LINK_INFO, huvm_link_info, 1),
-	CALL(MEM_INFO, huvm_mem_info, 1), CALL(LEND_INFO, huvm_lend_info, 1), CALL(GPU_REGISTER, huvm_gpu_register, 0),
-	CALL(GPU_UNREGISTER, huvm_gpu_register, 0), CALL(MIGRATE, huvm_migrate, 0), CALL(ADVISE, huvm_advise, 0),
+	CALL(MEM_INFO, huvm_mem_info, 1), CALL(LEND_INFO, huvm_lend_info, 1), CALL(GPU_HEALTH, huvm_gpu_health, 1),
+	CALL(GPU_REGISTER, huvm_gpu_register, 0), CALL(GPU_UNREGISTER, huvm_gpu_register, 0), CALL(MIGRATE, huvm_migrate, 0), CALL(ADVISE, huvm_advise, 0),
 	CALL(LAUNCH, huvm_launch, 0), CALL(WAIT, huvm_wait, 0), CALL(ABORT, huvm_wait, 0), CALL(KNOB, huvm_knob, 1),
 	CALL(POLICY_GET, huvm_policy, 1), CALL(POLICY_SET, huvm_policy, 1), CALL(PRESET_GET, huvm_preset, 1),
 	CALL(PRESET_SET, huvm_preset, 1), CALL(COUNTERS, huvm_counters, 1), CALL(LATENCY, huvm_latency, 1), CALL(EVENTS, huvm_events, 1),
@@ -129,12 +129,14 @@ static void wrong_gpu(void)
 	ARG(huvm_gpu_info, g, .gpu = 15);
 	ARG(huvm_mem_info, m, .gpu = 99);
 	ARG(huvm_lend_info, lend, .gpu = 99);
+	ARG(huvm_gpu_health, health, .gpu = 99);
 	ARG(huvm_link_info, l, .gpu = 0, .index = 99);
 	ARG(huvm_counters, c, .scope = HUVM_SCOPE_GPU, .gpu = 15);
 
 	CHECK_ERR(ioctl(fd, HUVM_IOC_GPU_INFO, &g), ENODEV);
 	CHECK_ERR(ioctl(fd, HUVM_IOC_MEM_INFO, &m), ENODEV);
 	CHECK_ERR(ioctl(fd, HUVM_IOC_LEND_INFO, &lend), ENODEV);
+	CHECK_ERR(ioctl(fd, HUVM_IOC_GPU_HEALTH, &health), ENODEV);
 	CHECK_ERR(ioctl(fd, HUVM_IOC_LINK_INFO, &l), ENOENT);
 	CHECK_ERR(ioctl(fd, HUVM_IOC_COUNTERS, &c), ENODEV);
 	CHECK_ERR(gpu_register(fd, 15), ENODEV);

@@ -274,6 +274,18 @@ impl Device {
         self.ask(arg, &format!("asking what GPU {gpu} lends"))
     }
 
+    /// What of a GPU is out of service, and why.
+    ///
+    /// # Errors
+    /// `ENODEV`; `ENOTTY` from a driver older than interface 1.3.
+    pub fn gpu_health(&self, gpu: u32) -> Result<uapi::huvm_gpu_health> {
+        let arg = uapi::huvm_gpu_health {
+            gpu,
+            ..Default::default()
+        };
+        self.ask(arg, &format!("asking how GPU {gpu} is"))
+    }
+
     /// Registers a GPU with this space.
     ///
     /// # Errors

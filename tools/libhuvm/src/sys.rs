@@ -27,7 +27,7 @@ macro_rules! arguments {
 
 arguments! {
     huvm_version = 0x00, huvm_gpu_info = 0x01, huvm_link_info = 0x02, huvm_mem_info = 0x03,
-    huvm_lend_info = 0x04,
+    huvm_lend_info = 0x04, huvm_gpu_health = 0x05,
     huvm_migrate = 0x12, huvm_advise = 0x13, huvm_launch = 0x14, huvm_wait = 0x15, huvm_knob = 0x20,
     huvm_counters = 0x30, huvm_latency = 0x34, huvm_events = 0x31, huvm_client_info = 0x32, huvm_range_info = 0x33,
     huvm_test_reg = 0xe0, huvm_test_limits = 0xe3, huvm_gpu_register = 0x10, huvm_policy = 0x21, huvm_preset = 0x23,
