@@ -2,8 +2,10 @@
 //! The grammar: help, completion and man pages come from it.
 
 use crate::catalog::{JobName, JobNames};
+use crate::cmd::events::TYPES;
 use crate::exit::CODES;
 use crate::units::parse_bytes;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -327,6 +329,15 @@ pub(crate) struct Stat {
 
 #[derive(Args, Debug)]
 pub(crate) struct Events {
+    /// Only events of these types
+    #[arg(
+        short,
+        long = "type",
+        value_name = "TYPES",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(TYPES.map(|(_, word)| word))
+    )]
+    pub(crate) types: Option<Vec<String>>,
     /// End after so many
     #[arg(short, long)]
     pub(crate) count: Option<u64>,

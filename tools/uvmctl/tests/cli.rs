@@ -290,7 +290,7 @@ fn what_events_wrote_is_a_recording_too() {
     };
     let from_documents = report("events.json");
     assert!(
-        from_documents.starts_with("3 events over 123.5 s, 2 lost\n"),
+        from_documents.starts_with("9 events over 124.0 s, 2 lost\n"),
         "{from_documents}"
     );
     assert!(from_documents.contains("evict"));

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `doctor`: what is wrong with this machine's set-up, and what to do.
 
+use super::{latency, loss};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{field, Cell, Field, Row, Tone};
-use libhuvm::{uapi, Device};
+use libhuvm::{uapi, Device, Scope};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::time::Duration;
 
 /// A check and what came of it.
 #[derive(Default, Serialize, Deserialize)]
@@ -226,6 +228,113 @@ fn files(root: &Path) -> Vec<Check> {
     checks
 }
 
+/// How long a counter is watched that should not grow.
+const WATCHED: Duration = Duration::from_millis(200);
+
+/// What the driver says of one GPU.
+#[derive(Default)]
+struct Readings {
+    info: uapi::huvm_gpu_info,
+    address: String,
+    health: uapi::huvm_gpu_health,
+    links: Vec<uapi::huvm_link_info>,
+    memory: uapi::huvm_mem_info,
+    /// Overflows of its fault ring, read twice.
+    overflows: Option<(u64, u64)>,
+}
+
+/// An older driver knows no reasons.
+fn health(device: &Device, g: &uapi::huvm_gpu_info) -> uapi::huvm_gpu_health {
+    device.gpu_health(g.gpu).unwrap_or_default()
+}
+
+fn overflows(device: &Device, gpu: u32) -> Option<u64> {
+    let counters = device.counters(Scope::Gpu(gpu)).ok()?;
+    counters.known(uapi::HUVM_CNT_OVERFLOWS)
+}
+
+/// What is wrong with a GPU. A line for all of it if it is as it should be, or is lost; else one for each part.
+fn of_gpu(r: &Readings) -> Vec<Check> {
+    let (gpu, health) = (r.info.gpu, &r.health);
+    let again = format!("unbind gpu {gpu} ({}) and bind it again", r.address);
+    let mut found = r.address.clone();
+    let lost = r.info.state != uapi::HUVM_GPU_OK;
+    if lost {
+        let why = loss::why(health.lost.into(), health.lost_named.into());
+        found = format!("{found}, lost: {why}");
+    }
+    let remedy = loss::remedy(health.lost, &r.address);
+    let mut checks = vec![check(&format!("gpu {gpu}"), !lost, found, &remedy)];
+
+    let kinds = uapi::HUVM_LATENCY_H2D..=uapi::HUVM_LATENCY_LOCAL;
+    let given_up: Vec<&str> = kinds
+        .filter(|k| health.given_up & 1 << k != 0)
+        .map(|k| latency::kind(k.into()))
+        .collect();
+    if !given_up.is_empty() {
+        checks.push(check(
+            &format!("gpu {gpu} channels"),
+            false,
+            format!("given up: {}; such copies fail", given_up.join(", ")),
+            &format!("see dmesg for what it waited for; {again}"),
+        ));
+    }
+
+    let down: Vec<String> = r
+        .links
+        .iter()
+        .filter(|l| l.up == 0)
+        .map(|l| format!("gpu {}", l.peer))
+        .collect();
+    if !down.is_empty() {
+        checks.push(check(
+            &format!("gpu {gpu} links"),
+            false,
+            format!("down: to {}; copies go over the host", down.join(", ")),
+            "see to the link; when it is up again it is used again",
+        ));
+    }
+
+    let failed = r.memory.retired.saturating_sub(health.forfeited);
+    if failed != 0 {
+        checks.push(check(
+            &format!("gpu {gpu} memory"),
+            false,
+            format!(
+                "{failed} of {} chunks of 2 MiB retired: memory failed (ECC)",
+                r.info.chunk_count
+            ),
+            "what was there alone is lost, the rest goes on; replace the GPU if they get more",
+        ));
+    }
+    if health.forfeited != 0 {
+        checks.push(check(
+            &format!("gpu {gpu} lent memory"),
+            false,
+            format!(
+                "{} of {} chunks of 2 MiB retired: the GPU that borrowed them is lost and may still write them",
+                health.forfeited, r.info.chunk_count
+            ),
+            &format!("mend the GPU that is lost first; then {again}"),
+        ));
+    }
+
+    if let Some((before, now)) = r.overflows.filter(|(_, now)| *now != 0) {
+        let grows = now > before;
+        let found = match now - before.min(now) {
+            0 => format!("overflowed {now} times, not now; nothing was lost by it"),
+            n => format!("overflowed {now} times, {n} of them just now"),
+        };
+        checks.push(check(
+            &format!("gpu {gpu} fault ring"),
+            !grows,
+            found,
+            "more faults at once than the ring holds: run fewer blocks, or see 'uvmctl stat' for why so many fault",
+        ));
+    }
+    checks
+}
+
 /// What the driver tells.
 fn driver(opened: std::result::Result<Device, Failure>) -> Vec<Check> {
     let device = match opened {
@@ -241,13 +350,18 @@ fn driver(opened: std::result::Result<Device, Failure>) -> Vec<Check> {
     let mut checks = vec![check("/dev/huvm", true, format!("driver {version}"), "")];
     match device.gpus() {
         Ok(gpus) => {
-            for g in gpus {
-                checks.push(check(
-                    &format!("gpu {}", g.gpu),
-                    g.state == uapi::HUVM_GPU_OK,
-                    Device::pci_name(&g),
-                    "the GPU was lost: see dmesg, then remove and rescan its PCI function",
-                ));
+            let first: Vec<_> = gpus.iter().map(|g| overflows(&device, g.gpu)).collect();
+            // What goes wrong all the time does so now.
+            std::thread::sleep(WATCHED);
+            for (g, first) in gpus.iter().zip(first) {
+                checks.extend(of_gpu(&Readings {
+                    address: Device::pci_name(g),
+                    health: health(&device, g),
+                    links: device.links(g.gpu).unwrap_or_default(),
+                    memory: device.mem_info(g.gpu).unwrap_or_default(),
+                    overflows: first.zip(overflows(&device, g.gpu)),
+                    info: *g,
+                }));
             }
         }
         Err(e) => checks.push(check(
@@ -350,6 +464,83 @@ mod tests {
         assert!(late.failed());
         assert_eq!(late.found, "10001 ms: 78 job launch 1 5");
         assert!(waits(Path::new("/nonexistent")).is_none());
+    }
+
+    /// The checks of a GPU that failed: what they found, and what to do.
+    fn bad(r: &Readings) -> Vec<(String, String, String)> {
+        of_gpu(r)
+            .into_iter()
+            .filter(Check::failed)
+            .map(|c| (c.name, c.found, c.remedy.unwrap_or_default()))
+            .collect()
+    }
+
+    #[test]
+    fn what_failed_of_a_gpu_is_named_with_its_cause() {
+        let mut r = Readings {
+            address: "0000:00:03.0".into(),
+            ..Default::default()
+        };
+        (r.info.gpu, r.info.state, r.info.chunk_count) = (1, uapi::HUVM_GPU_OK, 32);
+        r.links.push(uapi::huvm_link_info {
+            peer: 2,
+            up: 1,
+            ..Default::default()
+        });
+        r.overflows = Some((4, 4));
+        assert!(bad(&r).is_empty());
+        assert_eq!(result(&of_gpu(&r), "gpu 1"), "ok");
+        let ring = of_gpu(&r).pop().unwrap();
+        assert!(ring.found.contains("4 times, not now"), "{}", ring.found);
+
+        r.health.given_up = 1 << uapi::HUVM_LATENCY_D2H | 1 << uapi::HUVM_LATENCY_LOCAL;
+        r.links[0].up = 0;
+        (r.memory.retired, r.health.forfeited) = (5, 2);
+        r.overflows = Some((4, 6));
+        let all = bad(&r);
+        for ((name, found, remedy), (n, f, todo)) in all.iter().zip([
+            ("gpu 1 channels", "gpu-to-host, local;", "bind it again"),
+            ("gpu 1 links", "to gpu 2;", "when it is up"),
+            ("gpu 1 memory", "3 of 32 chunks", "replace the GPU"),
+            (
+                "gpu 1 lent memory",
+                "2 of 32 chunks",
+                "mend the GPU that is lost",
+            ),
+            (
+                "gpu 1 fault ring",
+                "6 times, 2 of them just now",
+                "fewer blocks",
+            ),
+        ]) {
+            assert_eq!(name, n);
+            assert!(found.contains(f), "{found}");
+            assert!(remedy.contains(todo), "{remedy}");
+        }
+        assert_eq!(all.len(), 5);
+
+        let mut lost = Readings {
+            address: "0000:00:03.0".into(),
+            ..Default::default()
+        };
+        lost.info.state = uapi::HUVM_GPU_LOST;
+        for (reason, cause, todo) in [
+            (uapi::HUVM_LOST_NONE, "does not say why", "unbind"),
+            (uapi::HUVM_LOST_GONE, "off the bus", "reset the machine"),
+            (uapi::HUVM_LOST_REPLAY, "replay of faults", "huvm/bind"),
+            (uapi::HUVM_LOST_CHANNEL, "with channel 9", "huvm/bind"),
+        ] {
+            (lost.health.lost, lost.health.lost_named) = (reason, 9);
+            let all = bad(&lost);
+            let [(name, found, remedy)] = &all[..] else {
+                panic!("{} checks failed", all.len());
+            };
+            assert_eq!(name, "gpu 0");
+            assert!(found.starts_with("0000:00:03.0, lost: "), "{found}");
+            assert!(found.contains(cause), "{found}");
+            assert!(remedy.contains(todo), "{remedy}");
+            assert!(remedy.contains("0000:00:03.0"), "{remedy}");
+        }
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //! `events`: the stream of all clients.
 
 use super::client::{cause, place};
-use super::loss;
+use super::{latency, loss};
 use crate::cli::Events;
-use crate::exit::Result;
+use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
 use crate::units;
@@ -63,10 +63,28 @@ impl Event {
         }
     }
 
+    /// What happened to a GPU as a whole, in words; nobody's memory is concerned.
+    fn of_gpu(&self) -> Option<String> {
+        Some(match self.r#type.as_str() {
+            "gpu-lost" => loss::why(self.arg0, self.arg1),
+            "channel-lost" => format!(
+                "{} copies: {}",
+                latency::kind(self.arg0),
+                loss::channel_end(self.arg1)
+            ),
+            "link" if self.arg1 != 0 => format!("to gpu{} is up again", self.arg0),
+            "link" => format!("to gpu{} is down", self.arg0),
+            "forfeit" => format!(
+                "{} chunks that gpu{} borrowed, which is lost and may still write them",
+                self.arg1, self.arg0
+            ),
+            _ => return None,
+        })
+    }
+
     /// What only this type of event has, in words.
     fn more(&self) -> String {
         match self.r#type.as_str() {
-            "gpu-lost" => format!(": {}", loss::why(self.arg0, self.arg1)),
             "lend" => format!(" to gpu{}", self.arg0),
             "write-back" => format!(" in {}", units::time(self.arg1)),
             "reclaim" if self.arg0 != 0 => format!(" with a copy in {}", units::time(self.arg1)),
@@ -90,7 +108,8 @@ fn mask(abi_minor: u32) -> u32 {
     let last = match abi_minor {
         0 => uapi::HUVM_EVENT_LAUNCH_END,
         1 => uapi::HUVM_EVENT_PREFETCH,
-        _ => uapi::HUVM_EVENT_RETIRED,
+        2 => uapi::HUVM_EVENT_RETIRED,
+        _ => uapi::HUVM_EVENT_FORFEIT,
     };
     (1 << (last + 1)) - 2
 }
@@ -100,37 +119,69 @@ pub(super) fn listen(device: &Device) -> Result<()> {
     Ok(device.listen(mask(device.version()?.abi_minor), true)?)
 }
 
+/// Types of events and their words.
+pub(crate) const TYPES: [(u32, &str); 16] = [
+    (uapi::HUVM_EVENT_FAULT, "fault"),
+    (uapi::HUVM_EVENT_MIGRATE, "migrate"),
+    (uapi::HUVM_EVENT_EVICT, "evict"),
+    (uapi::HUVM_EVENT_REPLAY, "replay"),
+    (uapi::HUVM_EVENT_FATAL, "fatal"),
+    (uapi::HUVM_EVENT_CPU_FAULT, "cpu-fault"),
+    (uapi::HUVM_EVENT_GPU_LOST, "gpu-lost"),
+    (uapi::HUVM_EVENT_LAUNCH_END, "launch-end"),
+    (uapi::HUVM_EVENT_RECLAIM, "reclaim"),
+    (uapi::HUVM_EVENT_LEND, "lend"),
+    (uapi::HUVM_EVENT_WRITE_BACK, "write-back"),
+    (uapi::HUVM_EVENT_PREFETCH, "prefetch"),
+    (uapi::HUVM_EVENT_RETIRED, "retired"),
+    (uapi::HUVM_EVENT_CHANNEL_LOST, "channel-lost"),
+    (uapi::HUVM_EVENT_LINK, "link"),
+    (uapi::HUVM_EVENT_FORFEIT, "forfeit"),
+];
+
 fn kind(t: u16) -> &'static str {
-    match u32::from(t) {
-        uapi::HUVM_EVENT_FAULT => "fault",
-        uapi::HUVM_EVENT_MIGRATE => "migrate",
-        uapi::HUVM_EVENT_EVICT => "evict",
-        uapi::HUVM_EVENT_REPLAY => "replay",
-        uapi::HUVM_EVENT_FATAL => "fatal",
-        uapi::HUVM_EVENT_CPU_FAULT => "cpu-fault",
-        uapi::HUVM_EVENT_GPU_LOST => "gpu-lost",
-        uapi::HUVM_EVENT_LAUNCH_END => "launch-end",
-        uapi::HUVM_EVENT_RECLAIM => "reclaim",
-        uapi::HUVM_EVENT_LEND => "lend",
-        uapi::HUVM_EVENT_WRITE_BACK => "write-back",
-        uapi::HUVM_EVENT_PREFETCH => "prefetch",
-        uapi::HUVM_EVENT_RETIRED => "retired",
-        _ => "unknown",
-    }
+    let known = TYPES.iter().find(|(n, _)| *n == u32::from(t));
+    known.map_or("unknown", |(_, word)| word)
+}
+
+/// The types that are asked for, of those that a driver of this interface has; all without a list.
+///
+/// # Errors
+/// [`Failure::NotSupported`] for one that the driver does not have.
+fn wanted(types: Option<&[String]>, abi_minor: u32) -> Result<u32> {
+    let has = mask(abi_minor);
+    let Some(types) = types else {
+        return Ok(has);
+    };
+    let asked = TYPES
+        .iter()
+        .filter(|(_, word)| types.iter().any(|t| t == word));
+    asked.fold(Ok(0), |all, (n, word)| match has & 1 << n {
+        0 => Err(Failure::NotSupported(
+            format!("this driver has no events of type '{word}'"),
+            "load the module that came with this uvmctl".into(),
+        )),
+        bit => Ok(all? | bit),
+    })
 }
 
 fn print(out: &Out, event: &Event) -> Result<()> {
     out.stream("event", event, std::slice::from_ref(event), || {
+        let what = event.of_gpu().unwrap_or_else(|| {
+            format!(
+                "pid {:<6} {} {} {}{}",
+                event.pid,
+                event.va,
+                out.bytes(event.length_bytes),
+                event.cause,
+                event.more()
+            )
+        });
         format!(
-            "{:>12.6}  {:<10} {:<5} pid {:<6} {} {} {}{}\n",
+            "{:>12.6}  {:<12} {:<5} {what}\n",
             event.time_ns as f64 / 1e9,
             event.r#type,
             event.place,
-            event.pid,
-            event.va,
-            out.bytes(event.length_bytes),
-            event.cause,
-            event.more()
         )
     })
 }
@@ -138,17 +189,21 @@ fn print(out: &Out, event: &Event) -> Result<()> {
 pub(super) fn run(out: &Out, e: &Events) -> Result<()> {
     let mut left = e.count.unwrap_or(u64::MAX);
     if let Some(all) = out.saved::<Event>("event")? {
-        for event in all
-            .into_iter()
-            .take(usize::try_from(left).unwrap_or(usize::MAX))
-        {
+        for event in all {
             let event = out.adopt(event);
-            print(out, &event)?;
+            if left == 0 {
+                break;
+            }
+            if e.types.as_ref().is_none_or(|t| t.contains(&event.r#type)) {
+                print(out, &event)?;
+                left -= 1;
+            }
         }
         return Ok(());
     }
     let device = out.device()?;
-    listen(&device)?;
+    let types = wanted(e.types.as_deref(), device.version()?.abi_minor)?;
+    device.listen(types, true)?;
     while left != 0 {
         for raw in device.events(256)? {
             print(out, &Event::new(&raw))?;
@@ -171,10 +226,23 @@ mod tests {
         assert_eq!(mask(0), 0b1_1111_1110);
         assert_eq!(mask(0) & 1 << uapi::HUVM_EVENT_RECLAIM, 0);
         assert_eq!(mask(1) & 1 << uapi::HUVM_EVENT_RETIRED, 0);
+        assert_eq!(mask(2) & 1 << uapi::HUVM_EVENT_CHANNEL_LOST, 0);
         // This one, and whatever comes after it, has all that this tool knows: each has a word.
         for minor in [uapi::HUVM_ABI_MINOR, 9] {
             let known = (1..32).filter(|t| kind(*t) != "unknown");
             assert_eq!(known.fold(0, |all, t| all | 1 << t), mask(minor), "{minor}");
         }
+    }
+    #[test]
+    fn only_what_is_asked_for() {
+        let types = |words: &[&str]| -> Vec<String> { words.iter().map(|w| (*w).into()).collect() };
+        let minor = uapi::HUVM_ABI_MINOR;
+        assert_eq!(wanted(None, minor).unwrap(), mask(minor));
+        assert_eq!(
+            wanted(Some(&types(&["gpu-lost", "fault"])), minor).unwrap(),
+            1 << uapi::HUVM_EVENT_GPU_LOST | 1 << uapi::HUVM_EVENT_FAULT
+        );
+        let older = wanted(Some(&types(&["fault", "link"])), 2).unwrap_err();
+        assert!(older.to_string().contains("'link'"), "{older}");
     }
 }

@@ -23,6 +23,12 @@ const KINDS: [&str; uapi::HUVM_LATENCY_COUNT as usize] = [
     "fault",
 ];
 
+/// The word for a kind.
+pub(super) fn kind(k: u64) -> &'static str {
+    let at = usize::try_from(k).ok();
+    at.and_then(|at| KINDS.get(at)).copied().unwrap_or("other")
+}
+
 /// A bucket that is not empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Bucket {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Why a GPU was lost, in words.
+//! Why a GPU, or a channel of it, was lost, and what to do, in words.
 
 use libhuvm::uapi;
 
@@ -19,6 +19,28 @@ pub(super) fn why(reason: u64, named: u64) -> String {
         }
         uapi::HUVM_LOST_UNBOUND => "its driver let go of it in good order".into(),
         other => format!("reason {other}, which a later uvmctl has words for"),
+    }
+}
+
+/// What to do with a lost GPU, of that reason and with that PCI address.
+pub(super) fn remedy(reason: u32, address: &str) -> String {
+    let driver = "/sys/bus/pci/drivers/huvm";
+    match reason {
+        uapi::HUVM_LOST_GONE => format!(
+            "reset the machine; 'echo {address} > {driver}/unbind' lets go of the GPU until then"
+        ),
+        _ => format!(
+            "'echo {address} > {driver}/unbind', which resets it, then the same to {driver}/bind"
+        ),
+    }
+}
+
+/// Of an `enum huvm_channel_end`: why a channel was given up.
+pub(super) fn channel_end(why: u64) -> &'static str {
+    match u32::try_from(why).unwrap_or(u32::MAX) {
+        uapi::HUVM_CHANNEL_STALLED => "the channel completed nothing for 10 s and was given up",
+        uapi::HUVM_CHANNEL_FAULTED => "the channel faulted again and again and was given up",
+        _ => "the channel was given up",
     }
 }
 

@@ -6,7 +6,7 @@ mod client;
 mod counters;
 mod demo;
 mod doctor;
-mod events;
+pub(crate) mod events;
 mod figures;
 mod gpu;
 mod inject;
