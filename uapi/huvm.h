@@ -611,6 +611,7 @@ enum huvm_op {
 	HUVM_OP_SCATTER	= 9,
 	HUVM_OP_DELAY	= 10,
 	HUVM_OP_TRACE	= 11,
+	HUVM_OP_ATOMIC_ADD = 12,	/* Since minor 3 */
 };
 
 /* An instruction: the same layout as the device's. */

@@ -157,7 +157,7 @@ static void random_program(uint64_t at, uint32_t n)
 		uint64_t *w = (uint64_t *)&in[i];
 
 		in[i] = (struct huvm_instr){
-			.op = (uint32_t)dice(13), .count = 1 + dice(600), .steps = 1 + dice(4), .dst = address() & ~7ull,
+			.op = (uint32_t)dice(14), .count = 1 + dice(600), .steps = 1 + dice(4), .dst = address() & ~7ull,
 			.a = address() & ~7ull, .b = address() & ~7ull, .idx = address() & ~7ull, .block_stride = dice(4) * PAGE,
 			.step_stride = dice(4) * PIECE, .elem_stride = dice(3) * 8, .imm0 = dice(100000), .imm1 = dice(9),
 		};

@@ -373,6 +373,8 @@ pub mod desc {
         Delay = 10,
         /// Replay of page records.
         Trace = 11,
+        /// dst = dst + imm0, atomically.
+        AtomicAdd = 12,
     }
 
     impl Op {
@@ -390,6 +392,7 @@ pub mod desc {
                 9 => Op::Scatter,
                 10 => Op::Delay,
                 11 => Op::Trace,
+                12 => Op::AtomicAdd,
                 _ => return None,
             })
         }

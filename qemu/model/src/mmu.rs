@@ -27,6 +27,8 @@ const TLB_ENTRIES: usize = 1 << 16;
 pub(crate) enum Access {
     Read = 0,
     Write = 1,
+    /// Strong: a read and a write that nothing comes between.
+    Atomic = 2,
 }
 
 /// Fault type (codes of the fault packet).
@@ -401,8 +403,11 @@ impl Gpu {
                 if leaf.privileged && !privileged {
                     return Err(FaultType::Priv);
                 }
-                if leaf.read_only && access == Access::Write {
+                if leaf.read_only && access != Access::Read {
                     return Err(FaultType::ReadOnly);
+                }
+                if leaf.atomic_disable && access == Access::Atomic {
+                    return Err(FaultType::Atomic);
                 }
                 let within = va & ((1 << level.shift()) - 1);
                 let page = 1u64 << level.shift();

@@ -7,7 +7,7 @@ use huvm_hw::ext::stats::Counter;
 use crate::bar0;
 use crate::ext::inject::Inject;
 use crate::gpu::{Cx, Gpu};
-use crate::mmu::Pdb;
+use crate::mmu::{Access, Pdb};
 use crate::queue::Event;
 
 /// What happens to stalled accesses.
@@ -50,11 +50,13 @@ pub(crate) struct Invalidate {
     pub(crate) replay: Replay,
 }
 
-/// A cancel matches an access (codes of MEM_OP_C; this device makes reads and writes only).
-pub(crate) fn cancel_covers(code: u32, write: bool) -> bool {
+/// A cancel matches an access (codes of MEM_OP_C; this device makes no weak atomics).
+pub(crate) fn cancel_covers(code: u32, access: Access) -> bool {
     match code {
-        0 => !write,
-        1 | 6 => write,
+        0 => access == Access::Read,
+        1 => access == Access::Write,
+        2 | 5 => access == Access::Atomic,
+        6 => access != Access::Read,
         7 => true,
         _ => false,
     }
@@ -297,9 +299,12 @@ mod tests {
 
     #[test]
     fn cancel_access_types() {
-        assert!(cancel_covers(7, true) && cancel_covers(7, false));
-        assert!(cancel_covers(6, true) && !cancel_covers(6, false));
-        assert!(cancel_covers(0, false) && !cancel_covers(0, true));
-        assert!(!cancel_covers(2, true));
+        use Access::{Atomic, Read, Write};
+        let covered = |code| [Read, Write, Atomic].map(|a| cancel_covers(code, a));
+        assert_eq!(covered(7), [true, true, true]);
+        assert_eq!(covered(6), [false, true, true]);
+        assert_eq!(covered(0), [true, false, false]);
+        assert_eq!(covered(2), [false, false, true]);
+        assert_eq!(covered(4), [false, false, false]);
     }
 }

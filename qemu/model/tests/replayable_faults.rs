@@ -132,6 +132,48 @@ fn a_fault_stalls_its_block_alone() {
     check(&mut r, 4);
 }
 
+/// An atomic access says what it is, whatever it lacks: a page, the right to write, the right to be atomic.
+#[test]
+fn an_atomic_access_faults_as_one() {
+    for (pte, kind) in [
+        (None, 2),
+        (Some(READ_ONLY), 6),
+        (Some(READ_ONLY | ATOMIC_DISABLE), 6),
+        (Some(ATOMIC_DISABLE), 0xf),
+    ] {
+        let mut r = rig(64);
+        map(&mut r, VA + 4096);
+        if let Some(flags) = pte {
+            r.map4k(0, VA, pte_vid(0x200_0000) | flags);
+        }
+        let add = Ins {
+            op: 12,
+            imm0: 7,
+            ..fill()
+        };
+        r.launch(0, 0, 1, 8, &[add]);
+        r.run(1_000_000);
+        let p = r.drain(0, 1, 64);
+        assert_eq!(p.len(), 1);
+        assert_eq!(
+            (p[0].va, p[0].kind, p[0].access, p[0].replayable),
+            (VA, kind, 2, true)
+        );
+        assert_eq!(r.get_vram64(0, 0x200_0000), 0, "nothing was added yet");
+        map(&mut r, VA);
+        r.replay(0, 1);
+        r.run(1_000_000);
+        assert_eq!(r.slot(0, 0, w::STATUS), w::STATUS_DONE);
+        assert_eq!(r.get_vram64(0, 0x200_0000 + 511 * 8), 7);
+        // A page that may be written, and no more, takes stores.
+        r.map4k(0, VA, pte_vid(0x200_0000) | ATOMIC_DISABLE);
+        r.replay(0, 0);
+        r.launch(0, 1, 1, 8, &[fill()]);
+        r.run(1_000_000);
+        assert_eq!(r.slot(0, 1, w::STATUS), w::STATUS_DONE);
+    }
+}
+
 #[test]
 fn storm_on_a_small_ring_with_realism() {
     for seed in 1..=5 {

@@ -373,6 +373,82 @@ fn records_of_a_trace_are_no_traffic() {
     assert!(r.stat(0, Counter::BusyHostToDeviceNs) > 0);
 }
 
+/// All blocks, steps and iterations add to the same words: none is lost, in either size, at the bytes of a read and a write.
+#[test]
+fn atomic_additions_add_up() {
+    for (elem, start, add) in [(4, 0xffff_fff0u64, 3u64), (8, u64::MAX - 5, 1 << 33)] {
+        let mut r = rig();
+        for k in 0..1000u64 {
+            r.vram(
+                0,
+                0x200_0000 + k * elem,
+                &(start + k % 2).to_le_bytes()[..elem as usize],
+            );
+        }
+        let i = Ins {
+            op: 12,
+            count: 1000,
+            steps: 3,
+            dst: A,
+            imm0: add,
+            ..Ins::default()
+        };
+        assert_eq!(go(&mut r, 4, elem as u32, &[i, i]), w::STATUS_DONE);
+        let mask = u64::MAX >> (64 - 8 * elem);
+        for (k, v) in get(&r, 0x200_0000, 1000, elem as usize)
+            .into_iter()
+            .enumerate()
+        {
+            let want = (start + k as u64 % 2).wrapping_add(24 * add) & mask;
+            assert_eq!(v, want, "element {k} of {elem} bytes");
+        }
+        assert_eq!(get(&r, 0x200_0000 + 1000 * elem, 1, elem as usize), [0]);
+        assert_eq!(u64::from(r.slot(0, 0, w::BYTES_LO)), 24 * 1000 * elem * 2);
+    }
+}
+
+/// An address that is no multiple of the size of an element fails where it is, also inside of a piece.
+#[test]
+fn unaligned_addresses_fail() {
+    let mut r = rig();
+    let i = Ins {
+        op: 1,
+        count: 6,
+        steps: 1,
+        dst: A + 4096 - 8,
+        imm0: 1,
+        ..Ins::default()
+    };
+    for (op, off, es, elem, at) in [
+        (1, 1, 0, 4, 4089),
+        (1, 4, 0, 8, 4092),
+        (12, 4, 0, 8, 4092),
+        (1, 0, 12, 8, 4100),
+        (12, 0, 6, 4, 4094),
+    ] {
+        let dst = i.dst + off;
+        let bad = Ins { op, dst, es, ..i };
+        assert_eq!(
+            go(&mut r, 1, elem, &[bad]),
+            w::STATUS_FAILED,
+            "op {op} + {off}"
+        );
+        assert_eq!(r.slot(0, 0, w::ERROR), w::ERROR_FAULT);
+        assert_eq!(r.slot(0, 0, w::ERR_INFO) & 0x1f, 3, "VA_LIMIT_VIOLATION");
+        assert_eq!(
+            u64::from(r.slot(0, 0, w::ERR_VA_LO)),
+            (A + at) & 0xffff_ffff
+        );
+    }
+    // Four bytes at 4 mod 8, over the edge of a page, are aligned.
+    let good = Ins {
+        dst: i.dst + 4,
+        ..i
+    };
+    assert_eq!(go(&mut r, 1, 4, &[good]), w::STATUS_DONE);
+    assert_eq!(get(&r, 0x200_0ffc, 7, 4), [1, 1, 1, 1, 1, 1, 0]);
+}
+
 #[test]
 fn delay_takes_its_time() {
     let mut r = rig();
@@ -400,7 +476,7 @@ fn bad_descriptors() {
     };
     let bad = [
         Ins { op: 0, ..good },
-        Ins { op: 12, ..good },
+        Ins { op: 13, ..good },
         Ins { count: 0, ..good },
         Ins {
             steps: (1 << 32) + 1,

@@ -319,7 +319,7 @@ fn what_the_checker_takes_the_device_takes() {
         let slot = round % 64;
         let desc = l.alloc(4096);
         let mut i = Instr::new(
-            Op::from_raw(1 + rnd(11) as u32).unwrap(),
+            Op::from_raw(1 + rnd(12) as u32).unwrap(),
             1 + rnd(5),
             1 + rnd(5),
         );

@@ -241,7 +241,7 @@ fn operands(op: Op) -> (Option<Operand>, [Option<Operand>; 3]) {
     const B: Option<Operand> = Some(("b", instr::B));
     const IDX: Option<Operand> = Some(("idx", instr::IDX));
     match op {
-        Op::Fill => (None, [DST, None, None]),
+        Op::Fill | Op::AtomicAdd => (None, [DST, None, None]),
         Op::Check | Op::Trace => (None, [A, None, None]),
         Op::Copy | Op::Scale => (None, [DST, A, None]),
         Op::Add | Op::Triad => (None, [DST, A, B]),

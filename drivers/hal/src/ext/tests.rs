@@ -62,7 +62,7 @@ fn each_rule_refuses() {
         (header::RESERVED, 1, "reserved"),
         (60, 1, "reserved"),
         (at(0, instr::OP), 0, "op"),
-        (at(1, instr::OP), 12, "op"),
+        (at(1, instr::OP), 13, "op"),
         (at(1, instr::FLAGS), 1, "instruction flags"),
         (at(0, instr::COUNT), 0, "count"),
         (at(0, instr::COUNT) + 4, 2, "count"),

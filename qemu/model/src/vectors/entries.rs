@@ -75,6 +75,9 @@ fn leaves_translate() {
             let write = go(Access::Write, true);
             let want = r.read_only.then_some(FaultType::ReadOnly);
             assert_eq!(write.err(), want, "{r:x?}");
+            let atomic = go(Access::Atomic, true);
+            let want = want.or(r.atomic_disable.then_some(FaultType::Atomic));
+            assert_eq!(atomic.err(), want, "{r:x?}");
             let user = go(Access::Read, false);
             let want = r.privilege.then_some(FaultType::Priv);
             assert_eq!(user.err(), want, "{r:x?}");

@@ -121,7 +121,11 @@ fn every_fault_and_access_type() {
         "Poisoned",
     ];
     assert_eq!(left_out, never);
-    let own = [(Access::Read, "VirtRead"), (Access::Write, "VirtWrite")];
+    let own = [
+        (Access::Read, "VirtRead"),
+        (Access::Write, "VirtWrite"),
+        (Access::Atomic, "VirtAtomicStrong"),
+    ];
     for (a, name) in own {
         assert_eq!(a as u32, code("AccessType", name));
     }

@@ -193,13 +193,17 @@ impl Gpu {
         if matches!(i.op, Op::Gather | Op::Scatter | Op::Trace) {
             n = n.min(WARP);
         }
+        // Where not all elements are aligned, each is looked at by itself.
+        if i.elem_stride % elem_bytes != 0 {
+            n = 1;
+        }
         let mut limit = PIECE_BYTES;
         for (which, va) in bases.into_iter().enumerate() {
             let Some(va) = va else { continue };
-            let access = if which == 0 {
-                Access::Write
-            } else {
-                Access::Read
+            let access = match (which, i.op) {
+                (0, Op::AtomicAdd) => Access::Atomic,
+                (0, _) => Access::Write,
+                _ => Access::Read,
             };
             match self.block_translate(inst, va, elem_bytes, access, cx) {
                 Ok(span) => {
@@ -353,7 +357,7 @@ impl Gpu {
             if cx.timing {
                 let (src, dst) = match t.access {
                     Access::Read => (Some(side), None),
-                    Access::Write => (None, Some(side)),
+                    Access::Write | Access::Atomic => (None, Some(side)),
                 };
                 end = end.max(cx.fabric.transfer(cx.gpu, false, src, dst, t.bytes, cx.now));
             }
@@ -439,9 +443,9 @@ impl Gpu {
         cx: &mut Cx<'_>,
     ) {
         // One packet a page.
-        let mut seen: Vec<(u64, bool)> = Vec::with_capacity(missing.len());
+        let mut seen: Vec<(u64, Access)> = Vec::with_capacity(missing.len());
         missing.retain(|m| {
-            let key = (m.va >> 12, m.access == Access::Write);
+            let key = (m.va >> 12, m.access);
             let fresh = !seen.contains(&key);
             seen.push(key);
             fresh
@@ -554,9 +558,11 @@ impl Gpu {
                     va,
                     pdb,
                 } => {
-                    let hit = b.missing.iter().copied().find(|m| {
-                        m.va >> 12 == va >> 12 && cancel_covers(access, m.access == Access::Write)
-                    });
+                    let hit = b
+                        .missing
+                        .iter()
+                        .copied()
+                        .find(|m| m.va >> 12 == va >> 12 && cancel_covers(access, m.access));
                     let slot = b.slot;
                     let inst = self
                         .work

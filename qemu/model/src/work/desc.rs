@@ -124,7 +124,7 @@ impl Instr {
     pub(crate) fn strided(&self) -> [Option<u64>; 4] {
         let (dst, a, b, idx) = (Some(self.dst), Some(self.a), Some(self.b), Some(self.idx));
         match self.op {
-            Op::Fill => [dst, None, None, None],
+            Op::Fill | Op::AtomicAdd => [dst, None, None, None],
             Op::Check | Op::Reduce | Op::Trace => [None, a, None, None],
             Op::Copy | Op::Scale => [dst, a, None, None],
             Op::Add | Op::Triad => [dst, a, b, None],

@@ -26,7 +26,7 @@ pub(crate) struct Touch {
     pub(crate) span: Span,
 }
 
-/// Bytes that a piece moves in one memory.
+/// Bytes that a piece moves in one memory; an atomic access is a read and a write.
 pub(crate) struct Traffic {
     pub(crate) va: u64,
     /// `None`: sparse.
@@ -126,15 +126,18 @@ impl Work {
         let strided = operands
             .enumerate()
             .filter_map(|(which, o)| o.as_ref().map(|o| (which, o)))
-            .map(|(which, o)| Traffic {
-                va: o.va,
-                side: o.span.target.side(),
-                access: if which == 0 {
-                    Access::Write
-                } else {
-                    Access::Read
-                },
-                bytes: self.count * self.elem_bytes,
+            .flat_map(move |(which, o)| {
+                let accesses: &[Access] = match (which, op) {
+                    (0, Op::AtomicAdd) => &[Access::Read, Access::Write],
+                    (0, _) => &[Access::Write],
+                    _ => &[Access::Read],
+                };
+                accesses.iter().map(|&access| Traffic {
+                    va: o.va,
+                    side: o.span.target.side(),
+                    access,
+                    bytes: self.count * self.elem_bytes,
+                })
             });
         let scattered = self.scattered.iter().map(|t| Traffic {
             va: t.va,
@@ -222,6 +225,14 @@ impl Work {
                 let b = b.iter().copied().chain(std::iter::repeat(0));
                 let out: Vec<u64> = a.iter().zip(b).map(|(&a, b)| f(a, b)).collect();
                 self.store(&out, cx)?;
+            }
+            // In one go: the engine does nothing else meanwhile, nor does another GPU's.
+            Op::AtomicAdd => {
+                let mut sums = self.source(0, cx)?;
+                for v in &mut sums {
+                    *v = v.wrapping_add(i.imm0);
+                }
+                self.store(&sums, cx)?;
             }
             Op::Reduce => {
                 for v in self.source(1, cx)? {

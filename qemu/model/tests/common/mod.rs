@@ -457,7 +457,7 @@ impl Packet {
     }
 }
 
-// PTEs: VALID 0, aperture 2:1 (0 vid, 1 peer, 2 sys), VOL 3, READ_ONLY 6, address from 8, kind 6 in 63:56.
+// PTEs: VALID 0, aperture 2:1 (0 vid, 1 peer, 2 sys), VOL 3, READ_ONLY 6, ATOMIC_DISABLE 7, address from 8, kind 6 in 63:56.
 
 pub fn pte_vid(addr: u64) -> u64 {
     1 | (addr >> 12) << 8 | 6 << 56
@@ -469,6 +469,7 @@ pub fn pte_peer(id: u64, addr: u64) -> u64 {
     1 | 1 << 1 | 1 << 3 | (addr >> 12) << 8 | id << 33 | 6 << 56
 }
 pub const READ_ONLY: u64 = 1 << 6;
+pub const ATOMIC_DISABLE: u64 = 1 << 7;
 
 // Pushbuffer: INC_METHOD header on subchannel 0.
 
