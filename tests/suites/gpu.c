@@ -220,6 +220,108 @@ static void cpu_and_gpu_race(void)
 	}
 }
 
+/* dst[i] += @add, by @blocks blocks that all go over the same words, one of each page. */
+static struct huvm_instr adds_to(uint64_t *dst, uint64_t pages, uint64_t add)
+{
+	struct huvm_instr i = { .op = HUVM_OP_ATOMIC_ADD, .count = 1, .steps = pages, .step_stride = PAGE, .imm0 = add };
+
+	i.dst = (uintptr_t)dst;
+	return i;
+}
+
+/* What there is of pages for an addition to find: none yet, on the host, on the GPU, duplicates, pages that may not be written. */
+static void atomic_additions(void)
+{
+	int fd = open_with_gpu();
+	const uint64_t pages = BLOCK / PAGE;
+	uint64_t *p = managed(fd, 2 * BLOCK), *ro;
+	struct huvm_instr i = adds_to(p, 2 * pages, 3), both[2] = { i, i };
+	struct huvm_wait w;
+
+	run_ok(fd, 0, 4, &i, 1, 8);
+	for (uint64_t pg = 0; pg < 2 * pages; pg++)
+		CHECK_EQ(p[pg * 512], 12);
+	w = run_ok(fd, 0, 4, both, 2, 8);
+	CHECK_EQ(w.bytes, 2 * 4 * 2 * pages * 16);
+	CHECK(w.faults >= 2);
+	run_ok(fd, 0, 4, &i, 1, 8);
+	CHECK_EQ(p[512], 48);
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
+	CHECK_OK(migrate(fd, p, 2 * BLOCK, 0));
+	for (uint64_t pg = 0; pg < pages; pg++)
+		CHECK_EQ(p[pg * 512], 48);
+	CHECK(block_info(fd, p).host_pages > 0 && block_info(fd, p).gpu_pages[0] > 0);
+	run_ok(fd, 0, 4, &i, 1, 8);
+	for (uint64_t pg = 0; pg < 2 * pages; pg++) {
+		CHECK_EQ(p[pg * 512], 60);
+		CHECK_EQ(p[pg * 512 + 1], 0);
+	}
+	/* Four bytes wrap at four bytes. */
+	i = adds_to(p, 1, ~0ull);
+	p[0] = 5ull << 32;
+	run_ok(fd, 0, 1, &i, 1, 4);
+	CHECK_EQ(p[0], 5ull << 32 | 0xffffffff);
+	ro = mmap(NULL, BLOCK, PROT_READ, MAP_SHARED, fd, 0);
+	CHECK(ro != MAP_FAILED);
+	gpu_check(fd, 0, ro, BLOCK, BLOCKS, 0, 0);
+	i = adds_to(ro, 1, 1);
+	for (int there = 0; there < 2; there++) {
+		w = run_program(fd, 0, 1, &i, 1, 8);
+		CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+		CHECK_EQ(w.error, HUVM_ERROR_FAULT);
+		CHECK_EQ(w.fault_va, (uintptr_t)ro);
+		CHECK_EQ(w.fault_type, 6);
+		CHECK_EQ(w.access_type, 2);
+		CHECK_EQ(ro[0], 0);
+	}
+}
+
+struct adder {
+	uint64_t *p, add, turns;
+};
+
+#define ADDED_PAGES 64
+
+static void *adds(void *arg)
+{
+	struct adder *a = arg;
+
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		for (int pg = 0; pg < ADDED_PAGES; pg++)
+			__atomic_fetch_add(&a->p[pg * 512], a->add, __ATOMIC_RELAXED);
+		a->turns++;
+	}
+	return NULL;
+}
+
+/* Two threads of the CPU and four blocks of the GPU add to the same words at the same time, while pages go to who wants them. */
+static void cpu_and_gpu_add_to_one_word(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, BLOCK), faults = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS);
+	struct huvm_instr i = adds_to(p, ADDED_PAGES, 1);
+	struct adder a[2] = { { p, 1ull << 20, 0 }, { p, 1ull << 40, 0 } };
+	const int passes = 12;
+	pthread_t t[2];
+
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "thrash_enable", 0));
+	stop = 0;
+	for (int k = 0; k < 2; k++)
+		CHECK_EQ(pthread_create(&t[k], NULL, adds, &a[k]), 0);
+	for (int n = 0; n < passes; n++)
+		run_ok(fd, 0, 4, &i, 1, 8);
+	stop = 1;
+	for (int k = 0; k < 2; k++)
+		CHECK_EQ(pthread_join(t[k], NULL), 0);
+	faults = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS) - faults;
+	printf("# %llu and %llu turns, %llu faults\n", (unsigned long long)a[0].turns, (unsigned long long)a[1].turns,
+	       (unsigned long long)faults);
+	/* They did meet. */
+	CHECK(faults > 1 && a[0].turns && a[1].turns);
+	for (int pg = 0; pg < ADDED_PAGES; pg++)
+		CHECK_EQ(p[pg * 512], 4 * passes + (a[0].turns << 20) + (a[1].turns << 40));
+}
+
 static void migrate_calls(void)
 {
 	int fd = open_with_gpu();
@@ -890,7 +992,8 @@ static const struct ktap_test tests[] = {
 	{ "stream_over_what_is_there", stream_over_what_is_there },
 	{ "stream_of_the_next_pass", stream_of_the_next_pass },
 	{ "each_page_is_fetched_anew", each_page_is_fetched_anew },
-	{ "cpu_and_gpu_race", cpu_and_gpu_race }, { "migrate_calls", migrate_calls },
+	{ "cpu_and_gpu_race", cpu_and_gpu_race }, { "atomic_additions", atomic_additions },
+	{ "cpu_and_gpu_add_to_one_word", cpu_and_gpu_add_to_one_word, 90 }, { "migrate_calls", migrate_calls },
 	{ "unregister_brings_home", unregister_brings_home }, { "munmap_while_running", munmap_while_running },
 	{ "unmapped_is_gone_for_the_gpu", unmapped_is_gone_for_the_gpu },
 	{ "clients_fault_together", clients_fault_together },

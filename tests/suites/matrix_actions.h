@@ -288,6 +288,104 @@ static void side_by_side(struct client *c)
 	gpu_change(c);
 }
 
+/* ---- atomic accesses: sums that several add to at once ---- */
+
+/* Words that nobody else touches, far apart: in every block of the range, in few pages. */
+static struct shape shared_words(const struct client *c)
+{
+	return (struct shape){ .at = 3 * PAGE + 8, .blocks = 4, .count = 2, .steps = 8, .step_stride = c->len / 8, .iterations = 3,
+			       .elem_stride = 8 };
+}
+
+/* Two launches on each GPU of the client's, of four blocks each: all to the same words. */
+static void gpu_add_together(struct client *c)
+{
+	struct shape s = shared_words(c);
+	struct huvm_instr in = program(HUVM_OP_ATOMIC_ADD, &s);
+	uint64_t ids[2 * HUVM_MAX_GPUS];
+	uint32_t n = 0;
+
+	of_add(c, &s, &in);
+	while (n < 2 * c->ngpu)
+		ids[n++] = start_on(c, next_gpu(c), &s, &in);
+	for (uint32_t i = 0; i < n; i++)
+		ends_well(c, ids[i]);
+	/* Of each block of each launch. */
+	EACH_WORD(&s, w)
+		c->copy[w] += n * s.iterations * STEP_STEP;
+}
+
+static void gpu_atomic(struct client *c)
+{
+	gpu_add(c);
+	gpu_check_shapes(c);
+	gpu_add_together(c);
+	cpu_change(c);
+	gpu_add(c);
+	gpu_add_together(c);
+	cpu_check_shapes(c);
+}
+
+struct adder {
+	pthread_t id;
+	struct client *c;
+	struct shapes shapes;
+};
+
+static void *adder_run(void *arg)
+{
+	struct adder *a = arg;
+	uint64_t *p = (uint64_t *)a->c->p;
+
+	for (int r = 0; r < a->shapes.repeat; r++)
+		EACH_SHAPE(a, s)
+			for (uint32_t i = 0; i < s->iterations; i++)
+				EACH_WORD(s, w)
+					__atomic_fetch_add(&p[w], STEP_STEP, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+/* Two threads add to the words of the client's shapes. */
+static void cpu_add_together(struct client *c)
+{
+	struct adder a[2];
+
+	for (int i = 0; i < 2; i++) {
+		a[i].c = c;
+		a[i].shapes = c->shapes;
+		CHECK_EQ(pthread_create(&a[i].id, NULL, adder_run, &a[i]), 0);
+	}
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(pthread_join(a[i].id, NULL), 0);
+	copy_add(c, 2);
+}
+
+/* After the GPU; while the GPU adds to other words of the same pages; and the GPU to the same words after that. */
+static void cpu_atomic(struct client *c)
+{
+	struct shape gpu = shared_words(c), cpu = gpu;
+	struct huvm_instr in = program(HUVM_OP_ATOMIC_ADD, &gpu);
+	struct shapes was = c->shapes;
+	uint64_t id;
+
+	gpu_write_all(c);
+	cpu_add_together(c);
+	gpu_add(c);
+	of_add(c, &gpu, &in);
+	cpu.at += PAGE / 2;
+	c->shapes = (struct shapes){ .repeat = 1 };
+	add_shape(&c->shapes, cpu);
+	id = start_on(c, next_gpu(c), &gpu, &in);
+	cpu_add_together(c);
+	ends_well(c, id);
+	EACH_WORD(&gpu, w)
+		c->copy[w] += gpu.iterations * STEP_STEP;
+	gpu_add(c);
+	c->shapes = was;
+	cpu_add_together(c);
+	gpu_check_shapes(c);
+}
+
 /* ---- system calls on the memory ---- */
 
 static void read_write_calls(struct client *c)
@@ -892,7 +990,8 @@ static const struct action {
 	{ "cpu-read-write", cpu_read_write }, { "in-turns", in_turns }, { "gpu-after-gpu", gpu_after_gpu, NEEDS_TWO_GPUS },
 	{ "gpu-copy", gpu_copy }, { "gpu-reduce", gpu_reduce }, { "gpu-scatter", gpu_scatter, ALL_AT_ONCE },
 	{ "gpu-trace", gpu_trace, ALL_AT_ONCE }, { "unaligned", unaligned }, { "huge", huge }, { "odd-range", odd_range, NO_THREADS },
-	{ "side-by-side", side_by_side }, { "read-write-calls", read_write_calls }, { "proc-mem", proc_mem },
+	{ "side-by-side", side_by_side }, { "gpu-atomic", gpu_atomic }, { "cpu-atomic", cpu_atomic },
+	{ "read-write-calls", read_write_calls }, { "proc-mem", proc_mem },
 	{ "read-only", read_only_range }, { "mprotect-read", protect_read }, { "mprotect-none", protect_none },
 	{ "refused-maps", refused_maps }, { "fork-before", fork_before, NO_THREADS }, { "fork-after", fork_after, NO_THREADS },
 	{ "mlock", locked }, { "madvise-drop", advice_to_drop }, { "madvise-hint", advice_to_hint },

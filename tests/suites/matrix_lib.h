@@ -170,6 +170,28 @@ static inline void copy_change(struct client *c)
 					c->copy[w] = 3 * c->copy[w] + STEP_STEP;
 }
 
+/* x += STEP_STEP, as one access. */
+static inline void of_add(struct client *c, const struct shape *s, struct huvm_instr *in)
+{
+	in->dst = (uintptr_t)c->p + s->at;
+	in->imm0 = STEP_STEP;
+}
+
+/* @times: how many do so, or how often each. */
+static inline void copy_add(struct client *c, uint64_t times)
+{
+	for (int r = 0; r < c->shapes.repeat; r++)
+		EACH_SHAPE(c, s)
+			EACH_WORD(s, w)
+				c->copy[w] += times * s->iterations * STEP_STEP;
+}
+
+static inline void gpu_add(struct client *c)
+{
+	run_shapes(c, HUVM_OP_ATOMIC_ADD, of_add);
+	copy_add(c, 1);
+}
+
 static inline void gpu_write(struct client *c)
 {
 	c->step++;

@@ -361,6 +361,43 @@ static void livelock_of_two_gpus(void)
 	}
 }
 
+static void *adds(void *arg)
+{
+	struct side *s = arg;
+	struct huvm_instr in = { .op = HUVM_OP_ATOMIC_ADD, .count = 2, .steps = ADDITIONS, .imm0 = 1 };
+
+	in.dst = (uintptr_t)s->p;
+	run_ok(s->fd, s->gpu, 2, &in, 1, 8);
+	return NULL;
+}
+
+/* The same with two words that are everybody's: each of four blocks on two GPUs adds to both. */
+static void two_gpus_add_to_one_word(void)
+{
+	int fd = fresh();
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(fd, 1));
+	for (int detect = 0; detect < 2; detect++) {
+		uint64_t *p = managed(fd, BLOCK), moved = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS);
+		struct side s[2] = { { fd, 0, p }, { fd, 1, p } };
+		pthread_t t[2];
+
+		p[0] = p[1] = 7;
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "thrash_enable", (uint64_t)detect));
+		for (int g = 0; g < 2; g++)
+			CHECK_EQ(pthread_create(&t[g], NULL, adds, &s[g]), 0);
+		for (int g = 0; g < 2; g++)
+			pthread_join(t[g], NULL);
+		moved = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS) - moved;
+		printf("# %llu faults\n", (unsigned long long)moved);
+		CHECK(moved >= 8);
+		CHECK_EQ(p[0], 7 + 4 * ADDITIONS);
+		CHECK_EQ(p[1], 7 + 4 * ADDITIONS);
+		CHECK_OK(munmap(p, BLOCK));
+	}
+}
+
 /* A length of about @percent of the GPU's memory. */
 static uint64_t part_of(int fd, uint32_t gpu, uint64_t percent)
 {
@@ -419,6 +456,7 @@ static const struct ktap_test tests[] = {
 	{ "lock_of_a_dead_space", lock_of_a_dead_space, 90 },
 	{ "unkillable_client", unkillable_client, 60 },
 	{ "livelock_of_two_gpus", livelock_of_two_gpus, 90 },
+	{ "two_gpus_add_to_one_word", two_gpus_add_to_one_word, 90 },
 	{ "job_never_ends_past_a_size", job_never_ends_past_a_size, 180 },
 	{ "crash_at_half_fit", crash_at_half_fit, 180 },
 };
