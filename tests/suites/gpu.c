@@ -570,6 +570,69 @@ static void read_mostly(void)
 	CHECK_EQ(p[1], 9);
 }
 
+/* Advice and moves about one block, by number. */
+static void call(int fd, char *p, int which)
+{
+	switch (which) {
+	case 0: CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_READ_MOSTLY, 0)); break;
+	case 1: CHECK_OK(advise(fd, p + BLOCK / 4, BLOCK / 2, HUVM_ADVISE_PREFERRED, HUVM_PLACE_HOST)); break;
+	case 2: CHECK_OK(advise(fd, p + PAGE, BLOCK / 2, HUVM_ADVISE_ACCESSED_BY, 0)); break;
+	case 3: CHECK_OK(migrate(fd, p, BLOCK, 0)); break;
+	case 4: CHECK_OK(migrate(fd, p + BLOCK / 2 + PAGE, BLOCK / 4, HUVM_PLACE_HOST)); break;
+	case 5: CHECK_OK(advise(fd, p, BLOCK / 2, HUVM_ADVISE_PREFERRED, 0)); break;
+	case 6: CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_UNSET_PREFERRED, 0)); break;
+	}
+}
+
+/* Calls in this order about a new block that the CPU filled; after each, all is read and changed by both sides. */
+static void calls_in_order(int fd, const int *order, int n)
+{
+	uint64_t *p = managed(fd, BLOCK), add = 11;
+
+	cpu_fill(p, BLOCK, add, 5);
+	for (int k = 0; k < n; k++) {
+		call(fd, (char *)p, order[k]);
+		gpu_check(fd, 0, p, BLOCK, 8, add, 5);
+		/* A word of some pages by the CPU and back, then all by the GPU. */
+		for (uint64_t pg = (uint64_t)k; pg < BLOCK / PAGE; pg += 37)
+			p[pg * 512] += 7;
+		for (uint64_t pg = (uint64_t)k; pg < BLOCK / PAGE; pg += 37)
+			p[pg * 512] -= 7;
+		gpu_scale(fd, 0, p, BLOCK, 8, 1, 1);
+		add++;
+		cpu_check(p, BLOCK, add, 5);
+	}
+	CHECK_OK(munmap(p, BLOCK));
+}
+
+/* All 42 orders of two of the seven, each first of the two seen by the second. */
+static void pairs_of_calls(void)
+{
+	int fd = open_with_gpu();
+
+	for (int a = 0; a < 7; a++)
+		for (int b = 0; b < 7; b++)
+			if (a != b)
+				calls_in_order(fd, (int []){ a, b }, 2);
+	gets_idle(fd, 0);
+}
+
+/* All 24 orders of the first four: three kinds of advice and a move. */
+static void four_calls_in_every_order(void)
+{
+	int fd = open_with_gpu(), orders = 0;
+
+	for (int a = 0; a < 4; a++)
+		for (int b = 0; b < 4; b++)
+			for (int c = 0; c < 4; c++)
+				if (a != b && a != c && b != c) {
+					calls_in_order(fd, (int []){ a, b, c, 6 - a - b - c }, 4);
+					orders++;
+				}
+	CHECK_EQ(orders, 24);
+	gets_idle(fd, 0);
+}
+
 static void gpu_writes_a_duplicate(void)
 {
 	/* Both sides have every page and read it; then the GPU writes, and the CPU must see that, whole pages and parts. */
@@ -1000,6 +1063,7 @@ static const struct ktap_test tests[] = {
 	{ "fatal_outside", fatal_outside }, { "fatal_read_only", fatal_read_only },
 	{ "fatal_write_spares_readers", fatal_write_spares_readers }, { "bad_programs", bad_programs },
 	{ "abort_and_wait", abort_and_wait }, { "read_mostly", read_mostly },
+	{ "pairs_of_calls", pairs_of_calls, 90 }, { "four_calls_in_every_order", four_calls_in_every_order, 90 },
 	{ "gpu_writes_a_duplicate", gpu_writes_a_duplicate }, { "preferred_host", preferred_host },
 	{ "advice_about_half_a_block", advice_about_half_a_block },
 	{ "read_mostly_pages_of_a_block", read_mostly_pages_of_a_block },
