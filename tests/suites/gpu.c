@@ -527,6 +527,52 @@ static void bad_programs(void)
 	run_ok(fd, 0, 4, &good, 1, 8);
 }
 
+/* What is no multiple of an element's size fails where it is, and touches nothing; four bytes at 4 mod 8 across a page are fine. */
+static void unaligned_addresses(void)
+{
+	static const struct {
+		uint32_t op, elem;
+		uint64_t off, stride, at;	/* of the base, of the element that fails */
+	} bad[] = {
+		{ HUVM_OP_FILL, 4, PAGE - 7, 0, PAGE - 7 }, { HUVM_OP_FILL, 8, PAGE - 4, 0, PAGE - 4 },
+		{ HUVM_OP_ATOMIC_ADD, 8, PAGE - 4, 0, PAGE - 4 }, { HUVM_OP_ATOMIC_ADD, 4, PAGE + 2, 0, PAGE + 2 },
+		{ HUVM_OP_FILL, 8, BLOCK, 12, BLOCK + 12 }, { HUVM_OP_SCALE, 8, 20, 0, 20 },
+	};
+	int fd = open_with_gpu();
+	char *p = managed(fd, 2 * BLOCK);
+	uint64_t *first = (uint64_t *)(p + BLOCK);
+	uint32_t *words = (uint32_t *)(p + PAGE - 12);
+
+	cpu_fill((uint64_t *)p, 2 * BLOCK, 3, 5);
+	for (unsigned int n = 0; n < sizeof(bad) / sizeof(bad[0]); n++) {
+		struct huvm_instr i = { .op = bad[n].op, .count = 4, .steps = 1, .elem_stride = bad[n].stride, .imm0 = 99 };
+		struct huvm_wait w;
+
+		i.dst = i.a = (uintptr_t)p + bad[n].off;
+		w = run_program(fd, 0, 1, &i, 1, bad[n].elem);
+		CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+		CHECK_EQ(w.error, HUVM_ERROR_FAULT);
+		CHECK_EQ(w.fault_type, 3);
+		CHECK_EQ(w.fault_va, (uintptr_t)p + bad[n].at);
+	}
+	/* The one that lay well was written. */
+	CHECK_EQ(*first, 99);
+	*first = 3 + 5 * (BLOCK / 8);
+	cpu_check((uint64_t *)p, 2 * BLOCK, 3, 5);
+	for (int k = 0; k < 6; k++)
+		words[k] = (uint32_t)(1000 * k) | 0x80000000;
+	for (uint32_t op = HUVM_OP_SCALE; op; op = op == HUVM_OP_SCALE ? HUVM_OP_ATOMIC_ADD : 0) {
+		struct huvm_instr i = { .op = op, .count = 6, .steps = 1, .imm0 = 2, .imm1 = 1 };
+
+		i.dst = i.a = (uintptr_t)words;
+		run_ok(fd, 0, 1, &i, 1, 4);
+	}
+	for (int k = 0; k < 6; k++)
+		CHECK_EQ(words[k], (uint32_t)(2000 * k) + 3);
+	cpu_check((uint64_t *)p, PAGE - 16, 3, 5);
+	cpu_check((uint64_t *)(p + PAGE + 16), PAGE, 3 + 5 * (PAGE / 8 + 2), 5);
+}
+
 static void abort_and_wait(void)
 {
 	int fd = open_with_gpu();
@@ -1062,6 +1108,7 @@ static const struct ktap_test tests[] = {
 	{ "clients_fault_together", clients_fault_together },
 	{ "fatal_outside", fatal_outside }, { "fatal_read_only", fatal_read_only },
 	{ "fatal_write_spares_readers", fatal_write_spares_readers }, { "bad_programs", bad_programs },
+	{ "unaligned_addresses", unaligned_addresses },
 	{ "abort_and_wait", abort_and_wait }, { "read_mostly", read_mostly },
 	{ "pairs_of_calls", pairs_of_calls, 90 }, { "four_calls_in_every_order", four_calls_in_every_order, 90 },
 	{ "gpu_writes_a_duplicate", gpu_writes_a_duplicate }, { "preferred_host", preferred_host },

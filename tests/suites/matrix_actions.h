@@ -196,7 +196,19 @@ static void gpu_trace(struct client *c)
 	CHECK_OK(munmap(rec, BLOCK));
 }
 
-/* A few bytes across the edges of pages, of 64 KiB pieces and of blocks, between the GPU's steps. */
+/* x = 3 x + 5 for six words of four bytes, from 4 past a multiple of eight, across the edge of a page. */
+static void gpu_change_across(struct client *c, uint64_t edge)
+{
+	struct huvm_instr in = { .op = HUVM_OP_SCALE, .count = 6, .steps = 1, .imm0 = 3, .imm1 = 5 };
+	uint32_t *copy = (uint32_t *)((char *)c->copy + edge - 12);
+
+	in.dst = in.a = (uintptr_t)c->p + edge - 12;
+	run_ok(c->fd, next_gpu(c), 1, &in, 1, 4);
+	for (int i = 0; i < 6; i++)
+		copy[i] = 3 * copy[i] + 5;
+}
+
+/* A few bytes across the edges of pages, of 64 KiB pieces and of blocks, between the GPU's steps; and a few words of the GPU's. */
 static void unaligned(struct client *c)
 {
 	gpu_write_all(c);
@@ -209,6 +221,9 @@ static void unaligned(struct client *c)
 			memcpy(c->p + edge - 3, bytes, 7);
 			memcpy((char *)c->copy + edge - 3, bytes, 7);
 		}
+		for (uint64_t edge = PAGE; edge < c->len; edge += BLOCK / 2 - PAGE)
+			gpu_change_across(c, edge);
+		gpu_change_across(c, c->len / 2);
 		gpu_change(c);
 		for (uint64_t edge = PIECE; edge < c->len; edge += 3 * PIECE)
 			CHECK(!memcmp(c->p + edge - 5, (char *)c->copy + edge - 5, 9));
@@ -459,6 +474,45 @@ static void protect(struct client *c, int prot)
 	cpu_change(c);
 }
 
+/* Changes the client's words in launches that are under way while @prot comes into force on a part of the range. */
+static void change_while(struct client *c, int prot)
+{
+	uint64_t ids[SHAPES_MAX];
+	int n = 0;
+
+	EACH_SHAPE(c, s) {
+		struct huvm_instr in = program(HUVM_OP_SCALE, s);
+
+		of_change(c, s, &in);
+		ids[n++] = start_on(c, next_gpu(c), s, &in);
+	}
+	CHECK_OK(mprotect(c->p + HOLE(c) + 3 * PAGE, HOLE_LEN(c), prot));
+	while (n)
+		ends_well(c, ids[--n]);
+	EACH_SHAPE(c, s)
+		for (uint32_t i = 0; i < s->iterations; i++)
+			EACH_WORD(s, w)
+				c->copy[w] = 3 * c->copy[w] + STEP_STEP;
+}
+
+/* The same with launches under way: they see nothing of it, neither when protection comes nor when it goes. */
+static void protect_running(struct client *c, int prot)
+{
+	char *p = c->p + HOLE(c) + 3 * PAGE;
+
+	gpu_write_all(c);
+	/* What the launches find is with the CPU, so that they fault. */
+	cpu_change(c);
+	change_while(c, prot);
+	CHECK_EQ(touch(p + PAGE, 1), SIGSEGV);
+	CHECK_EQ(touch(p + PAGE, 0), prot == PROT_NONE ? SIGSEGV : 0);
+	gpu_check_shapes(c);
+	change_while(c, PROT_READ | PROT_WRITE);
+	cpu_change(c);
+}
+
+static void protect_read_running(struct client *c)	{ protect_running(c, PROT_READ); }
+static void protect_none_running(struct client *c)	{ protect_running(c, PROT_NONE); }
 static void protect_read(struct client *c)	{ protect(c, PROT_READ); }
 static void protect_none(struct client *c)	{ protect(c, PROT_NONE); }
 
@@ -565,16 +619,31 @@ static void fork_after(struct client *c)
 
 /* ---- advice of the kernel's, and moving mappings ---- */
 
+/* KiB of this process that are locked, as the kernel counts. */
+static unsigned long locked_kib(void)
+{
+	unsigned long kib = ~0ul;
+	char line[128];
+	FILE *f = fopen("/proc/self/status", "r");
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmLck: %lu", &kib) == 1)
+			break;
+	fclose(f);
+	return kib;
+}
+
+/* mlock and munlock succeed and do nothing, as for all memory that is not the kernel's (VM_PFNMAP): pages go where they are wanted. */
 static void locked(struct client *c)
 {
-	int r;
-
 	cpu_write(c);
-	r = mlock(c->p, c->len);
-	CHECK(!r || errno == ENOMEM || errno == EPERM || errno == EINVAL || errno == EAGAIN);
+	CHECK_OK(mlock(c->p, c->len));
+	CHECK_EQ(locked_kib(), 0);
 	gpu_change(c);
 	cpu_change(c);
-	CHECK_EQ(munlock(c->p, c->len), 0);
+	CHECK_OK(migrate(c->fd, c->p, c->len, c->gpus[0]));
+	CHECK_OK(munlock(c->p, c->len));
 	gpu_change(c);
 }
 
@@ -993,6 +1062,7 @@ static const struct action {
 	{ "side-by-side", side_by_side }, { "gpu-atomic", gpu_atomic }, { "cpu-atomic", cpu_atomic },
 	{ "read-write-calls", read_write_calls }, { "proc-mem", proc_mem },
 	{ "read-only", read_only_range }, { "mprotect-read", protect_read }, { "mprotect-none", protect_none },
+	{ "mprotect-read-running", protect_read_running }, { "mprotect-none-running", protect_none_running },
 	{ "refused-maps", refused_maps }, { "fork-before", fork_before, NO_THREADS }, { "fork-after", fork_after, NO_THREADS },
 	{ "mlock", locked }, { "madvise-drop", advice_to_drop }, { "madvise-hint", advice_to_hint },
 	{ "madvise-populate", advice_to_populate }, { "madvise-fork", advice_about_forks, NO_THREADS },
