@@ -485,7 +485,16 @@ enum {
 	INJ_CE_FAULT = 0x50014, INJ_CE_HANG = 0x50018, INJ_LINK_DOWN = 0x5001c, INJ_GONE = 0x50020,
 	INJ_DROP_INTR = 0x50024, INJ_NEG_TLB = 0x50028, INJ_LATENCY = 0x50030, INJ_ECC_POISON = 0x50034,
 	INJ_ECC_REPORT = 0x50038, INJ_COMMAND_HANG = 0x5003c, INJ_CE_STALL = 0x50040,
+	INJ_PACKET_LOST = 0x50044, INJ_PACKET_BAD = 0x50048, INJ_PACKET_NEVER_VALID = 0x5004c,
+	INJ_OTHER_OVERFLOW = 0x50050, INJ_GET_CORRUPT = 0x50054, INJ_SEM_LOST = 0x50058, INJ_SEM_WRONG = 0x5005c,
+	INJ_INTR_STORM = 0x50060, INJ_CE_FAULT_EACH = 0x50064,
+	/* For packets and GET: without end, as far as a test goes; of the non-replayable ring. */
+	INJ_ALL = 0xffff,
 };
+#define INJ_OTHER_RING (1u << 31)
+
+/* Counters of the STATS block (2.5), low words. */
+enum { STAT_REORDERED = 0x40100 + 8 * 30 };
 
 /* Of @what (enum huvm_fail) @after go well, the next @times fail; ~0: all. Returns how many of the last call's did not come to be. */
 static inline uint32_t let_fail_after(int fd, uint32_t what, uint32_t after, uint32_t times)

@@ -42,6 +42,7 @@ static void reordered_and_duplicated(void)
 {
 	int fd = setup();
 	uint64_t dup = counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_FAULT_DUPLICATES);
+	uint32_t held_back = read_reg(fd, 0, STAT_REORDERED);
 
 	test_reg(fd, 0, INJ_REORDER, 500);
 	test_reg(fd, 0, INJ_DUPLICATE, 500);
@@ -49,6 +50,7 @@ static void reordered_and_duplicated(void)
 	test_reg(fd, 0, INJ_REORDER, 50);
 	test_reg(fd, 0, INJ_DUPLICATE, 50);
 	CHECK(counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_FAULT_DUPLICATES) > dup);
+	CHECK(read_reg(fd, 0, STAT_REORDERED) - held_back > 10);
 }
 
 static void overflow(void)
@@ -71,6 +73,8 @@ static void lost_interrupts(void)
 	for (int i = 0; i < 4; i++) {
 		test_reg(fd, 0, INJ_DROP_INTR, 3);
 		round_trip(fd, 20 + i);
+		/* Some were: who looks by himself asks for fewer. */
+		CHECK(read_reg(fd, 0, INJ_DROP_INTR) < 3);
 	}
 	test_reg(fd, 0, INJ_DROP_INTR, 0);
 }

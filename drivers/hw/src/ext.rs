@@ -466,9 +466,10 @@ pub mod stats {
         WorkBytesPeer = 27,
         Launches = 28,
         AccessCounterPackets = 29,
+        ReorderedPackets = 30,
     }
     /// Counters of this version.
-    pub const COUNT: usize = 30;
+    pub const COUNT: usize = 31;
 }
 
 /// Fault injection.
@@ -517,6 +518,36 @@ pub mod inject {
     pub const COMMAND_HANG: u32 = BASE + 0x3c;
     /// Countdown to a copy-engine launch whose first piece stays on its way.
     pub const CE_STALL: u32 = BASE + 0x40;
+    /// [`PACKETS`] to lose: neither a packet nor an overflow tells.
+    pub const PACKET_LOST: u32 = BASE + 0x44;
+    /// [`PACKETS`] to write wrong: which part is [`BAD_WHAT_SHIFT`].
+    pub const PACKET_BAD: u32 = BASE + 0x48;
+    /// [`PACKETS`] that take their place in the ring and never become VALID.
+    pub const PACKET_NEVER_VALID: u32 = BASE + 0x4c;
+    /// Non-replayable packets that meet a full ring.
+    pub const OTHER_OVERFLOW: u32 = BASE + 0x50;
+    /// [`PACKETS`], of writes of GET that are taken for one out of range.
+    pub const GET_CORRUPT: u32 = BASE + 0x54;
+    /// Semaphore releases that write nothing.
+    pub const SEM_LOST: u32 = BASE + 0x58;
+    /// Semaphore releases that write [`SEM_WRONG_ADD`] too much.
+    pub const SEM_WRONG: u32 = BASE + 0x5c;
+    /// A message each so many ns (27:0) of the MSI-X entry in 31:28, whatever is pending; 0 none.
+    pub const INTR_STORM: u32 = BASE + 0x60;
+    /// Bitmap of copy engines whose launches fault whenever they are tried.
+    pub const CE_FAULT_EACH: u32 = BASE + 0x64;
+    /// PACKET_LOST, PACKET_BAD, PACKET_NEVER_VALID, GET_CORRUPT: the next so many.
+    pub const PACKETS: u32 = 0xffff;
+    /// The same: those of the non-replayable ring.
+    pub const OTHER_RING: u32 = 1 << 31;
+    /// PACKET_BAD: what is wrong, in 17:16: 0 all of it, 1 the instance, 2 the address, 3 the type.
+    pub const BAD_WHAT_SHIFT: u32 = 16;
+    /// SEM_WRONG: by so much.
+    pub const SEM_WRONG_ADD: u32 = 0x40;
+    /// INTR_STORM: the shortest period, ns.
+    pub const STORM_MIN_NS: u32 = 2000;
+    /// INTR_STORM: the period.
+    pub const STORM_NS: u32 = 0x0fff_ffff;
 }
 
 /// Memory that failed.

@@ -115,10 +115,12 @@ impl Gpu {
 
     /// Starts the next piece of launch `i`.
     fn ce_issue(&mut self, runlist: usize, chid: u32, i: usize, cx: &mut Cx<'_>) {
+        let each = self.inject.ce_fault_each;
         let Some(job) = self.channel(runlist, chid).and_then(|c| c.jobs.get_mut(i)) else {
             return;
         };
-        let inject = core::mem::take(&mut job.inject_fault);
+        let inject = core::mem::take(&mut job.inject_fault)
+            || u32::try_from(runlist).is_ok_and(|n| each.checked_shr(n).unwrap_or(0) & 1 != 0);
         let stalls = core::mem::take(&mut job.stalls);
         job.stands_at = None;
         let first = job.done == 0;

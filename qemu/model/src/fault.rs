@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use huvm_hw::ext::stats::Counter;
 
 use crate::bar0::{self, vector};
+use crate::ext::inject::Inject;
 use crate::gpu::{ram_place, Cx, Gpu};
 use crate::mmu::{Access, FaultType, Instance};
 use crate::queue::Event;
@@ -206,7 +207,10 @@ impl Gpu {
 
     /// A fault arrives: claims a slot or meets a full ring.
     pub(crate) fn fault_arrives(&mut self, ring: usize, packet: u64, cx: &mut Cx<'_>) {
-        let forced = ring == REPLAYABLE && self.inject.overflow_count > 0;
+        let forced = match ring {
+            REPLAYABLE => self.inject.overflow_count > 0,
+            _ => self.inject.other_overflow > 0,
+        };
         let Some(r) = self.rings.get_mut(ring) else {
             return;
         };
@@ -221,9 +225,16 @@ impl Gpu {
             r.in_flight.remove(&packet);
             return;
         }
+        if Inject::next_of(&mut self.inject.packet_lost, ring) {
+            r.in_flight.remove(&packet);
+            return;
+        }
         if forced || r.full() {
             if forced {
-                self.inject.overflow_count -= 1;
+                match ring {
+                    REPLAYABLE => self.inject.overflow_count -= 1,
+                    _ => self.inject.other_overflow -= 1,
+                }
             }
             r.overflow = true;
             r.in_flight.remove(&packet);
@@ -263,13 +274,16 @@ impl Gpu {
         let mut delay = u64::from(self.inject.valid_delay_ns);
         if self.inject.chance(self.inject.reorder_permille) {
             delay += REORDER_NS;
+            cx.count(Counter::ReorderedPackets, 1);
         }
         let Some(r) = self.rings.get_mut(ring) else {
             return;
         };
         let slot = r.put;
         r.put = r.step(slot);
-        if let Some(p) = r.in_flight.get_mut(&packet) {
+        if Inject::next_of(&mut self.inject.packet_never_valid, ring) {
+            r.in_flight.remove(&packet);
+        } else if let Some(p) = r.in_flight.get_mut(&packet) {
             p.slot = Some(slot);
         }
         let pulse = r.armed.then(|| r.notify_vector());
@@ -308,7 +322,8 @@ impl Gpu {
         } else {
             self.aperture_place(Aperture::Bar2, addr, 32, true, cx)
         };
-        let bytes = p.fault.packet();
+        let mut bytes = p.fault.packet();
+        self.inject.spoil(ring, &mut bytes);
         let (head, valid) = bytes.split_at(28);
         // VALID is in the last dword: it goes last.
         let written = place.is_some_and(|at| {
@@ -456,6 +471,7 @@ impl Gpu {
     }
 
     fn fault_get_write(&mut self, index: usize, value: u32, cx: &mut Cx<'_>) {
+        let forced = Inject::next_of(&mut self.inject.get_corrupt, index);
         let Some(r) = self.rings.get_mut(index) else {
             return;
         };
@@ -470,7 +486,7 @@ impl Gpu {
         let ptr = value & PTR_MASK;
         let mut error = None;
         let mut passed_put = false;
-        if ptr < r.size || (r.size == 0 && ptr == 0) {
+        if !forced && (ptr < r.size || (r.size == 0 && ptr == 0)) {
             let ahead = |p: u32| (p + r.size - r.get) % r.size.max(1);
             passed_put =
                 r.size > 0 && r.put < r.size && r.get < r.size && ahead(ptr) > ahead(r.put);

@@ -252,6 +252,7 @@ impl Gpu {
             Event::BlockRetry { block } => self.block_retry(block, cx),
             Event::BlockPiece { block } => self.block_piece_done(block, cx),
             Event::Dispatch => self.work_dispatch(cx),
+            Event::Storm => self.storm(cx),
         }
     }
 }

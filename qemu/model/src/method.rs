@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Host methods: semaphores, MEM_OP, WFI, interrupts (hw-interface.md 2.1, 5.5, 6.3).
 
+use huvm_hw::ext::inject::SEM_WRONG_ADD;
 use huvm_hw::ext::stats::Counter;
 
 use crate::channel::{intr, Method, Outcome};
 use crate::counter::Clear;
+use crate::ext::inject::Inject;
 use crate::gpu::{Cx, Gpu};
 use crate::host::Place;
 use crate::mmu::{Access, FaultType, TlbKind};
@@ -245,6 +247,11 @@ impl Gpu {
         timestamp: bool,
         cx: &mut Cx<'_>,
     ) -> bool {
+        if Inject::next(&mut self.inject.sem_lost) {
+            return true;
+        }
+        let wrong = Inject::next(&mut self.inject.sem_wrong);
+        let value = value.wrapping_add(if wrong { SEM_WRONG_ADD.into() } else { 0 });
         if timestamp {
             let now = cx.now;
             let stamped = place

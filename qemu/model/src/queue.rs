@@ -37,6 +37,8 @@ pub(crate) enum Event {
     BlockPiece { block: u64 },
     /// Blocks of the workload engine may start.
     Dispatch,
+    /// INJECT: a message that nothing asked for.
+    Storm,
 }
 
 struct Entry {

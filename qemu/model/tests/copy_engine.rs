@@ -503,3 +503,68 @@ fn phantom_copies_move_nothing_but_take_their_time() {
     assert_eq!(r.get_vram(0, 0x200_2000, 64), [9; 64]);
     assert_eq!(r.r5(0, ext::ident::FLAGS) & 2, 2);
 }
+
+#[test]
+fn a_semaphore_that_is_not_written() {
+    let mut r = rig();
+    r.w5(0, ext::inject::SEM_LOST, 1);
+    let d = data(4096);
+    r.sys(0x1000_0000, &d);
+    let mut p = inc(0x260, &[1, 0]);
+    p.extend(copy(0x1000_0000, 0x300_0000, 4096, NON_PIPELINED | PHYS));
+    p.extend(ce_release(SEM_VA, 1, false));
+    r.submit(&p);
+    assert!(!released(&mut r, SEM, 1));
+    assert_eq!(r.get_vram(0, 0x300_0000, 4096), d, "the copy was done");
+    assert_eq!(r.r5(0, ext::inject::SEM_LOST), 0);
+    // The next one makes up for it.
+    r.submit(&sem(SEM_VA, 2, 1));
+    assert!(released(&mut r, SEM, 2));
+}
+
+#[test]
+fn a_semaphore_that_says_too_much() {
+    let mut r = rig();
+    r.w5(0, ext::inject::SEM_WRONG, 1);
+    r.submit(&sem(SEM_VA, 2, 1));
+    assert!(released(&mut r, SEM, 2 + ext::inject::SEM_WRONG_ADD));
+    r.submit(&ce_release(SEM_VA, 3, false));
+    assert!(released(&mut r, SEM, 3));
+}
+
+#[test]
+fn an_engine_that_faults_each_time() {
+    let mut r = rig();
+    r.w5(0, ext::inject::CE_FAULT_EACH, 1);
+    let mut p = inc(0x260, &[1, 0]);
+    p.extend(copy(0x1000_0000, 0x300_0000, 4096, NON_PIPELINED | PHYS));
+    p.extend(ce_release(SEM_VA, 1, false));
+    r.submit(&p);
+    let ram = r.chram(0, 0, 1);
+    for _ in 0..20 {
+        assert!(!released(&mut r, SEM, 1));
+        assert_eq!(r.drain(0, 0, 32).len(), 1);
+        r.w0(0, ram, 1 | 1 << 5);
+        r.doorbell(0, 0, 1);
+    }
+    // Engines are told apart, and it ends.
+    r.w5(0, ext::inject::CE_FAULT_EACH, !1);
+    r.run(SEC);
+    r.w0(0, ram, 1 | 1 << 5);
+    r.doorbell(0, 0, 1);
+    assert!(released(&mut r, SEM, 1));
+}
+
+#[test]
+fn a_full_ring_of_the_engines() {
+    let mut r = rig();
+    r.w5(0, ext::inject::CE_FAULT, 1);
+    r.w5(0, ext::inject::OTHER_OVERFLOW, 1);
+    let mut p = inc(0x260, &[1, 0]);
+    p.extend(copy(0x1000_0000, 0x300_0000, 4096, NON_PIPELINED | PHYS));
+    r.submit(&p);
+    r.run(SEC);
+    assert_eq!(r.r0(0, bar0::FAULT_LO + 0xc), 1 << 31, "no packet");
+    assert_eq!(r.stat(0, Counter::Overflows), 1);
+    assert_eq!(r.r5(0, ext::inject::OTHER_OVERFLOW), 0);
+}

@@ -298,6 +298,7 @@ fn late_and_reordered_valid() {
         (0..39).any(|i| !valid(i) && valid(i + 1))
     });
     assert!(out_of_order);
+    assert!((1..40).contains(&r.stat(0, Counter::ReorderedPackets)));
 }
 
 #[test]
@@ -602,4 +603,106 @@ fn dropped_message() {
     assert!(r.h.take_messages().is_empty());
     assert_eq!(r.r0(0, bar0::LEAF + 8), 1, "pending all the same");
     let _ = ext::BAR;
+}
+
+/// A launch of one block that faults, after `what` was written to an INJECT register.
+fn inject_and_fault(at: u32, what: u32) -> Rig {
+    let mut r = rig(64);
+    r.w5(0, at, what);
+    r.launch(0, 0, 1, 8, &[fill()]);
+    r.run(1_000_000);
+    r
+}
+
+/// The same access faults again, and is served.
+fn ends_well(r: &mut Rig) {
+    r.replay(0, 1);
+    r.run(1_000_000);
+    let p = r.drain(0, 1, 64);
+    assert_eq!((p.len(), p[0].va), (1, VA));
+    map(r, VA);
+    r.replay(0, 1);
+    r.run(1_000_000);
+    assert_eq!(r.slot(0, 0, w::STATUS), w::STATUS_DONE);
+}
+
+#[test]
+fn a_lost_packet_leaves_no_trace() {
+    let mut r = inject_and_fault(inject::PACKET_LOST, 1);
+    let put = bar0::FAULT_LO + 0x2c;
+    assert_eq!(r.r0(0, put), 0, "no packet, no overflow");
+    assert!(r.h.take_messages().is_empty());
+    assert_eq!(r.slot(0, 0, w::BLOCKS_STALLED), 1);
+    assert_eq!(r.r5(0, inject::PACKET_LOST), 0);
+    ends_well(&mut r);
+    // Those of the other ring are not meant.
+    let mut r = inject_and_fault(inject::PACKET_LOST, inject::OTHER_RING | 1);
+    assert_eq!(r.drain(0, 1, 64).len(), 1);
+    assert_eq!(r.r5(0, inject::PACKET_LOST), inject::OTHER_RING | 1);
+}
+
+#[test]
+fn a_packet_that_is_never_valid_takes_its_place() {
+    let mut r = inject_and_fault(inject::PACKET_NEVER_VALID, 1);
+    let get = bar0::FAULT_LO + 0x28;
+    assert_eq!(r.h.take_messages(), [(0, 1)]);
+    r.run(SEC);
+    assert_eq!(r.r0(0, get + 4), 1, "PUT is there");
+    assert_eq!(r.h.sys_u32(RING1 + 28), 0, "the packet never is");
+    assert_eq!(
+        r.r0(0, bar0::FAULT_STATUS) >> 30 & 1,
+        0,
+        "nothing is on its way"
+    );
+    // A driver that goes past it.
+    r.w0(0, get, 1);
+    ends_well(&mut r);
+}
+
+#[test]
+fn a_bad_packet_is_valid() {
+    for what in 0..4 {
+        let mut r = inject_and_fault(inject::PACKET_BAD, what << inject::BAD_WHAT_SHIFT | 1);
+        assert_eq!(r.r5(0, inject::PACKET_BAD), 0);
+        let p = r.drain(0, 1, 64);
+        assert_eq!(p.len(), 1, "{what}");
+        assert_eq!(p[0].inst != INST, what < 2, "{what}");
+        assert_eq!(p[0].va != VA, what == 0 || what == 2, "{what}");
+        assert_eq!(p[0].kind == 0x1f, what == 3, "{what}");
+        ends_well(&mut r);
+    }
+}
+
+#[test]
+fn a_get_that_is_taken_for_another() {
+    let mut r = inject_and_fault(inject::GET_CORRUPT, 2);
+    let get = bar0::FAULT_LO + 0x28;
+    assert_eq!(r.drain(0, 1, 64).len(), 1);
+    assert_eq!(r.r0(0, get), 1 << 30, "GET is as it was");
+    assert_eq!(r.r0(0, bar0::LEAF + 16) >> 3 & 1, 1, "vector 131");
+    r.replay(0, 1);
+    r.run(1_000_000);
+    assert_eq!(r.r0(0, get + 4), 1 | 1 << 30, "nothing is reported");
+    r.w0(0, get, 1 | 1 << 30);
+    assert_eq!(r.r0(0, get), 1 << 30, "again");
+    r.w0(0, get, 1 | 1 << 30);
+    assert_eq!(r.r0(0, get), 1);
+    ends_well(&mut r);
+}
+
+#[test]
+fn a_storm_of_messages() {
+    let mut r = rig(64);
+    r.w5(0, inject::INTR_STORM, 2 << 28 | 1);
+    r.run(1_000_000);
+    let n = r.h.take_messages().len();
+    assert!(n > 400, "{n}");
+    assert_eq!(r.r0(0, bar0::TOP), 0, "nothing is pending");
+    // Another one takes its place; 0 ends it.
+    r.w5(0, inject::INTR_STORM, 1 << 28 | 100_000);
+    r.run(1_000_000);
+    let got = r.h.take_messages();
+    assert_eq!(got, [(0, 1); 10]);
+    r.w5(0, inject::INTR_STORM, 0);
+    assert!(r.m.next_deadline().is_none());
 }

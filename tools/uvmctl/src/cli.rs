@@ -278,6 +278,32 @@ pub(crate) enum Injection {
     Seed,
     /// The GPU falls off the bus, until the machine is reset; takes no value
     GpuGone,
+    /// The memory page (of 4 KiB) of this number fails; 0xffffffff cures all. Reads how many have
+    PageFails,
+    /// A page of this number is reported as failed, whatever it is
+    PageReported,
+    /// The invalidate or replay of this number from now hangs, until 0 is set
+    CommandHang,
+    /// The copy of this number from now does not arrive and is not let go of, until 0 is set
+    CopyStall,
+    /// The next so many fault packets are lost (at most 65535; 0x80000000 more: those of copy engines)
+    FaultLost,
+    /// The next so many fault packets are wrong (as above; times 0x10000, 0: all, 1: whose, 2: where, 3: what)
+    FaultBad,
+    /// The next so many fault packets are never complete (as above)
+    FaultNeverValid,
+    /// The next so many fault packets of copy engines meet a full ring
+    CopyFaultOverflow,
+    /// The next so many writes of a fault ring's GET arrive damaged (as above)
+    FaultGetCorrupt,
+    /// The next so many ends of copies are not told
+    SemaphoreLost,
+    /// The next so many ends of copies tell of more than there were
+    SemaphoreWrong,
+    /// An interrupt each so many ns (times 0x10000000: the message's number, 0 to 3), until 0 is set
+    InterruptStorm,
+    /// Bitmap of copy engines whose copies fault each time
+    CopyFaultEach,
 }
 
 #[derive(Args, Debug)]

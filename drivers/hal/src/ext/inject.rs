@@ -6,6 +6,22 @@ use crate::seam::Mmio;
 use crate::{Error, Result};
 use huvm_hw::ext::inject as hw;
 
+/// Which fault ring.
+pub use crate::ga100::fault::RingKind;
+
+/// What is wrong with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadPart {
+    /// All of it.
+    All,
+    /// Whose it is.
+    Instance,
+    /// Where it was.
+    Address,
+    /// What it was: a type that does not exist.
+    Type,
+}
+
 /// A thing to go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Injection {
@@ -37,6 +53,36 @@ pub enum Injection {
     Seed(u32),
     /// Added to each copy-engine launch, ns.
     LatencyNs(u32),
+    /// The next n packets of a ring are lost, without an overflow; at most 65535.
+    PacketLost(RingKind, u32),
+    /// The next n packets of a ring are written wrong; at most 65535.
+    PacketBad(RingKind, BadPart, u32),
+    /// The next n packets of a ring take their place and never become VALID; at most 65535.
+    PacketNeverValid(RingKind, u32),
+    /// The next n non-replayable packets meet a full ring.
+    OtherOverflow(u32),
+    /// The next n writes of GET of a ring are taken for one out of range; at most 65535.
+    GetCorrupt(RingKind, u32),
+    /// The next n semaphore releases write nothing.
+    SemaphoreLost(u32),
+    /// The next n semaphore releases write a value that is too high.
+    SemaphoreWrong(u32),
+    /// A message of an MSI-X entry (0..3) each so many ns (at most 2^28 - 1, taken for 2000 if less than that), whatever is pending; 0
+    /// ns: none.
+    InterruptStorm(u8, u32),
+    /// Bitmap of copy engines whose launches fault whenever they are tried.
+    CeFaultEach(u32),
+}
+
+/// A count of packets of one ring.
+fn packets(ring: RingKind, n: u32) -> Result<u32> {
+    if n > hw::PACKETS {
+        return Err(Error::OutOfRange("packets", u64::from(n)));
+    }
+    Ok(match ring {
+        RingKind::Replayable => n,
+        RingKind::NonReplayable => n | hw::OTHER_RING,
+    })
 }
 
 impl Injection {
@@ -64,6 +110,23 @@ impl Injection {
             Injection::NegativeTlb(on) => (hw::NEG_TLB, u32::from(on)),
             Injection::Seed(s) => (hw::SEED, s),
             Injection::LatencyNs(n) => (hw::LATENCY_NS, n),
+            Injection::PacketLost(ring, n) => (hw::PACKET_LOST, packets(ring, n)?),
+            Injection::PacketBad(ring, what, n) => {
+                let what = (what as u32) << hw::BAD_WHAT_SHIFT;
+                (hw::PACKET_BAD, packets(ring, n)? | what)
+            }
+            Injection::PacketNeverValid(ring, n) => (hw::PACKET_NEVER_VALID, packets(ring, n)?),
+            Injection::OtherOverflow(n) => (hw::OTHER_OVERFLOW, n),
+            Injection::GetCorrupt(ring, n) => (hw::GET_CORRUPT, packets(ring, n)?),
+            Injection::SemaphoreLost(n) => (hw::SEM_LOST, n),
+            Injection::SemaphoreWrong(n) => (hw::SEM_WRONG, n),
+            Injection::InterruptStorm(entry @ 0..=3, ns @ 0..=hw::STORM_NS) => {
+                (hw::INTR_STORM, u32::from(entry) << 28 | ns)
+            }
+            Injection::InterruptStorm(..) => {
+                return Err(Error::OutOfRange("interrupt storm", 0));
+            }
+            Injection::CeFaultEach(engines) => (hw::CE_FAULT_EACH, engines),
         })
     }
 }

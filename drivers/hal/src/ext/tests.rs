@@ -132,6 +132,30 @@ fn a_wrong_extension_is_an_error() {
 }
 
 #[test]
+fn injections_of_one_ring() {
+    use inject::{BadPart, Injection, RingKind};
+    let regs = FakeRegs::default();
+    for what in [
+        Injection::PacketLost(RingKind::Replayable, 3),
+        Injection::PacketBad(RingKind::NonReplayable, BadPart::Type, 2),
+        Injection::GetCorrupt(RingKind::NonReplayable, 0xffff),
+        Injection::InterruptStorm(3, 5000),
+    ] {
+        inject::inject(&regs, what).unwrap();
+    }
+    let wrote: Vec<_> = regs.writes.borrow().iter().map(|w| (w.1, w.2)).collect();
+    assert_eq!(
+        wrote,
+        [
+            (0x5_0044, 3),
+            (0x5_0048, 0x8003_0002),
+            (0x5_0054, 0x8000_ffff),
+            (0x5_0060, 0x3000_1388),
+        ]
+    );
+}
+
+#[test]
 fn arguments_out_of_range() {
     let regs = FakeRegs::default();
     assert_eq!(
@@ -147,5 +171,9 @@ fn arguments_out_of_range() {
     assert!(throttle::set_veid_limit(&regs, Veid(64), None).is_err());
     assert!(inject::inject(&regs, inject::Injection::ReorderPermille(1001)).is_err());
     assert!(inject::inject(&regs, inject::Injection::ValidDelayNs(1_000_001)).is_err());
+    let ring = inject::RingKind::Replayable;
+    assert!(inject::inject(&regs, inject::Injection::PacketLost(ring, 1 << 16)).is_err());
+    assert!(inject::inject(&regs, inject::Injection::InterruptStorm(4, 1)).is_err());
+    assert!(inject::inject(&regs, inject::Injection::InterruptStorm(1, 1 << 28)).is_err());
     assert!(regs.writes.borrow().is_empty());
 }

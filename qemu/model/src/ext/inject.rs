@@ -2,8 +2,11 @@
 //! INJECT block: failures on demand, and the realism switches.
 
 use huvm_hw::ext::inject as reg;
+use huvm_hw::ext::stats::Counter;
 
+use crate::fault::NON_REPLAYABLE;
 use crate::gpu::{Cx, Gpu};
+use crate::queue::Event;
 
 /// The registers of the block.
 #[derive(Clone, Debug)]
@@ -21,6 +24,15 @@ pub(crate) struct Inject {
     pub(crate) neg_tlb: bool,
     pub(crate) seed: u32,
     pub(crate) latency_ns: u32,
+    pub(crate) packet_lost: u32,
+    pub(crate) packet_bad: u32,
+    pub(crate) packet_never_valid: u32,
+    pub(crate) other_overflow: u32,
+    pub(crate) get_corrupt: u32,
+    pub(crate) sem_lost: u32,
+    pub(crate) sem_wrong: u32,
+    intr_storm: u32,
+    pub(crate) ce_fault_each: u32,
     rng: u64,
 }
 
@@ -41,20 +53,71 @@ impl Inject {
             neg_tlb: realism,
             seed,
             latency_ns: 0,
+            packet_lost: 0,
+            packet_bad: 0,
+            packet_never_valid: 0,
+            other_overflow: 0,
+            get_corrupt: 0,
+            sem_lost: 0,
+            sem_wrong: 0,
+            intr_storm: 0,
+            ce_fault_each: 0,
             rng: scramble(seed),
         }
     }
 
-    /// True with a chance of `permille` in 1000 (xorshift64*; its state depends on the seed only).
-    pub(crate) fn chance(&mut self, permille: u32) -> bool {
-        if permille == 0 {
-            return false;
-        }
+    /// The next random word (xorshift64*; its state depends on the seed only).
+    fn random(&mut self) -> u32 {
         self.rng ^= self.rng >> 12;
         self.rng ^= self.rng << 25;
         self.rng ^= self.rng >> 27;
-        let r = self.rng.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
-        r % 1000 < u64::from(permille)
+        // CAST: the upper half.
+        (self.rng.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
+    }
+
+    /// True with a chance of `permille` in 1000.
+    pub(crate) fn chance(&mut self, permille: u32) -> bool {
+        permille != 0 && self.random() % 1000 < permille
+    }
+
+    /// Counts down a "the next n of a ring" register; true when `ring` is the one, and one was left.
+    pub(crate) fn next_of(counter: &mut u32, ring: usize) -> bool {
+        let other = *counter & reg::OTHER_RING != 0;
+        let left = *counter & reg::PACKETS;
+        if left == 0 || other != (ring == NON_REPLAYABLE) {
+            return false;
+        }
+        *counter = if left == 1 { 0 } else { *counter - 1 };
+        true
+    }
+
+    /// Counts down a "the next n" register; true while there are some.
+    pub(crate) fn next(counter: &mut u32) -> bool {
+        let hit = *counter != 0;
+        *counter -= u32::from(hit);
+        hit
+    }
+
+    /// Makes the packet of a ring wrong if PACKET_BAD says so. It stays VALID.
+    pub(crate) fn spoil(&mut self, ring: usize, packet: &mut [u8; 32]) {
+        let what = self.packet_bad >> reg::BAD_WHAT_SHIFT & 3;
+        if !Inject::next_of(&mut self.packet_bad, ring) {
+            return;
+        }
+        for (i, dword) in packet.chunks_exact_mut(4).enumerate() {
+            let wrong = match (what, i) {
+                (0, 7) => self.random() | 1 << 31,
+                (0, _) | (1, 0 | 1) | (2, 2 | 3) => self.random(),
+                // No such type; all else as it was.
+                (3, 7) => {
+                    let mut b = [0; 4];
+                    b.copy_from_slice(dword);
+                    u32::from_le_bytes(b) | 0x1f
+                }
+                _ => continue,
+            };
+            dword.copy_from_slice(&wrong.to_le_bytes());
+        }
     }
 
     /// Counts down a "the n-th from now" register; true when this is the one.
@@ -93,6 +156,15 @@ impl Gpu {
             reg::SEED => i.seed,
             reg::LATENCY_NS => i.latency_ns,
             reg::ECC_POISON => self.poisoned(cx),
+            reg::PACKET_LOST => i.packet_lost,
+            reg::PACKET_BAD => i.packet_bad,
+            reg::PACKET_NEVER_VALID => i.packet_never_valid,
+            reg::OTHER_OVERFLOW => i.other_overflow,
+            reg::GET_CORRUPT => i.get_corrupt,
+            reg::SEM_LOST => i.sem_lost,
+            reg::SEM_WRONG => i.sem_wrong,
+            reg::INTR_STORM => i.intr_storm,
+            reg::CE_FAULT_EACH => i.ce_fault_each,
             _ => 0,
         }
     }
@@ -143,7 +215,37 @@ impl Gpu {
             reg::LATENCY_NS => i.latency_ns = value,
             reg::ECC_POISON => self.poison(value, cx),
             reg::ECC_REPORT => self.report_bad(value, cx),
+            reg::PACKET_LOST => i.packet_lost = value,
+            reg::PACKET_BAD => i.packet_bad = value,
+            reg::PACKET_NEVER_VALID => i.packet_never_valid = value,
+            reg::OTHER_OVERFLOW => i.other_overflow = value,
+            reg::GET_CORRUPT => i.get_corrupt = value,
+            reg::SEM_LOST => i.sem_lost = value,
+            reg::SEM_WRONG => i.sem_wrong = value,
+            reg::INTR_STORM => {
+                i.intr_storm = value;
+                cx.queue.forget(cx.gpu, |e| matches!(e, Event::Storm));
+                self.storm_goes_on(cx);
+            }
+            reg::CE_FAULT_EACH => i.ce_fault_each = value,
             _ => {}
         }
+    }
+
+    /// The next message of the storm, if there is one.
+    fn storm_goes_on(&self, cx: &mut Cx<'_>) {
+        let period = self.inject.intr_storm & reg::STORM_NS;
+        if period != 0 {
+            let ns = period.max(reg::STORM_MIN_NS);
+            cx.at(cx.now.saturating_add(ns.into()), Event::Storm);
+        }
+    }
+
+    /// A message that nothing asked for.
+    pub(crate) fn storm(&mut self, cx: &mut Cx<'_>) {
+        let vector = self.inject.intr_storm >> 28 & 3;
+        cx.count(Counter::Interrupts, 1);
+        cx.host.msix(cx.gpu, vector);
+        self.storm_goes_on(cx);
     }
 }
