@@ -6,12 +6,12 @@ use super::{poison, table, Engine, Fence, Tracker};
 use crate::account::events;
 use crate::account::latency::{Kind, Latencies};
 use crate::account::waits::{self, Listed, Waiting, What};
-use crate::kernel::dma::DmaBuf;
+use crate::kernel::dma::{read_barrier, DmaBuf};
 use crate::kernel::ffi::uapi;
 use crate::kernel::mmio::Bars;
 use crate::kernel::time::{self, Patience};
 use crate::kernel::wait::WaitQueue;
-use huvm_hal::channel::{is_complete, Channel, Interrupt, SubmitFlags};
+use huvm_hal::channel::{is_complete, is_possible, Channel, Interrupt, Layout, SubmitFlags};
 use huvm_hal::ext::ecc;
 use huvm_hal::ga100::runlist::Runlist;
 use huvm_hal::ids::{ChannelId, Chid, GpuVa, SysAddr, Vector};
@@ -83,9 +83,14 @@ const STAMPS: usize = 64;
 const KINDS: u64 = 8;
 const _: () = assert!(Engine::COUNT <= KINDS as usize);
 
+/// Pushes that are not over are fewer.
+const ENTRIES: u32 = Layout::DEFAULT.entries();
+
 /// Where a channel's semaphore is, while it has memory.
 enum Semaphore {
     At(SharedBuf, usize),
+    /// It had a value that cannot be; the last that was known. The GPU may still write it, and nobody looks any more.
+    Lies(u32),
     /// The last value, when the channel was given up. The memory stays while the ring has it: others may still look there.
     Stopped(u32),
     /// The last value, when the memory was given back.
@@ -114,9 +119,16 @@ pub(super) struct Parts {
     pub(super) disobeyed: Disobeyed,
 }
 
-/// Told, with the index of its GPU and its number, that a channel does not leave its engine: what it was copying may arrive at any time. The caller
-/// may hold any lock but those of memory and of registries.
-pub(crate) type Disobeyed = fn(u8, ChannelId);
+/// What nobody can copy beside.
+pub(crate) enum Disobeys {
+    /// A channel does not leave its engine: what it was copying may arrive at any time.
+    Stays(ChannelId),
+    /// A channel lies about what is over.
+    Lies(ChannelId),
+}
+
+/// Told, with the index of its GPU, what a channel does. The caller may hold any lock but those of memory and of registries.
+pub(crate) type Disobeyed = fn(u8, Disobeys);
 
 /// One channel.
 #[pin_data]
@@ -135,6 +147,10 @@ pub(crate) struct Lane {
     va: GpuVa,
     /// When and for what kind of traffic the last pushes were handed over: ns times [`KINDS`], and the kind.
     stamps: Stamps<STAMPS>,
+    /// The last push that the GPU may know of: a semaphore that says more lies.
+    begun: Atomic<u32>,
+    /// It did.
+    lies: Atomic<bool>,
     latencies: Arc<Latencies>,
     disobeyed: Disobeyed,
     /// [`WORKS`], [`LEAVES`] or [`BROKEN`], in this order.
@@ -182,6 +198,8 @@ impl Lane {
                 vector,
                 va: channel.semaphore(),
                 stamps: Stamps::new(),
+                begun: Atomic::new(0),
+                lies: Atomic::new(false),
                 latencies,
                 disobeyed,
                 standing: Atomic::new(WORKS),
@@ -229,7 +247,10 @@ impl Lane {
 
     /// Whether it can reach no memory any more, although not all of it is over.
     pub(super) fn is_off(&self) -> bool {
-        !matches!(*self.semaphore.lock(), Semaphore::At(..)) || self.is_gone()
+        let semaphore = self.semaphore.lock();
+        let runs = matches!(*semaphore, Semaphore::At(..) | Semaphore::Lies(_));
+        drop(semaphore);
+        !runs || self.is_gone()
     }
 
     /// Whether what is not complete has failed.
@@ -247,12 +268,65 @@ impl Lane {
         self.standing.load(Relaxed) == WORKS
     }
 
-    /// Value of the semaphore.
+    /// Value of the semaphore. From when it says what cannot be, the last that was known.
     pub(super) fn completed(&self) -> u32 {
-        match &*self.semaphore.lock() {
+        self.read(&mut self.semaphore.lock())
+    }
+
+    fn read(&self, semaphore: &mut Semaphore) -> u32 {
+        let now = match semaphore {
             Semaphore::At(mem, off) => mem.read32(*off),
-            Semaphore::Stopped(v) | Semaphore::Was(v) => *v,
+            Semaphore::Lies(v) | Semaphore::Stopped(v) | Semaphore::Was(v) => return *v,
+        };
+        if is_possible(now, self.begun.load(Relaxed), ENTRIES) {
+            return now;
         }
+        self.doubt(semaphore)
+    }
+
+    /// As [`Self::read`], for one that read what cannot be; or pushes began, and were over, between the two looks. Any context.
+    #[cold]
+    fn doubt(&self, semaphore: &mut Semaphore) -> u32 {
+        let before = self.begun.load(Relaxed);
+        read_barrier();
+        let now = match semaphore {
+            Semaphore::At(mem, off) => mem.read32(*off),
+            Semaphore::Lies(v) | Semaphore::Stopped(v) | Semaphore::Was(v) => return *v,
+        };
+        read_barrier();
+        let begun = self.begun.load(Relaxed);
+        // Not beyond the last push there is now, nor further behind the last that there was before.
+        let too_high = !is_complete(begun, now);
+        let too_low = is_complete(before, now) && !is_possible(now, before, ENTRIES);
+        if !too_high && !too_low {
+            return now;
+        }
+        let last = self.stamps.counted();
+        pr_err!(
+            "gpu {} channel {} ({:?}): says that it completed {}, and has {} of {} or more\n",
+            self.gpu,
+            self.id.0,
+            self.engine,
+            now,
+            last,
+            begun,
+        );
+        // Its memory stays: the ring has it.
+        *semaphore = Semaphore::Lies(last);
+        self.lies.store(true, Relaxed);
+        last
+    }
+
+    /// Whether its semaphore said what cannot be.
+    fn lies(&self) -> bool {
+        self.lies.load(Relaxed)
+    }
+
+    /// It lies: what is over nobody knows, nor what other channels of the GPU copied that waited for this one by the same word. The
+    /// GPU is lost, before anybody takes any of it for done.
+    fn denounce(&self) {
+        (self.disobeyed)(self.gpu, Disobeys::Lies(self.id));
+        self.fail();
     }
 
     /// Pushes submitted and not over.
@@ -342,7 +416,9 @@ impl Lane {
             if leaves && holding {
                 return Err(EAGAIN);
             }
-            if now != seen {
+            if self.lies() {
+                self.denounce();
+            } else if now != seen {
                 (seen, since) = (now, at);
                 listed.got_on();
             } else if self.is_gone() {
@@ -414,6 +490,13 @@ impl Lane {
             match ring.begin(PUSH_DWORDS).map(drop) {
                 Ok(()) => break,
                 Err(huvm_hal::Error::Busy(_)) => self.wait_for_room(seen)?,
+                // It was given up since, and its semaphore let go.
+                Err(_) if !self.works() => return Err(EIO),
+                Err(e @ huvm_hal::Error::BadDevice(..)) => {
+                    pr_err!("gpu {} {:?}: {:?}\n", self.gpu, self.engine, e);
+                    self.denounce();
+                    return Err(EIO);
+                }
                 Err(e) => {
                     pr_err!("gpu {} {:?}: {:?}\n", self.gpu, self.engine, e);
                     return Err(EIO);
@@ -429,6 +512,8 @@ impl Lane {
                 Some(true) => {}
                 Some(false) if other.is_off() => {}
                 Some(false) => return Err(EIO),
+                // The engine would not wait.
+                None if other.lies() => return Err(EIO),
                 None => push.acquire(other.va, value).map_err(|_| EINVAL)?,
             }
         }
@@ -443,6 +528,8 @@ impl Lane {
         })?;
         // The doorbell is rung below; nobody looks at the stamp before the push is over.
         let next = self.stamps.begin(time::now_ns() * KINDS + engine as u64);
+        // Before the doorbell: from there on it may be over.
+        self.begun.store(next, Relaxed);
         let value = push.submit(
             &*self.bars,
             SubmitFlags {
@@ -461,8 +548,8 @@ impl Lane {
     /// The non-stall interrupt came, or the lane changed otherwise. Any context.
     pub(super) fn wake(&self) {
         // In an interrupt the lock may be held by what was interrupted: then the next one who looks counts.
-        let completed = match self.semaphore.try_lock().as_deref() {
-            Some(Semaphore::At(mem, off)) => Some(mem.read32(*off)),
+        let completed = match self.semaphore.try_lock().as_deref_mut() {
+            Some(semaphore @ Semaphore::At(..)) => Some(self.read(semaphore)),
             _ => None,
         };
         if let Some(completed) = completed {
@@ -556,7 +643,7 @@ impl Lane {
         let is_off = self.stop();
         if !is_off {
             // Before anybody takes the memory that it copies to for free.
-            (self.disobeyed)(self.gpu, self.id);
+            (self.disobeyed)(self.gpu, Disobeys::Stays(self.id));
         }
         if is_off && !self.is_gone() && self.attendant.call() {
             return;
@@ -595,8 +682,8 @@ impl Lane {
     /// Channels that wait for this one on the GPU go on: it writes nothing any more. What it had completed is kept.
     fn release(&self) {
         let mut semaphore = self.semaphore.lock();
+        let last = self.read(&mut semaphore);
         if let Semaphore::At(mem, off) = &*semaphore {
-            let last = mem.read32(*off);
             // Beyond one push that is being built now.
             mem.write32(*off, self.stamps.submitted().wrapping_add(1));
             *semaphore = Semaphore::Stopped(last);

@@ -21,7 +21,7 @@ mod table;
 mod watch;
 
 pub(crate) use huvm_hal::channel::Tracker;
-pub(crate) use lane::Push;
+pub(crate) use lane::{Disobeys, Push};
 pub(crate) use pool::{Ce, Pool};
 pub(crate) use setup::errno;
 pub(crate) use table::forget_all;

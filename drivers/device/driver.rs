@@ -28,7 +28,7 @@ use super::faults::{self, FaultState};
 use super::gpu::Parts;
 use super::{peer, registry, selftest, Gpu, Loss};
 use crate::account::waits::{Listed, Waiting, What};
-use crate::channel::poison;
+use crate::channel::{poison, Disobeys};
 use crate::kernel::dma::DmaDev;
 use crate::kernel::irq::Irqs;
 use crate::kernel::mmio::{Bars, ExtAt};
@@ -46,7 +46,6 @@ use crate::service::{launch, pool, rescue, teardown};
 use huvm_hal::ext::announce::{announced, Announced};
 use huvm_hal::ext::discover::{self, Extension};
 use huvm_hal::ga100::{bringup, fault, irq};
-use huvm_hal::ids::ChannelId;
 use kernel::device::Core;
 use kernel::pci;
 use kernel::prelude::*;
@@ -277,11 +276,13 @@ pub(super) fn is_announced(gpu: &Gpu) -> bool {
     }
 }
 
-/// A channel of a GPU does not leave its engine, so nobody knows what it still writes. One that is not registered has its probe fail,
-/// or is being unbound.
-fn disobeyed(index: u8, id: ChannelId) {
+/// Nobody knows what the copies of a GPU did, or still do. One that is not registered has its probe fail, or is being unbound.
+fn disobeyed(index: u8, what: Disobeys) {
     if let Some(gpu) = registry::gpu(index.into()) {
-        gpu.mark_lost(Loss::Channel(id));
+        gpu.mark_lost(match what {
+            Disobeys::Stays(id) => Loss::Channel(id),
+            Disobeys::Lies(id) => Loss::Semaphore(id),
+        });
     }
 }
 

@@ -20,6 +20,10 @@ pub(crate) enum Loss {
     Replay,
     /// A copy engine goes on with this channel, which it was told to leave.
     Channel(ChannelId),
+    /// This channel's semaphore says what was never submitted.
+    Semaphore(ChannelId),
+    /// A fault ring gives nothing but errors.
+    FaultRing,
     /// The launch in this slot did not end when it was aborted.
     Launch(u32),
     /// Its driver lets go of it in good order.
@@ -35,6 +39,8 @@ impl Loss {
             Loss::Invalidate => uapi::HUVM_LOST_INVALIDATE,
             Loss::Replay => uapi::HUVM_LOST_REPLAY,
             Loss::Channel(_) => uapi::HUVM_LOST_CHANNEL,
+            Loss::Semaphore(_) => uapi::HUVM_LOST_SEMAPHORE,
+            Loss::FaultRing => uapi::HUVM_LOST_FAULT_RING,
             Loss::Launch(_) => uapi::HUVM_LOST_LAUNCH,
             Loss::Unbound => uapi::HUVM_LOST_UNBOUND,
         }
@@ -43,9 +49,10 @@ impl Loss {
     /// What the reason names: a channel, a slot; else 0.
     fn detail(self) -> u32 {
         match self {
-            Loss::Channel(id) => id.0.into(),
+            Loss::Channel(id) | Loss::Semaphore(id) => id.0.into(),
             Loss::Launch(slot) => slot,
-            Loss::Gone | Loss::Reset | Loss::Invalidate | Loss::Replay | Loss::Unbound => 0,
+            Loss::Gone | Loss::Reset | Loss::Invalidate | Loss::Replay => 0,
+            Loss::FaultRing | Loss::Unbound => 0,
         }
     }
 
@@ -73,6 +80,12 @@ impl fmt::Display for Loss {
                 "an engine goes on with channel {}, which it was told to leave",
                 id.0
             ),
+            Loss::Semaphore(id) => write!(
+                f,
+                "the semaphore of channel {} says what was never submitted",
+                id.0
+            ),
+            Loss::FaultRing => f.write_str("a fault ring does not work"),
             Loss::Launch(slot) => write!(f, "the launch in slot {slot} did not end when aborted"),
             Loss::Unbound => f.write_str("its driver lets go of it"),
         }

@@ -35,6 +35,12 @@ impl<const N: usize> Stamps<N> {
         self.submitted.load(Relaxed)
     }
 
+    /// The last push that was counted, and those before it; 0: none.
+    #[inline]
+    pub fn counted(&self) -> u32 {
+        self.counted.load(Relaxed)
+    }
+
     fn at(&self, push: u32) -> Option<&Atomic<u64>> {
         self.began.get(usize::try_from(push).ok()? % N)
     }

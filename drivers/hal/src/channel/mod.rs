@@ -20,4 +20,4 @@ pub use crate::ga100::invalidate::{CancelAccess, ReplayKind};
 pub use pushbuf::{CopyFlags, Fill, MemBar, Push, ACQUIRE_DWORDS, COPY_DWORDS, MEM_OP_DWORDS};
 pub use ring::{Channel, Interrupt, Layout, SubmitFlags};
 pub use space::Window;
-pub use tracker::{is_complete, Tracker, TRACKER_SLOTS};
+pub use tracker::{is_complete, is_possible, Tracker, TRACKER_SLOTS};

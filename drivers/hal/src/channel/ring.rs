@@ -6,7 +6,7 @@
 //! pushes, so the entry of the oldest push that is not done says where the used part of the pushbuffer begins; no other
 //! book is kept.
 
-use super::{is_complete, Push};
+use super::{is_complete, is_possible, Push};
 use crate::ga100::instance::ChannelInstance;
 use crate::ga100::regs::DOORBELL;
 use crate::ids::{ChannelId, Chid, GpuVa, SysAddr, Vector, PAGE_BYTES};
@@ -57,6 +57,11 @@ impl Layout {
         gpfifo_log2: 9,
         pushbuf_bytes: 128 << 10,
     };
+
+    /// GPFIFO entries, a power of two; one of them is never used.
+    pub const fn entries(&self) -> u32 {
+        1 << self.gpfifo_log2
+    }
 
     /// Bytes of memory that a channel with this layout needs; 4 KiB aligned.
     pub const fn bytes(&self) -> usize {
@@ -221,10 +226,10 @@ impl<D: DmaMem> Channel<D> {
             .filter(|n| dwords > 0 && *n < self.dwords())
             .ok_or(Error::OutOfRange("push dwords", u64::from(dwords)))?;
         let now = self.completed();
-        let running = self.submitted.wrapping_sub(now);
-        if running >= self.entries() {
+        if !is_possible(now, self.submitted, self.entries()) {
             return Err(Error::BadDevice("tracking semaphore", now));
         }
+        let running = self.submitted.wrapping_sub(now);
         if running + 1 >= self.entries() {
             return Err(Error::Busy(1));
         }
@@ -295,7 +300,7 @@ impl<D: DmaMem> Channel<D> {
 
     /// GPFIFO entries, a power of two.
     fn entries(&self) -> u32 {
-        1 << self.layout.gpfifo_log2
+        self.layout.entries()
     }
 
     /// Dwords of the pushbuffer.

@@ -301,6 +301,10 @@ fn a_semaphore_out_of_range_is_an_error() {
 
 #[test]
 fn trackers() {
+    assert!(
+        is_possible(5, 5, 8) && is_possible(0xffff_fffe, 5, 8) && !is_possible(0xffff_fffd, 5, 8)
+    );
+    assert!(!is_possible(6, 5, 8) && !is_possible(5 + 0x40, 5, 8));
     assert!(is_complete(5, 5) && is_complete(6, 5) && !is_complete(4, 5));
     assert!(is_complete(3, u32::MAX - 3) && !is_complete(u32::MAX - 3, 3));
     let mut t = Tracker::EMPTY;

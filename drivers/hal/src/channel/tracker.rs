@@ -12,6 +12,12 @@ pub const fn is_complete(now: u32, value: u32) -> bool {
     now.wrapping_sub(value) < 1 << 31
 }
 
+/// Whether a channel that was handed `last` pushes, fewer than `entries` of them not complete, can read `now` on its semaphore.
+/// One that reads anything else says what the GPU never did.
+pub const fn is_possible(now: u32, last: u32, entries: u32) -> bool {
+    last.wrapping_sub(now) < entries
+}
+
 /// What has to complete: at most one value a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tracker {

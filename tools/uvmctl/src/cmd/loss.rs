@@ -17,6 +17,10 @@ pub(super) fn why(reason: u64, named: u64) -> String {
         uapi::HUVM_LOST_LAUNCH => {
             format!("the launch in slot {named} did not end when it was aborted")
         }
+        uapi::HUVM_LOST_SEMAPHORE => {
+            format!("the semaphore of channel {named} says what was never submitted")
+        }
+        uapi::HUVM_LOST_FAULT_RING => "a fault ring gave nothing but errors".into(),
         uapi::HUVM_LOST_UNBOUND => "its driver let go of it in good order".into(),
         other => format!("reason {other}, which a later uvmctl has words for"),
     }
@@ -50,7 +54,7 @@ mod tests {
 
     #[test]
     fn each_reason_has_words_of_its_own() {
-        let all: Vec<String> = (uapi::HUVM_LOST_NONE..=uapi::HUVM_LOST_UNBOUND)
+        let all: Vec<String> = (uapi::HUVM_LOST_NONE..=uapi::HUVM_LOST_FAULT_RING)
             .map(|r| why(r.into(), 77))
             .collect();
         for (n, text) in all.iter().enumerate() {
