@@ -157,6 +157,12 @@ pub(crate) enum Counter {
     EvictionsRescued = uapi::HUVM_CNT_EVICTIONS_RESCUED,
     /// `HUVM_CNT_WRITE_BACKS_OVERTAKEN`: lent chunks fetched back while they were written back, which came to nothing.
     WriteBacksOvertaken = uapi::HUVM_CNT_WRITE_BACKS_OVERTAKEN,
+    /// `HUVM_CNT_PACKETS_GIVEN_UP`: fault packets that never became valid.
+    PacketsGivenUp = uapi::HUVM_CNT_PACKETS_GIVEN_UP,
+    /// `HUVM_CNT_BLIND_REPLAYS`: replays without a fault, in case one was lost.
+    BlindReplays = uapi::HUVM_CNT_BLIND_REPLAYS,
+    /// `HUVM_CNT_INTERRUPT_STORMS`: times that a message interrupt was off for a while.
+    InterruptStorms = uapi::HUVM_CNT_INTERRUPT_STORMS,
 }
 
 /// The counters of one scope.

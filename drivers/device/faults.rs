@@ -3,10 +3,11 @@
 
 use super::Gpu;
 use crate::account::{self, counters::Counter};
+use crate::channel;
 use crate::kernel::dma::DmaBuf;
 use crate::kernel::mmio::Bars;
 use crate::kernel::thread;
-use crate::kernel::time::Patience;
+use crate::kernel::time::{self, Patience};
 use crate::service::ecc;
 use crate::service::gpu_fault::Service;
 use huvm_hal::ga100::fault::{Fault, FaultRing, FaultType, RingKind, PACKET_BYTES};
@@ -17,6 +18,8 @@ use kernel::sync::Arc;
 
 /// How long a packet may take to become valid; the device says at most 1 ms (Documentation/device.md 2.6).
 const VALID_NS: u64 = 100_000_000;
+/// A ring that gives nothing but errors for so long does not work, nor does its GPU.
+const ILL_NS: u64 = 1_000_000_000;
 /// The thread looks at the rings this often when a client may be stalled, so that a lost interrupt costs time only.
 const LOOK_NS: u64 = 20_000_000;
 /// And so often when there are no clients.
@@ -31,6 +34,67 @@ pub(crate) struct FaultState {
     bars: Arc<Bars>,
     replayable: FaultRing<DmaBuf>,
     other: FaultRing<DmaBuf>,
+    replayable_health: Health,
+    other_health: Health,
+}
+
+/// How a ring does.
+#[derive(Default)]
+struct Health {
+    /// Since when there were errors and no packet, ns; 0: there were none.
+    ill_since: u64,
+    /// There was an error since [`Self::looked`].
+    failed: bool,
+}
+
+impl Health {
+    /// An error. The first of a row is told; one that lasts costs the GPU.
+    #[cold]
+    fn fails(&mut self, gpu: &Gpu, what: &str, e: Error) {
+        self.failed = true;
+        let now = time::now_ns();
+        if self.ill_since == 0 {
+            self.ill_since = now.max(1);
+            gpu.complain(what, e);
+        } else if now.saturating_sub(self.ill_since) >= ILL_NS {
+            gpu.mark_lost("a fault ring does not work");
+        }
+    }
+
+    /// A packet came.
+    fn works(&mut self) {
+        self.ill_since = 0;
+    }
+
+    /// All was looked at: without an error it is well, also if it was empty.
+    fn looked(&mut self) {
+        if !core::mem::take(&mut self.failed) {
+            self.works();
+        }
+    }
+}
+
+/// Reads a ring by `drain`. A packet that does not become valid is passed, and is an error; what was read before comes first.
+fn read<T>(
+    gpu: &Gpu,
+    ring: &mut FaultRing<DmaBuf>,
+    health: &mut Health,
+    drain: impl FnOnce(&mut FaultRing<DmaBuf>, &mut Patience) -> huvm_hal::Result<T>,
+) -> Result<T> {
+    let got = drain(ring, &mut Patience::new(VALID_NS));
+    let e = match got {
+        Ok(got) => return Ok(got),
+        Err(e) => e,
+    };
+    let failed = gpu.hal(Err(e));
+    if matches!(e, huvm_hal::Error::Stuck(_)) {
+        account::count(Some(gpu), None, Counter::PacketsGivenUp, 1);
+        let _gone_or_worse = gpu.hal(ring.skip(gpu));
+    }
+    if e != huvm_hal::Error::Gone {
+        health.fails(gpu, "a fault ring is not read", channel::errno(e));
+    }
+    failed
 }
 
 fn ring(gpu: &Gpu, kind: RingKind) -> Result<FaultRing<DmaBuf>> {
@@ -51,6 +115,8 @@ impl FaultState {
             bars: gpu.bars.clone(),
             replayable: ring(gpu, RingKind::Replayable)?,
             other: ring(gpu, RingKind::NonReplayable)?,
+            replayable_health: Health::default(),
+            other_health: Health::default(),
         };
         gpu.hal(rings.replayable.enable(gpu))?;
         gpu.hal(rings.other.enable(gpu))?;
@@ -61,41 +127,46 @@ impl FaultState {
     /// are is read once: what comes meanwhile is the next batch's, and the run ends when there was none.
     ///
     /// # Errors
-    /// `EIO` when a packet does not become valid or the GPU is lost, `ENOMEM`.
+    /// `EIO` when a packet did not become valid, and was passed, when the ring's registers make no sense, or the GPU is lost: a
+    /// replay must follow. `ENOMEM`.
     pub(crate) fn drain(&mut self, gpu: &Gpu, out: &mut KVVec<Fault>, max: usize) -> Result<usize> {
         out.clear();
         let n = u32::try_from(max)?;
         // There is room already, for the largest batch.
         out.reserve(max, GFP_KERNEL)?;
-        let mut patience = Patience::new(VALID_NS);
-        let got = self
-            .replayable
-            .drain_each(gpu, n, &mut || patience.again(), |f| {
+        let (ring, health) = (&mut self.replayable, &mut self.replayable_health);
+        let got = read(gpu, ring, health, |ring, patience| {
+            ring.drain_each(gpu, n, &mut || patience.again(), |f| {
                 let _has_room = out.push_within_capacity(f);
-            });
-        gpu.hal(got)?;
+            })
+        })?;
+        if got != 0 {
+            self.replayable_health.works();
+        }
         Ok(out.len())
     }
 
     /// Drops what is in the replayable ring; a replay must follow. Returns how many.
     ///
     /// # Errors
-    /// `EIO`.
+    /// As [`Self::drain`].
     pub(crate) fn flush(&mut self, gpu: &Gpu) -> Result<u32> {
-        let mut patience = Patience::new(VALID_NS);
-        gpu.hal(self.replayable.flush(gpu, &mut || patience.again()))
+        let (ring, health) = (&mut self.replayable, &mut self.replayable_health);
+        read(gpu, ring, health, |ring, patience| {
+            ring.flush(gpu, &mut || patience.again())
+        })
     }
 
-    /// Lets the replayable ring go on after an overflow; `true` if there was one, and a replay must follow.
+    /// At the end of a run: lets the replayable ring go on after an overflow, or when its GET was damaged on its way; `true` if
+    /// that was so, and a replay must follow.
     ///
     /// # Errors
-    /// `EIO`.
+    /// `EIO`: it does not.
     pub(crate) fn recover(&mut self, gpu: &Gpu) -> Result<bool> {
-        if !gpu.hal(self.replayable.overflowed(gpu))? {
-            return Ok(false);
-        }
-        gpu.hal(self.replayable.recover(gpu))?;
-        Ok(true)
+        let health = &mut self.replayable_health;
+        let did = recover(gpu, &mut self.replayable, health);
+        health.looked();
+        did
     }
 
     /// Reads the non-replayable ring: faults of copy engines, and cancelled accesses reported again. Whether an engine met memory
@@ -104,8 +175,15 @@ impl FaultState {
         let mut poisoned = false;
         let mut batch = [Fault::default(); OTHER_BATCH];
         loop {
-            let mut patience = Patience::new(VALID_NS);
-            let n = gpu.hal(self.other.drain(gpu, &mut batch, &mut || patience.again()))?;
+            let (ring, health) = (&mut self.other, &mut self.other_health);
+            let got = read(gpu, ring, health, |ring, patience| {
+                ring.drain(gpu, &mut batch, &mut || patience.again())
+            });
+            // What is behind one that was passed is for the next look, which comes at once.
+            let n = got.unwrap_or(0);
+            if n != 0 {
+                self.other_health.works();
+            }
             for f in batch.iter().take(n) {
                 one_other(gpu, f);
                 poisoned |= f.fault_type == FaultType::Poisoned && gpu.is_copy_engine(f.engine);
@@ -114,11 +192,12 @@ impl FaultState {
                 break;
             }
         }
-        if gpu.hal(self.other.overflowed(gpu))? {
-            // Packets were lost with it; a copy engine among them is found by the bound on waits for its channel.
+        // Packets are lost with it. A copy engine that one told of is found by who waits for its channel.
+        let health = &mut self.other_health;
+        if recover(gpu, &mut self.other, health)? {
             account::count(Some(gpu), None, Counter::Overflows, 1);
-            gpu.hal(self.other.recover(gpu))?;
         }
+        health.looked();
         Ok(poisoned)
     }
 
@@ -129,6 +208,21 @@ impl FaultState {
         }
         self.replayable.rearm(gpu);
         self.other.rearm(gpu);
+    }
+}
+
+/// Lets a ring go on that overflowed, or whose GET was damaged; whether it was so.
+fn recover(gpu: &Gpu, ring: &mut FaultRing<DmaBuf>, health: &mut Health) -> Result<bool> {
+    if !gpu.hal(ring.overflowed(gpu))? {
+        return Ok(false);
+    }
+    let did = gpu.hal(ring.recover(gpu));
+    match did {
+        Ok(()) => Ok(true),
+        Err(e) => {
+            health.fails(gpu, "a fault ring does not go on", e);
+            Err(e)
+        }
     }
 }
 
@@ -187,13 +281,9 @@ pub(super) fn serve(gpu: &Arc<Gpu>, mut rings: FaultState, mut service: Service)
         if gpu.is_lost() {
             continue;
         }
-        match rings.serve_other(gpu) {
-            // The engine goes on already.
-            Ok(true) => {
-                let _news = ecc::attend();
-            }
-            Ok(false) => {}
-            Err(e) => gpu.complain("non-replayable fault ring", e),
+        // Errors were told. The engine goes on already.
+        if rings.serve_other(gpu) == Ok(true) {
+            let _news = ecc::attend();
         }
         service.run(gpu, &mut rings);
         rings.rearm(gpu);

@@ -4,12 +4,13 @@
 //! Fault vectors are masked until the service thread has emptied the rings ([`super::faults::FaultState::rearm`]).
 
 use super::Gpu;
+use crate::account::{self, counters::Counter};
 use crate::kernel::irq::IrqHandler;
 use crate::kernel::time;
 use huvm_hal::ga100::{fault, irq};
 use huvm_hal::ids::Vector;
-use kernel::pr_warn_once;
 use kernel::sync::atomic::{Relaxed, Release};
+use kernel::{pr_warn, pr_warn_once};
 
 /// MSI-X entries of the interrupt tree.
 const TREE: u8 = 0xf;
@@ -26,6 +27,17 @@ impl IrqHandler for Gpu {
         self.irq_wait.wake_all();
         // The device looks again, and sends another message for what came meanwhile.
         irq::rearm(self, 1u8.checked_shl(entry.into()).unwrap_or(0) & TREE);
+    }
+
+    fn storm(&self, entry: u8, goes_on: bool) {
+        account::count(Some(self), None, Counter::InterruptStorms, 1);
+        if !goes_on {
+            pr_warn!(
+                "gpu {}: message interrupt {} comes without end: off for now and then\n",
+                self.index(),
+                entry
+            );
+        }
     }
 }
 

@@ -1,25 +1,148 @@
 // SPDX-License-Identifier: GPL-2.0
 //! MSI-X vectors. Handlers run in hard-interrupt context and hand longer work to somebody they wake.
+//!
+//! A device may send messages without end. One whose handler takes more than a quarter of a CPU for long is a storm ([`Meter`]): its
+//! vector is off for [`OFF_NS`], then tried again. Nobody waits for a message alone (each who waits looks by himself), so that a storm
+//! costs time.
 
 use super::ffi::c;
 use super::pci::{raw, Function};
+use super::time;
 use core::ffi::c_void;
+use core::ptr::NonNull;
 use kernel::error::to_result;
 use kernel::pci;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
+use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::Arc;
 
 /// Serves the messages of MSI-X entries.
 pub(crate) trait IrqHandler: Send + Sync + 'static {
     /// A message of `entry` came. In hard-interrupt context: short, no sleeping, no lock that is taken with interrupts on.
     fn interrupt(&self, entry: u8);
+    /// Messages of `entry` come without end, and its vector is off for a while; `goes_on`: as it was just before. In the same context.
+    fn storm(&self, entry: u8, goes_on: bool);
+}
+
+/// How long the vector of a storm is off.
+const OFF_NS: u64 = 400_000_000;
+/// The time that the handler takes is taken each so many messages,
+const SAMPLE: u32 = 64;
+/// and judged each so many; behind a storm, where it is likely, sooner.
+const LONG: u32 = 4096;
+const SHORT: u32 = 256;
+/// This part of a CPU is a storm; and this one a storm that goes on.
+const PART: u64 = 4;
+const PART_AGAIN: u64 = 16;
+
+/// What the messages of a vector cost. The handler of one vector runs on one CPU at a time.
+struct Meter {
+    count: Atomic<u32>,
+    /// Since when it counts, ns; 0: from the next message on, which is one whose time is taken.
+    since: Atomic<u64>,
+    /// What the messages took whose time was taken, ns.
+    took: Atomic<u64>,
+    /// It was a storm when it was judged last.
+    storm: Atomic<bool>,
+}
+
+impl Meter {
+    fn new() -> Self {
+        Meter {
+            count: Atomic::new(0),
+            since: Atomic::new(time::now_ns()),
+            took: Atomic::new(0),
+            storm: Atomic::new(false),
+        }
+    }
+
+    /// Handles a message by `f`. What it is when there are enough of them: a storm, which may go on.
+    #[inline]
+    fn handle(&self, f: impl FnOnce()) -> Option<bool> {
+        let n = self.count.load(Relaxed).wrapping_add(1);
+        self.count.store(n, Relaxed);
+        if n % SAMPLE != 0 {
+            f();
+            return None;
+        }
+        let began = time::now_ns();
+        f();
+        let now = time::now_ns();
+        if self.since.load(Relaxed) == 0 {
+            self.since.store(began, Relaxed);
+            return None;
+        }
+        let took = now.saturating_sub(began);
+        self.took
+            .store(self.took.load(Relaxed).saturating_add(took), Relaxed);
+        self.judge(n, now)
+    }
+
+    fn judge(&self, n: u32, now: u64) -> Option<bool> {
+        let before = self.storm.load(Relaxed);
+        let (enough, part) = if before {
+            (SHORT, PART_AGAIN)
+        } else {
+            (LONG, PART)
+        };
+        if n < enough {
+            return None;
+        }
+        let took = self.took.load(Relaxed).saturating_mul(SAMPLE.into());
+        let storm = took.saturating_mul(part) > now.saturating_sub(self.since.load(Relaxed));
+        // What is judged next begins now, or when the vector is on again.
+        let (since, count) = if storm { (0, SAMPLE - 1) } else { (now, 0) };
+        self.since.store(since, Relaxed);
+        self.count.store(count, Relaxed);
+        self.took.store(0, Relaxed);
+        self.storm.store(storm, Relaxed);
+        storm.then_some(before)
+    }
+}
+
+/// An interrupt that can be off for a while.
+struct Line(NonNull<c::huvm_irq_line>);
+
+// SAFETY: what the functions of the kernel do with it they do under locks of their own.
+unsafe impl Send for Line {}
+// SAFETY: as above.
+unsafe impl Sync for Line {}
+
+impl Line {
+    fn new(irq: u32) -> Result<Line> {
+        // SAFETY: no preconditions.
+        let line = unsafe { c::huvm_irq_line_new(irq) };
+        Ok(Line(NonNull::new(line).ok_or(ENOMEM)?))
+    }
+
+    /// Any context.
+    fn off(&self, ns: u64) {
+        // SAFETY: made by `new`; its interrupt was requested, as its handler is who calls.
+        unsafe { c::huvm_irq_line_off(self.0.as_ptr(), ns) }
+    }
+
+    /// It is put on by nobody from here on.
+    fn end(&self) {
+        // SAFETY: made by `new`; in process context.
+        unsafe { c::huvm_irq_line_end(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.end();
+        // SAFETY: made by `new`; no timer is left, and no handler, whose context has it.
+        unsafe { c::huvm_irq_line_free(self.0.as_ptr()) }
+    }
 }
 
 struct Context<H> {
     handler: Arc<H>,
     entry: u8,
     irq: u32,
+    meter: Meter,
+    line: Line,
 }
 
 /// # Safety
@@ -30,7 +153,11 @@ unsafe extern "C" fn handle<H: IrqHandler>(
 ) -> c::irqreturn_t {
     // SAFETY: by the contract above.
     let ctx = unsafe { &*arg.cast::<Context<H>>() };
-    ctx.handler.interrupt(ctx.entry);
+    let storm = ctx.meter.handle(|| ctx.handler.interrupt(ctx.entry));
+    if let Some(goes_on) = storm {
+        ctx.line.off(OFF_NS);
+        ctx.handler.storm(ctx.entry, goes_on);
+    }
     // A message is nobody else's, even when its cause was served with another one's.
     c::irqreturn::IRQ_HANDLED
 }
@@ -71,6 +198,8 @@ impl<H: IrqHandler> Irqs<H> {
                     handler: handler.clone(),
                     entry: u8::try_from(entry)?,
                     irq,
+                    meter: Meter::new(),
+                    line: Line::new(irq)?,
                 },
                 GFP_KERNEL,
             )?;
@@ -90,6 +219,8 @@ impl<H: IrqHandler> Drop for Irqs<H> {
     fn drop(&mut self) {
         for ctx in self.contexts.iter_mut() {
             let irq = ctx.irq;
+            // Before the interrupt is another one's.
+            ctx.line.end();
             let arg = core::ptr::from_mut::<Context<H>>(ctx).cast::<c_void>();
             // SAFETY: requested by `new` with this argument; waits until no handler runs.
             unsafe { c::free_irq(irq, arg) };

@@ -4,6 +4,7 @@
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
+#include <linux/interrupt.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
@@ -12,7 +13,9 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
+#include <linux/slab.h>
 #include <linux/sysfs.h>
+#include <linux/timer.h>
 #include <linux/uaccess.h>
 
 #include "shim.h"
@@ -271,6 +274,43 @@ long huvm_ns_to_jiffies(u64 ns)
 u64 huvm_now_ns(void)
 {
 	return ktime_get_ns();
+}
+
+struct huvm_irq_line {
+	unsigned int irq;
+	struct timer_list timer;
+};
+
+static void huvm_irq_line_on(struct timer_list *timer)
+{
+	enable_irq(container_of(timer, struct huvm_irq_line, timer)->irq);
+}
+
+struct huvm_irq_line *huvm_irq_line_new(unsigned int irq)
+{
+	struct huvm_irq_line *line = kmalloc(sizeof(*line), GFP_KERNEL);
+
+	if (line) {
+		line->irq = irq;
+		timer_setup(&line->timer, huvm_irq_line_on, 0);
+	}
+	return line;
+}
+
+void huvm_irq_line_off(struct huvm_irq_line *line, u64 ns)
+{
+	disable_irq_nosync(line->irq);
+	mod_timer(&line->timer, jiffies + nsecs_to_jiffies(ns) + 1);
+}
+
+void huvm_irq_line_end(struct huvm_irq_line *line)
+{
+	timer_shutdown_sync(&line->timer);
+}
+
+void huvm_irq_line_free(struct huvm_irq_line *line)
+{
+	kfree(line);
 }
 
 void huvm_sleep_us(unsigned long us)

@@ -56,6 +56,14 @@ void huvm_rmb(void);
 void __iomem *huvm_ioremap_wc(phys_addr_t at, size_t len);
 void huvm_iounmap(void __iomem *at);
 
+/* An interrupt and a timer that puts it on again. new: kmalloc, NULL without memory. off: disable_irq_nosync, mod_timer; any context.
+ * end: timer_shutdown_sync; from there on it stays as it is. free: kfree. */
+struct huvm_irq_line;
+struct huvm_irq_line *huvm_irq_line_new(unsigned int irq);
+void huvm_irq_line_off(struct huvm_irq_line *line, u64 ns);
+void huvm_irq_line_end(struct huvm_irq_line *line);
+void huvm_irq_line_free(struct huvm_irq_line *line);
+
 /* pci_name */
 const char *huvm_pci_name(struct pci_dev *pdev);
 

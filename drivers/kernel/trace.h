@@ -133,6 +133,9 @@
 	HUVM_WORD(HUVM_CNT_EXPOSED_NS, "exposed_ns")			\
 	HUVM_WORD(HUVM_CNT_EVICTIONS_RESCUED, "evictions_rescued")	\
 	HUVM_WORD(HUVM_CNT_WRITE_BACKS_OVERTAKEN, "write_backs_overtaken") \
+	HUVM_WORD(HUVM_CNT_PACKETS_GIVEN_UP, "packets_given_up")	\
+	HUVM_WORD(HUVM_CNT_BLIND_REPLAYS, "blind_replays")		\
+	HUVM_WORD(HUVM_CNT_INTERRUPT_STORMS, "interrupt_storms")	\
 	HUVM_LAST(HUVM_CNT_COUNT, "none")
 
 /* perf reads the format without the header: give it the numbers. */

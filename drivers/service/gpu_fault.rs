@@ -68,7 +68,12 @@ pub(crate) struct Service {
     pins: KVVec<(u64, Arc<Block>)>,
     /// Batches in a row with faults for memory that failed about which the GPUs reported nothing new.
     blind: u32,
+    /// When faults were served last, or a replay was sent without any, ns.
+    served_ns: u64,
 }
+
+/// There are launches and no fault for so long: one may have been lost on its way.
+const MISSED_NS: u64 = 100_000_000;
 
 /// So many of them are late packets; what a GPU goes on to fault on after that is taken to have failed although it reports nothing.
 const BLIND_MAX: u32 = 64;
@@ -108,6 +113,7 @@ impl Service {
             work: KVVec::with_capacity(BATCH_LIMIT, GFP_KERNEL)?,
             pins: KVVec::with_capacity(PINS, GFP_KERNEL)?,
             blind: 0,
+            served_ns: 0,
         })
     }
 
@@ -119,14 +125,14 @@ impl Service {
         self.unpin(started);
         let config = ReplayConfig::of(&policy::of_gpu(gpu));
         let mut run = ServiceRun::new();
-        let mut served_any = false;
+        let (mut served_any, mut missed) = (false, false);
         while !gpu.is_lost() && run.may_go_on(&config) {
             let max = usize::try_from(config.batch_max).map_or(BATCH_LIMIT, |m| m.min(BATCH_LIMIT));
             match ring.drain(gpu, &mut self.raw, max) {
                 Ok(0) => break,
                 Ok(_) => {}
-                Err(e) => {
-                    gpu.complain("fault ring not drained", e);
+                Err(_told) => {
+                    missed = true;
                     break;
                 }
             }
@@ -146,7 +152,7 @@ impl Service {
                         account::count(Some(gpu), None, Counter::FaultDuplicates, u64::from(n));
                     }
                     Ok(_) => {}
-                    Err(e) => gpu.complain("fault ring not flushed", e),
+                    Err(_told) => missed = true,
                 }
             }
             if plan.replay {
@@ -154,16 +160,15 @@ impl Service {
                 run.note_replay();
             }
         }
-        match ring.recover(gpu) {
-            Ok(true) => {
-                account::count(Some(gpu), None, Counter::Overflows, 1);
-                served_any = true;
-            }
-            Ok(false) => {}
-            Err(e) => gpu.complain("fault ring not recovered", e),
+        // Errors were told.
+        if ring.recover(gpu) == Ok(true) {
+            account::count(Some(gpu), None, Counter::Overflows, 1);
+            served_any = true;
         }
-        if served_any && run.replay_at_end() && !gpu.is_lost() {
+        if (missed || served_any && run.replay_at_end()) && !gpu.is_lost() {
             replay(gpu, true);
+        } else if !served_any {
+            self.replay_blindly(gpu, started);
         }
         let ended = time::now_ns();
         if gpu.channels().fetches_nothing() {
@@ -171,9 +176,25 @@ impl Service {
         }
         let alone = exposed.served();
         if served_any {
+            self.served_ns = ended;
             let took = ended.saturating_sub(started);
             account::count(Some(gpu), None, Counter::ServiceNs, took);
             account::count(Some(gpu), None, Counter::ExposedNs, alone);
+        }
+    }
+
+    /// Nothing was there to be served. A packet that the device lost, without an overflow, comes again with a replay.
+    fn replay_blindly(&mut self, gpu: &Gpu, now: u64) {
+        if now.saturating_sub(self.served_ns) < MISSED_NS
+            || gpu.is_lost()
+            || !gpu.launches().are_there()
+        {
+            return;
+        }
+        self.served_ns = now;
+        account::count(Some(gpu), None, Counter::BlindReplays, 1);
+        if let Err(e) = gpu.replay(false) {
+            gpu.complain("replay not acknowledged", e);
         }
     }
 

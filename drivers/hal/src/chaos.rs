@@ -187,6 +187,7 @@ pub(crate) fn rings(c: &Chaos, reached: &mut Reached) {
             let _ = (ring.overflowed(c), ring.recover(c));
         }
         let _ = ring.flush(c, &mut c.wait());
+        let _ = ring.skip(c);
         let _ = ring.disable(c, &mut c.wait());
     }
 }

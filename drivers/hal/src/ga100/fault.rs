@@ -383,6 +383,29 @@ impl<D: DmaMem> FaultRing<D> {
         self.consume(m, u32::MAX, wait, |_, _| {})
     }
 
+    /// Passes the packet for which [`Self::drain`] waited in vain ([`Error::Stuck`]), as if it had been read; a replay must follow. If it
+    /// becomes valid after all, it is read when the ring comes round to its place: a fault that was reported twice.
+    ///
+    /// # Errors
+    /// [`Error::Gone`], [`Error::BadDevice`].
+    pub fn skip<M: Mmio + ?Sized>(&mut self, m: &M) -> Result<()> {
+        if self.pending(m)? == 0 {
+            return Ok(());
+        }
+        self.mem.write32(self.offset(self.get) + INFO, 0);
+        self.step();
+        m.wmb();
+        self.rearm(m);
+        Ok(())
+    }
+
+    fn step(&mut self) {
+        self.get += 1;
+        if self.get >= self.entries {
+            self.get = 0;
+        }
+    }
+
     /// Hands up to `max` packets to `each`, as the ring's memory and an offset in it.
     fn consume<M: Mmio + ?Sized>(
         &mut self,
@@ -405,10 +428,7 @@ impl<D: DmaMem> FaultRing<D> {
             m.rmb();
             each(&self.mem, off);
             self.mem.write32(off + INFO, 0);
-            self.get += 1;
-            if self.get >= self.entries {
-                self.get = 0;
-            }
+            self.step();
             done += 1;
         }
         if done == 0 {

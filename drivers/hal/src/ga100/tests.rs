@@ -256,6 +256,42 @@ fn a_ring_wraps() {
     assert_eq!(writes(&r), []);
 }
 
+#[test]
+fn a_packet_that_does_not_come_is_passed() {
+    let m = FakeMem::new(0, 4 * 32);
+    let r = FakeRegs::default();
+    let mut ring = FaultRing::new(RingKind::Replayable, m.clone()).unwrap();
+    ring.enable(&r).unwrap();
+    let mut out = [Fault::default(); 4];
+    // Nothing is there, and nothing to pass.
+    writes(&r);
+    assert_eq!(ring.skip(&r), Ok(()));
+    assert_eq!(writes(&r), []);
+    // Three places, of which the last has its packet; then one beyond the end.
+    m.write64(2 * 32 + 8, 0x7000);
+    m.write32(2 * 32 + 28, 1 << 31);
+    r.write32(Bar::Regs, 0xb8_302c, 3);
+    for passed in 0..2 {
+        assert_eq!(
+            ring.drain(&r, &mut out, &mut || false),
+            Err(Error::Stuck(passed))
+        );
+        assert_eq!(ring.skip(&r), Ok(()));
+        assert_eq!(r.read32(Bar::Regs, 0xb8_3028), passed + 1);
+    }
+    assert_eq!(ring.drain(&r, &mut out, &mut || false), Ok(1));
+    assert_eq!(out[0].va, GpuVa(0x7000));
+    r.write32(Bar::Regs, 0xb8_302c, 0);
+    // It becomes valid just when it is passed: it is not read again when the ring comes round.
+    m.write32(3 * 32 + 28, 1 << 31);
+    assert_eq!(ring.skip(&r), Ok(()));
+    assert_eq!(r.read32(Bar::Regs, 0xb8_3028), 0);
+    assert_eq!(m.read32(3 * 32 + 28), 0);
+    // A PUT out of range passes nothing.
+    r.write32(Bar::Regs, 0xb8_302c, 4);
+    assert_eq!(ring.skip(&r), Err(Error::BadDevice("FAULT_BUFFER_PUT", 4)));
+}
+
 /// Registers that take what is written leave TRIGGER set, so each of these ends with a time-out, after the writes.
 #[test]
 fn invalidate_registers() {

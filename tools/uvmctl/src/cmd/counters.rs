@@ -76,6 +76,9 @@ pub(crate) const NAMES: &[&str] = &[
     "exposed_ns",
     "evictions_rescued",
     "write_backs_overtaken",
+    "packets_given_up",
+    "blind_replays",
+    "interrupt_storms",
 ];
 
 #[cfg(test)]
