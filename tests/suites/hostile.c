@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A GPU that tells lies: fault packets that are lost without a word, wrong, or never complete; a GET that it takes for another; semaphores
+ * that it does not write, or writes too high; a copy engine that faults whenever it is tried; interrupts without end. Each costs
+ * time alone, or a launch that is told why, or the GPU, within a bound. Other clients keep every byte, and the GPU works afterwards.
+ */
+#include "lend_lib.h"
+
+#define BLOCKS 4u
+#define LEN (2 * BLOCK)
+/* Chunks of a GPU whose memory is made small. */
+#define SMALL 4u
+
+/* One packet that is lost costs 0.1 s, a GPU that is given up 1 s; a channel that stands 10 s. */
+static double soon_s(void) { return 4.0 * time_scale(); }
+static double late_s(void) { return 14.0 * time_scale(); }
+
+/* GPU 0 with a client that has data at home, another one that has some there, and one of GPU 1. */
+struct scene {
+	int fd, log;
+	uint64_t *p;
+	struct job same, other;
+	char name[32];
+	double began;
+	/* Pages that the client at home has lost. */
+	uint64_t gone;
+};
+
+static struct scene scene(void)
+{
+	struct scene s = { .log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK) };
+
+	CHECK(s.log >= 0 && lseek(s.log, 0, SEEK_END) >= 0);
+	s.fd = huvm_open();
+	pci_name(s.fd, 0, s.name);
+	/* A test that failed may leave it so. */
+	if (gpu_state(s.fd, 0) == HUVM_GPU_LOST)
+		rebind(s.name);
+	CHECK_OK(close(s.fd));
+	s.fd = begin(0, 0, 0);
+	CHECK_OK(gpu_register(s.fd, 0));
+	s.p = managed(s.fd, LEN);
+	cpu_fill(s.p, LEN, 60, 3);
+	s.same = job_begin(0, 2, 11);
+	s.other = job_begin(1, 2, 12);
+	s.began = seconds();
+	return s;
+}
+
+/* Adds 1 to all of p, by one block: one fault after the other. */
+static uint64_t start(struct scene *s)
+{
+	struct huvm_instr i = over(HUVM_OP_SCALE, LEN, 1);
+	uint64_t id;
+
+	i.dst = i.a = (uintptr_t)s->p;
+	i.imm0 = i.imm1 = 1;
+	s->began = seconds();
+	CHECK_OK(launch(s->fd, 0, 1, &i, 1, 8, &id));
+	return id;
+}
+
+/* The launch of the client at home, which is over within @limit_s. */
+static struct huvm_wait ends(struct scene *s, uint64_t id, double limit_s)
+{
+	struct huvm_wait w = wait_launch(s->fd, id);
+
+	printf("# status %u, error %u, fault type %u after %.2f s\n", w.status, w.error, w.fault_type, seconds() - s->began);
+	CHECK(seconds() - s->began < limit_s);
+	return w;
+}
+
+/* It ends well; then all is at home again. */
+static void served(struct scene *s, uint64_t id)
+{
+	struct huvm_wait w = ends(s, id, soon_s());
+
+	CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
+	cpu_check(s->p, LEN, 61, 3);
+	cpu_fill(s->p, LEN, 60, 3);
+}
+
+/* It fails with @error, and what it was to change is as it was; but for what the GPU had alone. How many pages that are. */
+static uint64_t failed(struct scene *s, uint64_t id, uint32_t error, double limit_s)
+{
+	struct huvm_wait w = ends(s, id, limit_s);
+
+	CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+	CHECK_EQ(w.error, error);
+	return s->gone = unreadable(s->p, LEN, 60, 3);
+}
+
+/* Nobody else noticed, and the GPU goes on. */
+static void goes_on(struct scene *s)
+{
+	CHECK_EQ(gpu_state(s->fd, 0), HUVM_GPU_OK);
+	served(s, start(s));
+	job_turn(&s->same, WIDE);
+	job_end(&s->same);
+	job_turn(&s->other, WIDE);
+	job_end(&s->other);
+	close(s->log);
+}
+
+/*
+ * Who had data on the GPU alone has lost it, and is told, if it was lost; @why is NULL where a channel was given up alone. GPU 1 noticed
+ * nothing; GPU 0, bound again, works.
+ */
+static void comes_back(struct scene *s, const char *why)
+{
+	uint64_t v;
+	int fd;
+
+	if (why) {
+		CHECK_EQ(gpu_state(s->fd, 0), HUVM_GPU_LOST);
+		CHECK(logged(s->log, " lost: ", why) > 0);
+		CHECK_EQ(reads(s->same.p, &v), SIGBUS);
+	}
+	job_turn(&s->other, WIDE);
+	job_end(&s->other);
+	rebind(s->name);
+	fd = huvm_open();
+	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_OK);
+	works(fd, 0);
+	if (why)
+		CHECK_EQ(reads(s->same.p + 100, &v), SIGBUS);
+	else
+		cpu_check(s->same.p, s->same.len, s->same.add, s->same.mul);
+	CHECK_EQ(unreadable(s->p, LEN, 60, 3), s->gone);
+	CHECK_OK(close(fd));
+	close(s->log);
+}
+
+/* A packet is lost on its way, and neither an overflow nor an interrupt tells. Catches accesses that stall for ever. */
+static void packets_lost(void)
+{
+	struct scene s = scene();
+	uint64_t blind = of_gpu(s.fd, 0, HUVM_CNT_BLIND_REPLAYS), id;
+
+	test_reg(s.fd, 0, INJ_PACKET_LOST, 6);
+	id = start(&s);
+	served(&s, id);
+	CHECK_EQ(read_reg(s.fd, 0, INJ_PACKET_LOST), 0);
+	/* An access has two operands. */
+	CHECK(of_gpu(s.fd, 0, HUVM_CNT_BLIND_REPLAYS) >= blind + 2);
+	/* Now and then: not at each look. */
+	CHECK(of_gpu(s.fd, 0, HUVM_CNT_BLIND_REPLAYS) < blind + 20 * (uint64_t)time_scale());
+	goes_on(&s);
+}
+
+/*
+ * A packet is wrong. It is nobody's, or of its client but not where that was: then it comes again, and hurts the client's launch at most.
+ * Or it is for something that no mapping helps, and the client is told.
+ */
+static void packets_wrong(void)
+{
+	struct scene s = scene();
+
+	for (uint32_t what = 0; what < 4; what++) {
+		uint64_t id;
+
+		test_reg(s.fd, 0, INJ_PACKET_BAD, what << 16 | 1);
+		id = start(&s);
+		if (what < 2) {
+			served(&s, id);
+		} else {
+			struct huvm_wait w = ends(&s, id, soon_s());
+
+			if (what == 3 || w.status != HUVM_LAUNCH_DONE) {
+				CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+				CHECK_EQ(w.error, HUVM_ERROR_FAULT);
+				CHECK_EQ(w.fault_type, what == 3 ? 0x1f : 2);
+			}
+			/* None of it is lost. */
+			cpu_check(s.p, LEN, w.status == HUVM_LAUNCH_DONE ? 61 : 60, 3);
+			cpu_fill(s.p, LEN, 60, 3);
+		}
+		CHECK_EQ(read_reg(s.fd, 0, INJ_PACKET_BAD) & 0xffff, 0);
+	}
+	goes_on(&s);
+}
+
+/* A packet has its place in the ring and is never complete: it is passed, and comes again. */
+static void packets_never_valid(void)
+{
+	struct scene s = scene();
+	uint64_t given_up = of_gpu(s.fd, 0, HUVM_CNT_PACKETS_GIVEN_UP);
+
+	test_reg(s.fd, 0, INJ_PACKET_NEVER_VALID, 3);
+	served(&s, start(&s));
+	CHECK_EQ(read_reg(s.fd, 0, INJ_PACKET_NEVER_VALID), 0);
+	CHECK_EQ(of_gpu(s.fd, 0, HUVM_CNT_PACKETS_GIVEN_UP), given_up + 3);
+	goes_on(&s);
+}
+
+/* That, without end. */
+static void no_packet_is_valid(void)
+{
+	struct scene s = scene();
+
+	test_reg(s.fd, 0, INJ_PACKET_NEVER_VALID, INJ_ALL);
+	CHECK_EQ(failed(&s, start(&s), HUVM_ERROR_GPU_LOST, soon_s()), 0);
+	comes_back(&s, "a fault ring does not work");
+}
+
+/* GET is damaged on its way, and the ring stands still. */
+static void get_damaged(void)
+{
+	struct scene s = scene();
+
+	for (uint32_t n = 1; n <= 4; n++) {
+		test_reg(s.fd, 0, INJ_GET_CORRUPT, n);
+		served(&s, start(&s));
+		CHECK(WITHIN(1000, !read_reg(s.fd, 0, INJ_GET_CORRUPT)));
+	}
+	goes_on(&s);
+}
+
+/* That, without end. */
+static void get_always_damaged(void)
+{
+	struct scene s = scene();
+
+	test_reg(s.fd, 0, INJ_GET_CORRUPT, INJ_ALL);
+	failed(&s, start(&s), HUVM_ERROR_GPU_LOST, soon_s());
+	comes_back(&s, "a fault ring does not work");
+}
+
+/* A copy engine faults, and the packet that tells of it is lost, wrong, never complete, or meets a full ring, or GET is damaged. */
+static void engine_faults_untold(void)
+{
+	static const uint32_t how[] = {
+		INJ_PACKET_LOST, INJ_PACKET_BAD, INJ_PACKET_NEVER_VALID, INJ_OTHER_OVERFLOW, INJ_GET_CORRUPT,
+	};
+	struct scene s = scene();
+	uint64_t overflows = of_gpu(s.fd, 0, HUVM_CNT_OVERFLOWS);
+
+	for (unsigned int i = 0; i < sizeof(how) / sizeof(*how); i++) {
+		test_reg(s.fd, 0, how[i], how[i] == INJ_OTHER_OVERFLOW ? 1 : INJ_OTHER_RING | 1);
+		test_reg(s.fd, 0, INJ_CE_FAULT, 1);
+		served(&s, start(&s));
+		CHECK_EQ(read_reg(s.fd, 0, INJ_CE_FAULT), 0);
+		CHECK(WITHIN(1000, !(read_reg(s.fd, 0, how[i]) & 0xffff)));
+		if (how[i] == INJ_OTHER_OVERFLOW)
+			CHECK(WITHIN(1000, of_gpu(s.fd, 0, HUVM_CNT_OVERFLOWS) > overflows));
+	}
+	goes_on(&s);
+}
+
+/* A copy engine faults whenever it is tried: not for ever. */
+static void engine_faults_each_time(void)
+{
+	struct scene s = scene();
+	uint64_t before = of_gpu(s.fd, 0, HUVM_CNT_CE_ERRORS), faults;
+
+	/* That which copies from the host. */
+	test_reg(s.fd, 0, INJ_CE_FAULT_EACH, 1);
+	CHECK_EQ(failed(&s, start(&s), HUVM_ERROR_CANCELLED, soon_s()), 0);
+	faults = of_gpu(s.fd, 0, HUVM_CNT_CE_ERRORS) - before;
+	printf("# %llu faults\n", (unsigned long long)faults);
+	CHECK(faults >= 8 && faults < 16);
+	CHECK_EQ(gpu_state(s.fd, 0), HUVM_GPU_OK);
+	CHECK(logged(s.log, "Taken off its engine", "HostToDevice") > 0);
+	test_reg(s.fd, 0, INJ_CE_FAULT_EACH, 0);
+	comes_back(&s, NULL);
+}
+
+/* The end of a copy is not told; the next one tells. */
+static void semaphore_lost(void)
+{
+	struct scene s = scene();
+	struct job next = job_make(0, 1, 13);
+	uint64_t id;
+
+	cpu_fill(next.p, next.len, next.add, next.mul);
+	test_reg(s.fd, 0, INJ_SEM_LOST, 1);
+	id = start(&s);
+	CHECK(WITHIN(5000, !read_reg(s.fd, 0, INJ_SEM_LOST)));
+	CHECK_OK(migrate(next.fd, next.p, next.len, 0));
+	served(&s, id);
+	job_end(&next);
+	goes_on(&s);
+}
+
+/* And nothing follows. */
+static void semaphore_never_written(void)
+{
+	struct scene s = scene();
+	uint64_t id;
+
+	test_reg(s.fd, 0, INJ_SEM_LOST, 1);
+	id = start(&s);
+	CHECK_EQ(failed(&s, id, HUVM_ERROR_CANCELLED, late_s()), 0);
+	CHECK(logged(s.log, "Taken off its engine", "HostToDevice") > 0);
+	comes_back(&s, NULL);
+}
+
+/* A semaphore says that more is done than was ever asked for. Catches copies that are taken for done before they are. */
+static void semaphore_too_high(void)
+{
+	struct scene s = scene();
+
+	test_reg(s.fd, 0, INJ_SEM_WRONG, 1);
+	CHECK_EQ(failed(&s, start(&s), HUVM_ERROR_GPU_LOST, soon_s()), 0);
+	comes_back(&s, "what was never submitted");
+}
+
+/* That, of copies out of a GPU whose memory is full: what comes home afterwards is right, or known to be lost. */
+static void semaphore_too_high_while_evicting(void)
+{
+	int fd = begin(0, 0x1, SMALL);
+	struct job other = job_begin(1, 2, 12);
+	struct huvm_instr i = over(HUVM_OP_FILL, BLOCK, 1);
+	char name[32];
+	uint64_t v;
+
+	pci_name(fd, 0, name);
+	/* At once, and with copies that take their time. */
+	for (uint32_t n = 0; n < 2; n++) {
+		struct job j = job_make(0, SMALL + 3, 5);
+		struct huvm_wait w;
+		uint64_t id, gone;
+		double t;
+
+		CHECK_OK(limit_chunks(fd, 0, SMALL));
+		/* Two are home already. */
+		gpu_fill(j.fd, 0, j.p, (SMALL + 2) * BLOCK, 1, j.add, j.mul);
+		test_reg(fd, 0, INJ_LATENCY, n ? 50000000 : 0);
+		test_reg(fd, 0, INJ_SEM_WRONG, 1);
+		i.dst = (uintptr_t)j.p + (SMALL + 2) * BLOCK;
+		t = seconds();
+		CHECK_OK(launch(j.fd, 0, 1, &i, 1, 8, &id));
+		w = wait_launch(j.fd, id);
+		printf("# status %u, error %u after %.2f s\n", w.status, w.error, seconds() - t);
+		CHECK(seconds() - t < soon_s());
+		CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+		CHECK_EQ(w.error, HUVM_ERROR_GPU_LOST);
+		CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+		CHECK_EQ(unreadable(j.p, 2 * BLOCK, j.add, j.mul), 0);
+		gone = unreadable(j.p + 2 * BLOCK / 8, BLOCK, j.add + j.mul * (2 * BLOCK / 8), j.mul);
+		printf("# %llu pages of the one under way are lost\n", (unsigned long long)gone);
+		CHECK_EQ(reads(j.p + 4 * BLOCK / 8, &v), SIGBUS);
+		CHECK_OK(munmap(j.p, j.len));
+		CHECK_OK(close(j.fd));
+		rebind(name);
+	}
+	job_turn(&other, WIDE);
+	job_end(&other);
+	works(fd, 0);
+}
+
+/* Messages that the driver was sent, as the kernel counts them. */
+static uint64_t interrupts(void)
+{
+	FILE *f = fopen("/proc/interrupts", "r");
+	char line[1024];
+	uint64_t n = 0;
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f)) {
+		char *at = strchr(line, ':'), *end;
+
+		if (!at || !strstr(line, "huvm"))
+			continue;
+		for (at++;; at = end) {
+			unsigned long long v = strtoull(at, &end, 10);
+
+			if (end == at)
+				break;
+			n += v;
+		}
+	}
+	fclose(f);
+	return n;
+}
+
+/* Messages without end, of the entry of copies and of that of faults: they are shut off, and what comes by them is found without. */
+static void interrupt_storm(void)
+{
+	struct scene s = scene();
+
+	for (uint32_t entry = 0; entry < 2; entry++) {
+		uint64_t storms = of_gpu(s.fd, 0, HUVM_CNT_INTERRUPT_STORMS), n;
+
+		test_reg(s.fd, 0, INJ_INTR_STORM, entry << 28 | 2000);
+		CHECK(WITHIN(5000, of_gpu(s.fd, 0, HUVM_CNT_INTERRUPT_STORMS) > storms));
+		n = interrupts();
+		served(&s, start(&s));
+		usleep(1500000);
+		n = interrupts() - n;
+		printf("# entry %u: %llu messages in %.2f s\n", entry, (unsigned long long)n, seconds() - s.began);
+		/* 256 each 0.4 s, and those of the launch. */
+		CHECK(n < 1500 * (1 + seconds() - s.began));
+		test_reg(s.fd, 0, INJ_INTR_STORM, 0);
+	}
+	CHECK(logged(s.log, "comes without end", "") >= 2);
+	/* They are on again. */
+	usleep(500000);
+	for (int i = 0; i < 4; i++) {
+		uint64_t n = interrupts();
+
+		served(&s, start(&s));
+		CHECK(interrupts() > n);
+	}
+	goes_on(&s);
+}
+
+static const struct ktap_test tests[] = {
+	{ "packets_lost", packets_lost }, { "packets_wrong", packets_wrong },
+	{ "packets_never_valid", packets_never_valid }, { "no_packet_is_valid", no_packet_is_valid },
+	{ "get_damaged", get_damaged }, { "get_always_damaged", get_always_damaged },
+	{ "engine_faults_untold", engine_faults_untold }, { "engine_faults_each_time", engine_faults_each_time },
+	{ "semaphore_lost", semaphore_lost }, { "semaphore_never_written", semaphore_never_written },
+	{ "semaphore_too_high", semaphore_too_high },
+	{ "semaphore_too_high_while_evicting", semaphore_too_high_while_evicting },
+	{ "interrupt_storm", interrupt_storm },
+};
+KTAP_MAIN(tests)
