@@ -58,10 +58,12 @@ pub(crate) enum What {
     Memory,
     /// A thread of the driver that was asked to end.
     Thread,
+    /// A fault packet to become valid, or a ring to be idle.
+    Packet,
 }
 
 impl What {
-    const ALL: [What; 11] = [
+    const ALL: [What; 12] = [
         What::Copy,
         What::Room,
         What::Stop,
@@ -73,6 +75,7 @@ impl What {
         What::Step,
         What::Memory,
         What::Thread,
+        What::Packet,
     ];
 
     fn text(self) -> &'static str {
@@ -88,6 +91,7 @@ impl What {
             What::Step => "step",
             What::Memory => "host-memory",
             What::Thread => "thread",
+            What::Packet => "fault-packet",
         }
     }
 }

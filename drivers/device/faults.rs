@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The fault rings of a GPU, and the thread that serves them.
 
-use super::Gpu;
+use super::{Gpu, Loss};
+use crate::account::waits::{Listed, What};
 use crate::account::{self, counters::Counter};
 use crate::channel;
 use crate::kernel::dma::DmaBuf;
 use crate::kernel::mmio::Bars;
 use crate::kernel::thread;
-use crate::kernel::time::{self, Patience};
+use crate::kernel::time;
 use crate::service::ecc;
 use crate::service::gpu_fault::Service;
 use huvm_hal::ga100::fault::{Fault, FaultRing, FaultType, RingKind, PACKET_BYTES};
@@ -26,16 +27,24 @@ const LOOK_NS: u64 = 20_000_000;
 const IDLE_NS: u64 = 1_000_000_000;
 /// Entries of a ring: the device's recommendation, within these bounds.
 const ENTRIES: (u32, u32) = (256, 16384);
-/// Packets of the non-replayable ring that are read at once.
+/// Packets of the non-replayable ring that are read at once, and how often: the largest ring.
 const OTHER_BATCH: usize = 32;
+const OTHER_ROUNDS: usize = 16384 / OTHER_BATCH;
 
 /// Both rings. Belongs to the service thread; disabled when dropped.
 pub(crate) struct FaultState {
+    /// Index of the GPU.
+    gpu: u8,
     bars: Arc<Bars>,
     replayable: FaultRing<DmaBuf>,
     other: FaultRing<DmaBuf>,
     replayable_health: Health,
     other_health: Health,
+}
+
+/// For a packet of GPU `gpu`.
+fn patience(gpu: u8) -> Listed {
+    Listed::new(What::Packet, gpu, 0, VALID_NS)
 }
 
 /// How a ring does.
@@ -57,7 +66,7 @@ impl Health {
             self.ill_since = now.max(1);
             gpu.complain(what, e);
         } else if now.saturating_sub(self.ill_since) >= ILL_NS {
-            gpu.mark_lost("a fault ring does not work");
+            gpu.mark_lost(Loss::FaultRing);
         }
     }
 
@@ -79,9 +88,9 @@ fn read<T>(
     gpu: &Gpu,
     ring: &mut FaultRing<DmaBuf>,
     health: &mut Health,
-    drain: impl FnOnce(&mut FaultRing<DmaBuf>, &mut Patience) -> huvm_hal::Result<T>,
+    drain: impl FnOnce(&mut FaultRing<DmaBuf>, &mut Listed) -> huvm_hal::Result<T>,
 ) -> Result<T> {
-    let got = drain(ring, &mut Patience::new(VALID_NS));
+    let got = drain(ring, &mut patience(gpu.index()));
     let e = match got {
         Ok(got) => return Ok(got),
         Err(e) => e,
@@ -112,6 +121,7 @@ impl FaultState {
     /// `ENOMEM`, `EIO`.
     pub(super) fn new(gpu: &Gpu) -> Result<Self> {
         let mut rings = FaultState {
+            gpu: gpu.index(),
             bars: gpu.bars.clone(),
             replayable: ring(gpu, RingKind::Replayable)?,
             other: ring(gpu, RingKind::NonReplayable)?,
@@ -174,7 +184,8 @@ impl FaultState {
     fn serve_other(&mut self, gpu: &Gpu) -> Result<bool> {
         let mut poisoned = false;
         let mut batch = [Fault::default(); OTHER_BATCH];
-        loop {
+        // No more than there may be in a ring: a device that goes on writing is not waited for.
+        for _ in 0..OTHER_ROUNDS {
             let (ring, health) = (&mut self.other, &mut self.other_health);
             let got = read(gpu, ring, health, |ring, patience| {
                 ring.drain(gpu, &mut batch, &mut || patience.again())
@@ -229,7 +240,7 @@ fn recover(gpu: &Gpu, ring: &mut FaultRing<DmaBuf>, health: &mut Health) -> Resu
 impl Drop for FaultState {
     fn drop(&mut self) {
         for ring in [&mut self.replayable, &mut self.other] {
-            let mut patience = Patience::new(VALID_NS);
+            let mut patience = patience(self.gpu);
             match ring.disable(&*self.bars, &mut || patience.again()) {
                 Ok(()) | Err(huvm_hal::Error::Gone) => {}
                 Err(e) => pr_err!("fault ring not disabled: {:?}\n", e),
