@@ -264,6 +264,9 @@ enum huvm_advice {
  * @va, @length: in, as for migrate. Advice is about exactly these pages, and is forgotten when they are unmapped
  * @advice: in, enum huvm_advice
  * @place: in, GPU index or HUVM_PLACE_HOST; 0 where the advice takes none
+ *
+ * What is advised is remembered for each 2 MiB, at the cost of the caller's memory cgroup. Errors: EINVAL, ENODEV, ENOENT (GPU not
+ * registered), ENOMEM (holes, or no memory to remember it), EINTR (killed); after the last two a first part of the range has it.
  */
 struct huvm_advise {
 	__u32 size;

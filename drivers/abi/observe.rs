@@ -218,9 +218,10 @@ pub(super) fn events(space: &Arc<Space>, arg: usize) -> Result {
     if a.mask & !known != 0 {
         return Err(EINVAL);
     }
+    let records = usize::try_from(records)?;
     space
-        .events
-        .configure(a.mask, all, usize::try_from(records)?)
+        .memory
+        .charged(|| space.events.configure(a.mask, all, records))
 }
 
 pub(super) fn client_info(arg: usize) -> Result {

@@ -6,6 +6,7 @@
 
 use super::counters::Counter;
 use crate::kernel::ffi::uapi;
+use crate::kernel::memcg::CHARGED;
 use crate::kernel::time;
 use crate::kernel::wait::WaitQueue;
 use crate::memory::registry;
@@ -67,14 +68,14 @@ impl Stream {
         })
     }
 
-    /// Turns the stream on (or off, with an empty mask), with room for `records`.
+    /// Turns the stream on (or off, with an empty mask), with room for `records`. The caller says whom it is charged to.
     ///
     /// # Errors
     /// `ENOMEM`; it is as it was then.
     pub(crate) fn configure(&self, mask: u32, all: bool, records: usize) -> Result {
         let mut fresh = KVVec::new();
         if mask != 0 {
-            fresh.resize(records, uapi::huvm_event::default(), GFP_KERNEL)?;
+            fresh.resize(records, uapi::huvm_event::default(), CHARGED)?;
         }
         let old = {
             let mut r = self.ring.lock();

@@ -7,6 +7,7 @@
 use crate::device::registry::MAX_GPUS;
 use crate::device::Gpu;
 use crate::kernel::global::{Global, Which};
+use crate::kernel::memcg::CHARGED;
 use crate::memory::space::Space;
 use huvm_lockless::changes::Changes;
 use huvm_policy::config::{KnobId, Policy};
@@ -96,7 +97,7 @@ impl ScopePolicy {
     /// # Errors
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<impl PinInit<Self>> {
-        let values = Scope::new(Arc::new(global(), GFP_KERNEL)?);
+        let values = Scope::new(Arc::new(global(), CHARGED)?);
         Ok(pin_init!(Self {
             values <- new_mutex!(values, "huvm_policy"),
         }))
@@ -186,7 +187,7 @@ impl ScopePolicy {
 
 /// Memory with the values of a wider scope, to be covered there: they are too large to be put together on the stack.
 fn below(p: &Policy) -> Result<UniqueArc<Policy>, AllocError> {
-    Ok(UniqueArc::<Policy>::new_uninit(GFP_KERNEL)?.write(*p))
+    Ok(UniqueArc::<Policy>::new_uninit(CHARGED)?.write(*p))
 }
 
 /// `own` over the global values.

@@ -14,6 +14,7 @@ use crate::channel::{self, Ce, Engine, Pool, Tracker};
 use crate::kernel::dma::{DmaBuf, DmaDev, DmaMapping};
 use crate::kernel::ffi::uapi;
 use crate::kernel::hostpage::HostPages;
+use crate::kernel::memcg::MemCg;
 use crate::kernel::mmio::Bars;
 use crate::kernel::pci::clear_master;
 use crate::kernel::wait::WaitQueue;
@@ -409,6 +410,14 @@ impl Gpu {
     /// `ENOMEM`; `ENODEV` when it is going.
     pub(crate) fn dma_alloc(&self, bytes: usize) -> Result<DmaBuf> {
         DmaBuf::new(&self.dma, bytes)
+    }
+
+    /// As [`Self::dma_alloc`], charged to `memory`.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn dma_alloc_for(&self, memory: &MemCg, bytes: usize) -> Result<DmaBuf> {
+        memory.charged(|| DmaBuf::charged(&self.dma, bytes))
     }
 
     /// Maps host pages for it.

@@ -104,14 +104,25 @@ impl DmaBuf {
     /// # Errors
     /// `ENOMEM`; `EINVAL` for none; `ENODEV` when the device is going.
     pub(crate) fn new(dev: &Arc<DmaDev>, bytes: usize) -> Result<DmaBuf> {
+        Self::with(dev, bytes, c::HUVM_GFP_DMA)
+    }
+
+    /// As [`Self::new`], charged as [`super::memcg::CHARGED`] says.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn charged(dev: &Arc<DmaDev>, bytes: usize) -> Result<DmaBuf> {
+        Self::with(dev, bytes, c::HUVM_GFP_DMA_CHARGED)
+    }
+
+    fn with(dev: &Arc<DmaDev>, bytes: usize, gfp: c::gfp_t) -> Result<DmaBuf> {
         if bytes == 0 {
             return Err(EINVAL);
         }
         dev.count(|| {
             let mut addr: c::dma_addr_t = 0;
             // SAFETY: valid device with its masks set; `addr` outlives the call.
-            let cpu =
-                unsafe { c::dma_alloc_attrs(dev.dev(), bytes, &mut addr, c::HUVM_GFP_DMA, 0) };
+            let cpu = unsafe { c::dma_alloc_attrs(dev.dev(), bytes, &mut addr, gfp, 0) };
             if cpu.is_null() {
                 return Err(ENOMEM);
             }

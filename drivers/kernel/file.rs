@@ -7,6 +7,7 @@
 //! left. It has no pages and no operations; its host is the device's inode, which the file holds.
 
 use super::ffi::c;
+use super::memcg::CHARGED;
 use super::sysfs::Handle;
 use super::vma::NewVma;
 use super::wait::WaitQueue;
@@ -42,7 +43,7 @@ impl Mapping {
                     unsafe { c::huvm_mapping_init(slot, host) }
                 }),
             }),
-            GFP_KERNEL,
+            CHARGED,
         )?))
     }
 
@@ -134,7 +135,7 @@ impl<H: FileHandler> Fops<H> {
                     handler: H::open(mapping.clone())?,
                     mapping,
                 },
-                GFP_KERNEL,
+                CHARGED,
             )?;
             // SAFETY: the file is being opened, so nobody else uses it; its private data is the opener's to set.
             unsafe {

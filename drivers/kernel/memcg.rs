@@ -3,6 +3,15 @@
 
 use super::ffi::c;
 use core::ffi::c_void;
+use core::mem::transmute;
+use kernel::alloc::Flags;
+
+/// For what a client makes the kernel keep: charged ([`MemCg::charged`]; else to the caller's cgroup, a kernel thread's to
+/// nobody), and it fails rather than that anything is killed for it.
+pub(crate) const CHARGED: Flags = {
+    // SAFETY: `Flags` is its raw word and nothing else, and every word is one.
+    unsafe { transmute::<c::gfp_t, Flags>(c::HUVM_GFP_SMALL) }
+};
 
 /// A memory cgroup; one that stands for none on a kernel without them.
 pub(crate) struct MemCg(*mut c_void);
@@ -30,7 +39,7 @@ impl MemCg {
         unsafe { c::huvm_memcg_is_limited(self.0) }
     }
 
-    /// What `f` allocates with `GFP_KERNEL_ACCOUNT` is charged to it, whichever thread this is.
+    /// What `f` allocates with [`CHARGED`], and as pages and buffers of a client, is charged to it, whichever thread this is.
     pub(crate) fn charged<R>(&self, f: impl FnOnce() -> R) -> R {
         // SAFETY: we hold a reference until `f` is over; process context, as every allocation of this room.
         let before = unsafe { c::huvm_memcg_enter(self.0) };

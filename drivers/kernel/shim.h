@@ -20,11 +20,12 @@
 
 /* A 2 MiB or 64 KiB piece: taken if it is there, never fought for. */
 static const gfp_t HUVM_GFP_LARGE = GFP_KERNEL_ACCOUNT | __GFP_COMP | __GFP_NORETRY | __GFP_NOWARN;
-/* A 4 KiB page: the last resort, so reclaim may work for it, but the OOM killer stays out. */
+/* A 4 KiB page, the last resort, and records of a client: reclaim may work for it, but the OOM killer stays out. */
 static const gfp_t HUVM_GFP_SMALL = GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN;
 
-/* Coherent buffers. */
+/* Coherent buffers: the driver's own, and those of a client. */
 static const gfp_t HUVM_GFP_DMA = GFP_KERNEL | __GFP_NOWARN;
+static const gfp_t HUVM_GFP_DMA_CHARGED = GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN;
 
 /* alloc_pages, __free_pages, page_to_pfn, page_address */
 struct page *huvm_alloc_pages(gfp_t gfp, unsigned int order);

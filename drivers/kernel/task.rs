@@ -56,6 +56,12 @@ pub(crate) fn is_admin() -> bool {
     unsafe { c::huvm_capable_admin() }
 }
 
+/// Lets others have this CPU, should the kernel not take it away by itself. For walks that a client makes long.
+pub(crate) fn give_way() {
+    // SAFETY: process context, as every caller of this room.
+    unsafe { c::huvm_cond_resched() };
+}
+
 /// Whether the caller is being killed.
 pub(crate) fn fatal_signal_pending() -> bool {
     // SAFETY: no preconditions.

@@ -3,6 +3,7 @@
 //! pages alone. A block that nobody advised about has none, at no cost.
 
 use super::{PageIndex, PageMask, Place};
+use crate::kernel::memcg::CHARGED;
 use kernel::prelude::*;
 
 /// What is advised about one page.
@@ -34,7 +35,7 @@ fn add<K: Copy + PartialEq>(list: &mut KVec<(K, PageMask)>, key: K, pages: &Page
         *m |= *pages;
         return Ok(());
     }
-    Ok(list.push((key, *pages), GFP_KERNEL)?)
+    Ok(list.push((key, *pages), CHARGED)?)
 }
 
 /// Takes `pages` from the masks of which `of` says so.
@@ -180,7 +181,7 @@ impl Advice {
                     accessed_by: KVec::new(),
                     read_mostly: PageMask::EMPTY,
                 },
-                GFP_KERNEL,
+                CHARGED,
             )?,
         };
         let did = f(self.0.insert(a));

@@ -8,7 +8,7 @@
 use super::{PageIndex, PageMask, PageRegion, Pages, PAGE_BYTES};
 use crate::account::counters::Counter;
 use crate::device::Gpu;
-use crate::kernel::{dma::DmaMapping, hostpage::HostPages};
+use crate::kernel::{dma::DmaMapping, hostpage::HostPages, memcg::CHARGED};
 use kernel::prelude::*;
 
 /// Bit of the knob `host_chunk_sizes`: 64 KiB pieces are allowed.
@@ -132,7 +132,7 @@ impl Backing {
     }
 
     fn add(&mut self, first: u16, order: u32) -> Result {
-        self.pieces.reserve(1, GFP_KERNEL)?;
+        self.pieces.reserve(1, CHARGED)?;
         let piece = Piece {
             first,
             pages: HostPages::alloc(order)?,

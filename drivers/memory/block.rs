@@ -21,6 +21,7 @@ use crate::account::{self, counters::Counter, events};
 use crate::channel::{self, poison, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
+use crate::kernel::memcg::CHARGED;
 use huvm_policy::stream::Outcome;
 use huvm_policy::thrash::BlockThrash;
 use huvm_policy::types::ChunkId;
@@ -206,19 +207,17 @@ impl State {
     /// `ENOMEM`.
     pub(crate) fn ensure_part(&mut self, va: u64, sg: &Arc<SpaceGpu>) -> Result {
         if self.part(sg.gpu.index()).is_none() {
-            self.parts.push(
-                Part {
-                    sg: sg.clone(),
-                    chunk: None,
-                    departed: None,
-                    valid: PageMask::EMPTY,
-                    mapped: PageMask::EMPTY,
-                    read_only: PageMask::EMPTY,
-                    remote: PageMask::EMPTY,
-                    tables: SpaceGpu::block_tables(va)?,
-                },
-                GFP_KERNEL,
-            )?;
+            let part = Part {
+                sg: sg.clone(),
+                chunk: None,
+                departed: None,
+                valid: PageMask::EMPTY,
+                mapped: PageMask::EMPTY,
+                read_only: PageMask::EMPTY,
+                remote: PageMask::EMPTY,
+                tables: SpaceGpu::block_tables(va)?,
+            };
+            sg.memory.charged(|| self.parts.push(part, CHARGED))?;
         }
         Ok(())
     }
@@ -459,7 +458,7 @@ pub(crate) type Guard<'a> = MutexGuard<'a, State>;
 const FREE_WAITS: u32 = 16;
 
 impl Block {
-    /// A block with no page touched.
+    /// A block with no page touched. The caller says whom it is charged to.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -486,7 +485,7 @@ impl Block {
         };
         Arc::pin_init(
             pin_init!(Self { va, space, sends: Atomic::new(false), state <- new_mutex!(state, "huvm_block") }),
-            GFP_KERNEL,
+            CHARGED,
         )
     }
 

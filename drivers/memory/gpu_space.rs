@@ -4,6 +4,7 @@
 use crate::channel::errno;
 use crate::device::Gpu;
 use crate::kernel::dma::DmaBuf;
+use crate::kernel::memcg::{MemCg, CHARGED};
 use huvm_hal::ga100::instance;
 use huvm_hal::ids::{GpuVa, SysAddr, Veid};
 use huvm_hal::pagetable::{self, Invalidate, Level, Need, TableKey, Tree};
@@ -30,7 +31,7 @@ impl pagetable::Store for Store {
     }
 
     fn put(&mut self, k: TableKey, page: DmaBuf) -> core::result::Result<(), DmaBuf> {
-        match kernel::rbtree::RBTreeNodeReservation::new(GFP_KERNEL) {
+        match kernel::rbtree::RBTreeNodeReservation::new(CHARGED) {
             Ok(node) => {
                 self.tables.insert(node.into_node(key(k), page));
                 Ok(())
@@ -52,6 +53,8 @@ pub(crate) type BlockTables = pagetable::Block<DmaBuf>;
 pub(crate) struct SpaceGpu {
     /// The GPU.
     pub(crate) gpu: Arc<Gpu>,
+    /// Whom its tables are charged to.
+    pub(crate) memory: Arc<MemCg>,
     /// Subcontext of this space's launches.
     pub(crate) veid: u8,
     stopped: Atomic<bool>,
@@ -67,16 +70,16 @@ pub(crate) struct SpaceGpu {
 const PDE0_SHIFT: u32 = 29;
 
 impl SpaceGpu {
-    /// Empty tables and an instance block with fault replay on.
+    /// Empty tables and an instance block with fault replay on, charged to `memory`.
     ///
     /// # Errors
     /// `ENOMEM`, `EIO`.
-    pub(crate) fn new(gpu: Arc<Gpu>, veid: u8) -> Result<Arc<Self>> {
-        let inst = gpu.dma_alloc(instance::INSTANCE_BYTES)?;
+    pub(crate) fn new(gpu: Arc<Gpu>, veid: u8, memory: Arc<MemCg>) -> Result<Arc<Self>> {
+        let inst = gpu.dma_alloc_for(&memory, instance::INSTANCE_BYTES)?;
         let store = Store {
             tables: RBTree::new(),
         };
-        let tree = Tree::new(&*gpu, store, gpu.dma_alloc(4096)?).map_err(errno)?;
+        let tree = Tree::new(&*gpu, store, gpu.dma_alloc_for(&memory, 4096)?).map_err(errno)?;
         let root = tree.root();
         instance::fill_workload(&inst, root).map_err(|_| EIO)?;
         // The root may have been a table before, of a space that the GPU still remembers.
@@ -85,6 +88,7 @@ impl SpaceGpu {
         Arc::pin_init(
             pin_init!(Self {
                 gpu,
+                memory,
                 veid,
                 stopped: Atomic::new(false),
                 inst,
@@ -137,8 +141,10 @@ impl SpaceGpu {
             let mut tree = self.tree.lock();
             // Three levels below the root, at most.
             for _ in 0..tree.missing(GpuVa(va)).min(3) {
-                let inv = self.gpu.dma_alloc(4096).and_then(|page| {
-                    let supplied = tree.supply(&*self.gpu, GpuVa(va), page);
+                let page = self.buffer(4096);
+                let inv = page.and_then(|page| {
+                    let supply = || tree.supply(&*self.gpu, GpuVa(va), page);
+                    let supplied = self.memory.charged(supply);
                     supplied.map_err(|(_, _page)| ENOMEM)
                 });
                 match inv {
@@ -187,13 +193,17 @@ impl SpaceGpu {
         Err(EIO)
     }
 
+    fn buffer(&self, bytes: usize) -> Result<DmaBuf> {
+        self.gpu.dma_alloc_for(&self.memory, bytes)
+    }
+
     fn supply(&self, tables: &mut BlockTables, need: Need) -> Result {
         if need.small {
-            let page = self.gpu.dma_alloc(BlockTables::SMALL_BYTES)?;
+            let page = self.buffer(BlockTables::SMALL_BYTES)?;
             tables.supply_small(page).map_err(|_| EIO)?;
         }
         if need.big {
-            let page = self.gpu.dma_alloc(BlockTables::BIG_BYTES)?;
+            let page = self.buffer(BlockTables::BIG_BYTES)?;
             tables.supply_big(page).map_err(|_| EIO)?;
         }
         Ok(())

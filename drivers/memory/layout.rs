@@ -6,6 +6,7 @@
 
 use super::block::Block;
 use super::{block_base, pages_between, PageMask, BLOCK_BYTES};
+use crate::kernel::memcg::CHARGED;
 use kernel::prelude::*;
 use kernel::rbtree::{RBTree, RBTreeNode, RBTreeNodeReservation};
 use kernel::sync::Arc;
@@ -50,7 +51,7 @@ impl Layout {
         self.bytes
     }
 
-    /// Adds a range.
+    /// Adds a range. The caller says whom it is charged to, as for [`Self::add_block`].
     ///
     /// # Errors
     /// `ENOMEM`; `EEXIST` if it lies over another (the kernel never hands out such an address).
@@ -59,10 +60,10 @@ impl Layout {
             return Err(EEXIST);
         }
         if self.spare.is_none() {
-            self.spare = Some(RBTreeNodeReservation::new(GFP_KERNEL)?);
+            self.spare = Some(RBTreeNodeReservation::new(CHARGED)?);
         }
         self.ranges
-            .try_create_and_insert(start, Range { end, writable }, GFP_KERNEL)?;
+            .try_create_and_insert(start, Range { end, writable }, CHARGED)?;
         self.bytes += end - start;
         Ok(())
     }
@@ -170,7 +171,7 @@ impl Layout {
     /// `ENOMEM`.
     pub(crate) fn add_block(&mut self, block: Arc<Block>) -> Result {
         self.blocks
-            .try_create_and_insert(block.va(), block, GFP_KERNEL)?;
+            .try_create_and_insert(block.va(), block, CHARGED)?;
         Ok(())
     }
 

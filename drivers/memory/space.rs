@@ -12,7 +12,7 @@ use crate::account::events::Stream;
 use crate::account::policy::SpacePolicy;
 use crate::device::Gpu;
 use crate::kernel::file::Mapping;
-use crate::kernel::memcg::MemCg;
+use crate::kernel::memcg::{MemCg, CHARGED};
 use crate::kernel::task::{self, MmToken};
 use crate::service;
 use crate::service::launch::SpaceLaunches;
@@ -31,7 +31,7 @@ pub(crate) struct Space {
     comm: [u8; 32],
     owner: MmToken,
     /// Whom its host memory is charged to: the memory cgroup of who opened it.
-    pub(crate) memory: MemCg,
+    pub(crate) memory: Arc<MemCg>,
     /// The CPU mappings of this file.
     pub(crate) mapping: Mapping,
     closed: Atomic<bool>,
@@ -79,7 +79,7 @@ impl Space {
                 pid: task::pid(),
                 comm: task::comm(),
                 owner: MmToken::current().ok_or(EPERM)?,
-                memory: MemCg::of_current(),
+                memory: Arc::new(MemCg::of_current(), CHARGED)?,
                 mapping,
                 closed: Atomic::new(false),
                 counters: Counters::new(),
@@ -91,7 +91,7 @@ impl Space {
                 gpus <- new_mutex!([const { None }; MAX_GPUS], "huvm_space_gpus"),
                 layout <- new_mutex!(Layout::new(), "huvm_layout"),
             }? Error),
-            GFP_KERNEL,
+            CHARGED,
         )?;
         super::registry::add(space.clone())?;
         Ok(space)
@@ -148,7 +148,8 @@ impl Space {
         }
         let edges = {
             let mut layout = self.layout.lock();
-            layout.add_range(start, end, writable)?;
+            let add = || layout.add_range(start, end, writable);
+            self.memory.charged(add)?;
             // Blocks that exist already can only be the two at the ends: others lie in the new range.
             [layout.block(start), layout.block(end - 1)]
         };
@@ -171,7 +172,7 @@ impl Space {
     fn drop_pages(self: &Arc<Self>, start: u64, end: u64) {
         let mut at = start;
         while at < end {
-            let Some(block) = self.layout.lock().next_block(at) else {
+            let Some(block) = self.next_block(at) else {
                 break;
             };
             if block.va() >= end {
@@ -208,9 +209,11 @@ impl Space {
         if !cover.managed.test(super::PageIndex::of_va(va)) {
             return Err(EFAULT);
         }
-        let block = Block::new(self.clone(), base, cover)?;
-        layout.add_block(block.clone())?;
-        Ok(block)
+        self.memory.charged(|| {
+            let block = Block::new(self.clone(), base, cover)?;
+            layout.add_block(block.clone())?;
+            Ok(block)
+        })
     }
 
     /// The block at `va`, if it exists.
@@ -223,8 +226,9 @@ impl Space {
         self.layout.lock().range_at(va)
     }
 
-    /// First existing block at or after `va`.
+    /// First existing block at or after `va`. A step of a walk through as many as the client made: others get the CPU meanwhile.
     pub(crate) fn next_block(&self, va: u64) -> Option<Arc<Block>> {
+        task::give_way();
         self.layout.lock().next_block(va)
     }
 
@@ -259,7 +263,8 @@ impl Space {
             return Err(EIO);
         }
         let veid = gpu.clients().reserve()?;
-        let sg = SpaceGpu::new(gpu.clone(), veid).inspect_err(|_| gpu.clients().unreserve(veid))?;
+        let sg = SpaceGpu::new(gpu.clone(), veid, self.memory.clone())
+            .inspect_err(|_| gpu.clients().unreserve(veid))?;
         {
             let mut gpus = self.gpus.lock();
             let slot = gpus.get_mut(usize::from(gpu.index())).ok_or(EINVAL);

@@ -4,6 +4,7 @@
 use super::{map, migrate, thrash};
 use crate::account::{self, counters::Counter};
 use crate::kernel::ffi::uapi;
+use crate::kernel::task;
 use crate::memory::block::Block;
 use crate::memory::space::Space;
 use crate::memory::{pages_between, PageMask, Place, BLOCK_BYTES};
@@ -48,21 +49,44 @@ impl Advice {
             _ => return Err(EINVAL),
         })
     }
+
+    /// Whether a page that nobody has touched or advised about is another one with it. Else there is nothing to make a block for.
+    fn is_noted(self) -> bool {
+        match self {
+            Advice::Preferred(place) => place.is_some(),
+            Advice::AccessedBy(place, on) => on && matches!(place, Place::Gpu(_)),
+            Advice::ReadMostly(on) => on,
+            Advice::Discard => false,
+        }
+    }
 }
 
 /// Applies advice to a range.
 ///
 /// # Errors
-/// `EINVAL`, `ENODEV`, `ENOENT` (GPU not registered), `ENOMEM` (holes, or memory short; the blocks before have it).
+/// `EINVAL`, `ENODEV`, `ENOENT` (GPU not registered), `ENOMEM` (holes, or memory short), `EINTR` (the caller is killed); after the last
+/// two the blocks before have it.
 pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, advice: u32, place: u32) -> Result {
     let advice = Advice::parse(space, advice, place)?;
     let end = space.check_range(va, len)?;
     let mut at = va;
     while at < end {
-        let block = space
-            .block_at(at)
-            .map_err(|e| if e == EFAULT { ENOMEM } else { e })?;
-        apply(&block, advice, &pages_between(block.va(), at, end))?;
+        if task::fatal_signal_pending() {
+            return Err(EINTR);
+        }
+        let block = if advice.is_noted() {
+            task::give_way();
+            space
+                .block_at(at)
+                .map_err(|e| if e == EFAULT { ENOMEM } else { e })?
+        } else {
+            match space.next_block(at).filter(|b| b.va() < end) {
+                Some(block) => block,
+                None => break,
+            }
+        };
+        let pages = pages_between(block.va(), at, end);
+        space.memory.charged(|| apply(&block, advice, &pages))?;
         at = block.va() + BLOCK_BYTES;
     }
     Ok(())

@@ -376,7 +376,7 @@ impl Service {
                     match work {
                         Some(w) => judge(w, f),
                         // Asked again: it may be the new owner's now.
-                        None => client.space.block_at(f.va).is_err().then_some(OUTSIDE),
+                        None => client.space.block_at(f.va).err().map(unmade),
                     }
                 };
                 reason.map(|r| (f, r))
@@ -472,6 +472,18 @@ fn is_clean(w: &Work) -> bool {
     !s.dead && w.faulted.and_not(&legal(&s, w)).is_empty()
 }
 
+/// Why a fault is cancelled whose block is not there and could not be made.
+fn unmade(e: Error) -> Reason {
+    Reason {
+        error: if e == ENOMEM {
+            uapi::HUVM_ERROR_NO_MEMORY
+        } else {
+            OUTSIDE.error
+        },
+        ..OUTSIDE
+    }
+}
+
 /// Whether a fault of a served block must be cancelled, and why.
 fn judge(w: &Work, f: &Fault) -> Option<Reason> {
     if let Some(e) = w.failed {
@@ -562,9 +574,12 @@ fn begin(
     faults: &[Fault],
     fetched_ns: u64,
 ) -> Option<Work> {
-    let block = faults
-        .iter()
-        .find_map(|f| client.space.block_at(f.va).ok())?;
+    // Without memory for it there is none at this address either.
+    let at = |f: &Fault| match client.space.block_at(f.va) {
+        Err(e) if e == EFAULT => None,
+        found => Some(found.ok()),
+    };
+    let block = faults.iter().find_map(at)??;
     debug_assert!(block.va() == block_va);
     let (mut faulted, mut write) = (PageMask::EMPTY, PageMask::EMPTY);
     for f in faults.iter().filter(|f| !f.is_fatal) {

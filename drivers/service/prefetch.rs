@@ -15,6 +15,7 @@ use super::{placement, thrash};
 use crate::account::{self, counters::Counter, policy};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
+use crate::kernel::memcg::CHARGED;
 use crate::kernel::thread;
 use crate::memory::block::{Ahead, Block, State};
 use crate::memory::gpu_space::SpaceGpu;
@@ -56,7 +57,7 @@ impl Streams {
     /// # Errors
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<impl PinInit<Self>> {
-        let table = KBox::new(StreamTable::new(), GFP_KERNEL)?;
+        let table = KBox::new(StreamTable::new(), CHARGED)?;
         Ok(pin_init!(Self { table <- new_mutex!(table, "huvm_streams") }))
     }
 

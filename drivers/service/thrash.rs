@@ -7,6 +7,7 @@
 
 use crate::account::{self, counters::Counter};
 use crate::device::Gpu;
+use crate::kernel::memcg::CHARGED;
 use crate::kernel::time;
 use crate::memory::block::State;
 use crate::memory::space::Space;
@@ -71,7 +72,8 @@ pub(crate) fn note(space: &Space, s: &mut State, pages: &PageMask, to: Place, p:
     }
     if s.thrash.is_none() {
         // Without memory the block is not watched; it is served all the same.
-        s.thrash = KBox::new(BlockThrash::new(), GFP_KERNEL).ok();
+        let made = || KBox::new(BlockThrash::new(), CHARGED);
+        s.thrash = space.memory.charged(made).ok();
     }
     let Some(t) = s.thrash.as_mut() else {
         return;

@@ -30,6 +30,27 @@ static void this_process_into(const char *procs)
 	CHECK_OK(write_file(procs, text));
 }
 
+/* A figure of a file that has one a line, with its name before it. */
+static uint64_t line_of(const char *path, const char *name)
+{
+	char line[256], found[64];
+	unsigned long long n;
+	FILE *f = fopen(path, "r");
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%63s %llu", found, &n) == 2 && !strcmp(found, name)) {
+			fclose(f);
+			return n;
+		}
+	FAIL("%s has no %s", path, name);
+}
+
+static uint64_t available_kib(void)
+{
+	return line_of("/proc/meminfo", "MemAvailable:");
+}
+
 /* A cgroup that may have @mib (0: all it wants). */
 static void make_group(unsigned int mib)
 {
@@ -159,9 +180,87 @@ static void others_get_on(void)
 	CHECK_OK(rmdir(GROUP));
 }
 
+/* What a client makes the kernel remember without having any data: 4 TiB of advice, event rings, files. */
+static void records_have_a_limit(void)
+{
+	const uint64_t len = 4ull << 40;
+	const int files = 64;
+	int ctl = huvm_open(), fd[64], on = 0;
+	uint64_t before, after;
+	void *p;
+
+	make_group(16);
+	before = available_kib();
+	this_process_into(GROUP "/cgroup.procs");
+	for (int i = 0; i < files; i++)
+		fd[i] = huvm_open();
+	CHECK_OK(gpu_register(fd[0], 0));
+	this_process_into(ROOT "/cgroup.procs");
+	for (int i = 0; i < files; i++) {
+		ARG(huvm_events, e, .mask = 1u << HUVM_EVENT_GPU_LOST, .records = 65536);
+
+		if (!ioctl(fd[i], HUVM_IOC_EVENTS, &e))
+			on++;
+		else
+			CHECK_EQ(errno, ENOMEM);
+	}
+	printf("# %d rings of 4 MiB\n", on);
+	CHECK(on >= 1 && on <= 4);
+	p = managed(fd[0], len);
+	CHECK_ERR(advise(fd[0], p, len, HUVM_ADVISE_READ_MOSTLY, 0), ENOMEM);
+	CHECK_ERR(migrate(fd[0], p, len, HUVM_PLACE_HOST), ENOMEM);
+	CHECK(get(GROUP "/memory.current") <= 16ull << 20);
+	/* Only what is there is advised about then. */
+	CHECK_OK(advise(fd[0], p, len, HUVM_ADVISE_UNSET_READ_MOSTLY, 0));
+	CHECK_OK(advise(fd[0], p, len, HUVM_ADVISE_DISCARD, 0));
+	after = available_kib();
+	printf("# %lld KiB less available to the machine\n", (long long)(before - after));
+	CHECK(after + (48 << 10) >= before);
+	/* The kernel killed nobody for it. */
+	CHECK_EQ(line_of(GROUP "/memory.events", "oom_kill"), 0);
+	CHECK_OK(munmap(p, len));
+	for (int i = 0; i < files; i++)
+		close(fd[i]);
+	CHECK(WITHIN(5000, get(GROUP "/memory.current") < BLOCK));
+	close(ctl);
+	CHECK_OK(rmdir(GROUP));
+}
+
+/* The tables by which a GPU finds a client's pages are the client's as well, though the driver's thread makes them. */
+static void tables_are_charged(void)
+{
+	const uint64_t blocks = 24;
+	struct huvm_instr i = { .op = HUVM_OP_FILL, .count = 1, .steps = 1, .block_stride = BLOCK };
+	/* A table each, and three levels above. */
+	const uint64_t least = (blocks + 3) * PAGE;
+	uint64_t before, has = 0;
+	int ctl = huvm_open();
+	struct job j;
+
+	make_group(0);
+	CHECK_OK(limit_chunks(ctl, 0, 0));
+	all_idle(ctl);
+	j = job_of_group(blocks, 1);
+	before = line_of(GROUP "/memory.stat", "kernel");
+	i.dst = (uintptr_t)j.p;
+	run_ok(j.fd, 0, (uint32_t)blocks, &i, 1, 8);
+	/* The kernel puts its figures together each two seconds. */
+	WITHIN(5000, (has = line_of(GROUP "/memory.stat", "kernel") - before) >= least);
+	printf("# %llu bytes for a page in each of %llu blocks\n", (unsigned long long)has, (unsigned long long)blocks);
+	CHECK_EQ(block_info(j.fd, j.p).host_pages, 0);
+	CHECK(has >= least);
+	CHECK_OK(munmap(j.p, j.len));
+	close(j.fd);
+	CHECK(WITHIN(5000, line_of(GROUP "/memory.stat", "kernel") < before + least));
+	close(ctl);
+	CHECK_OK(rmdir(GROUP));
+}
+
 static const struct ktap_test tests[] = {
 	{ "charged_to_the_owner", charged_to_the_owner, 60 },
 	{ "limit_holds", limit_holds, 120 },
 	{ "others_get_on", others_get_on, 60 },
+	{ "records_have_a_limit", records_have_a_limit, 60 },
+	{ "tables_are_charged", tables_are_charged, 60 },
 };
 KTAP_MAIN(tests)

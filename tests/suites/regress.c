@@ -276,6 +276,16 @@ static void stuck_in_migrate(void)
 	}
 }
 
+/* More blocks than the driver can make records of before the signal comes; and those it has made go with the process. */
+static void stuck_in_advise(void)
+{
+	const uint64_t len = 4ull << 40;
+	int fd = with_gpu(0);
+	void *p = managed(fd, len);
+
+	CHECK_OK(advise(fd, p, len, HUVM_ADVISE_PREFERRED, 0));
+}
+
 static void stuck_in_cpu_faults(void)
 {
 	struct huvm_instr in = { .op = HUVM_OP_SCALE, .count = 1, .steps = 1ull << 24, .imm0 = 1, .imm1 = 1 };
@@ -292,7 +302,8 @@ static void stuck_in_cpu_faults(void)
 /* An unkillable client: SIGKILL ends it wherever it is, soon, with all of its threads, and nothing of it stays. */
 static void unkillable_client(void)
 {
-	static void (*const places[])(void) = { stuck_in_a_wait, stuck_in_a_read, stuck_in_migrate, stuck_in_cpu_faults };
+	static void (*const places[])(void) = { stuck_in_a_wait, stuck_in_a_read, stuck_in_migrate, stuck_in_advise,
+					stuck_in_cpu_faults };
 	int fd = fresh();
 
 	for (unsigned int i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
