@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Unload and reload a hundred times, with a launch in between each twenty-fifth time; unbind and bind a GPU.
+# Unload and reload a hundred times, with a launch in between each twenty-fifth time; unbind and bind a GPU; what the module is without
+# test=1.
 echo "KTAP version 1"
-echo "1..2"
+echo "1..3"
 rmmod huvm || { echo "not ok 1 reload_100_times"; exit 1; }
 i=0
 while [ $i -lt 100 ]; do
@@ -24,4 +25,7 @@ for i in 1 2 3 4 5; do
 done
 uvmctl gpu list >/dev/null || ok=0
 if [ $ok = 1 ]; then echo "ok 2 unbind_and_bind"; else echo "not ok 2 unbind_and_bind"; failed=1; fi
+# As users load it there are no calls for tests.
+rmmod huvm && insmod /lib/huvm.ko && /suites/uapi without_test
+if [ $? = 0 ]; then echo "ok 3 no_calls_for_tests"; else echo "not ok 3 no_calls_for_tests"; failed=1; fi
 exit $failed

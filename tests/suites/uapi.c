@@ -4,6 +4,8 @@
 #include "huvm_lib.h"
 #include <poll.h>
 #include <pthread.h>
+#include <stddef.h>
+#include <sys/stat.h>
 
 struct call {
 	const char *name;
@@ -258,6 +260,154 @@ static void presets(void)
 	}
 }
 
+/* Anybody may open the device: what he may do is the calls' affair. */
+static void device_node(void)
+{
+	struct stat st;
+
+	CHECK_OK(stat(HUVM_DEVICE_PATH, &st));
+	CHECK(S_ISCHR(st.st_mode));
+	CHECK_EQ(st.st_mode & 07777, 0666);
+	CHECK_EQ(st.st_uid, 0);
+	CHECK_EQ(st.st_gid, 0);
+}
+
+/* The calls of huvm_test.h, each with an argument that would be good, fail so. */
+static void test_calls_fail(int fd, int error)
+{
+	ARG(huvm_test_reg, r, .gpu = 0, .offset = INJ_LATENCY);
+	ARG(huvm_selftest_arg, s, .gpu = 0, .test = HUVM_SELFTEST_IDENT);
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
+	ARG(huvm_test_limits, l, .gpu = 0, .chunks = 0);
+	ARG(huvm_test_fail, f, .what = HUVM_FAIL_HOST_2M, .times = 0);
+	const struct { unsigned long cmd; void *arg; } of[] = {
+		{ HUVM_IOC_TEST_REG, &r }, { HUVM_IOC_TEST_SELFTEST, &s }, { HUVM_IOC_TEST_EVICT, &e }, { HUVM_IOC_TEST_LIMITS, &l },
+		{ HUVM_IOC_TEST_FAIL, &f },
+	};
+	unsigned int known = 0;
+
+	for (unsigned int i = 0; i < NCALLS; i++)
+		known += !strncmp(calls[i].name, "TEST_", 5);
+	CHECK_EQ(known, sizeof(of) / sizeof(of[0]));
+	for (unsigned int i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+		if (error)
+			CHECK_ERR(ioctl(fd, of[i].cmd, of[i].arg), error);
+		else
+			CHECK_OK(ioctl(fd, of[i].cmd, of[i].arg));
+	}
+}
+
+/* Is run by reload.sh, for root, on a module that was loaded without test=1. */
+static int without_test(void)
+{
+	int fd = huvm_open();
+	ARG(huvm_version, v);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_VERSION, &v));
+	CHECK(!(v.caps & HUVM_CAP_TEST));
+	test_calls_fail(fd, ENOTTY);
+	return 0;
+}
+
+/* The space that this process opened. */
+static struct huvm_client_info client_of(int fd, pid_t pid)
+{
+	ARG(huvm_client_info, c);
+
+	for (;; c.client++) {
+		CHECK_OK(ioctl(fd, HUVM_IOC_CLIENT_INFO, &c));
+		if (c.pid == (uint32_t)pid)
+			return c;
+	}
+}
+
+/* What a process of another user sees of that one: that it is there. */
+static void sees_nothing_of(pid_t pid)
+{
+	static const struct huvm_client_info nothing;
+	const size_t figures = offsetof(struct huvm_client_info, managed_bytes);
+	int fd = huvm_open();
+	struct huvm_client_info c = client_of(fd, pid);
+	struct huvm_block_info b[4];
+	uint64_t v[HUVM_CNT_COUNT];
+	ARG(huvm_range_info, r, .client = c.client, .nr = 4, .blocks = (uintptr_t)b);
+	ARG(huvm_counters, of, .scope = HUVM_SCOPE_PROCESS, .gpu = (uint32_t)pid, .nr = HUVM_CNT_COUNT, .values = (uintptr_t)v);
+
+	CHECK_EQ(c.gpu_mask, 0);
+	CHECK(!memcmp((char *)&c + figures, (const char *)&nothing + figures, sizeof(c) - figures));
+	CHECK_ERR(ioctl(fd, HUVM_IOC_RANGE_INFO, &r), EPERM);
+	CHECK_ERR(ioctl(fd, HUVM_IOC_COUNTERS, &of), EPERM);
+	/* Of itself it sees all. */
+	of.gpu = (uint32_t)getpid();
+	CHECK_OK(ioctl(fd, HUVM_IOC_COUNTERS, &of));
+	r.client = client_of(fd, getpid()).client;
+	CHECK_OK(ioctl(fd, HUVM_IOC_RANGE_INFO, &r));
+}
+
+static void as_user(uid_t uid, void (*what)(pid_t), pid_t pid)
+{
+	int status;
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		CHECK_OK(setuid(uid));
+		what(pid);
+		fflush(stdout);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void others(void)
+{
+	int fd = huvm_open(), ready[2], end[2], status;
+	struct huvm_block_info b[4];
+	struct huvm_client_info c;
+	pid_t user;
+	char byte;
+
+	/* Root's, to somebody; somebody's, to somebody else; and somebody's to root. */
+	*(volatile char *)managed(fd, BLOCK) = 1;
+	CHECK_OK(gpu_register(fd, 0));
+	as_user(1000, sees_nothing_of, getpid());
+	CHECK_OK(pipe(ready));
+	CHECK_OK(pipe(end));
+	user = fork();
+	CHECK(user >= 0);
+	if (!user) {
+		int own;
+
+		close(end[1]);
+		CHECK_OK(setuid(1000));
+		own = huvm_open();
+		CHECK_OK(gpu_register(own, 0));
+		*(volatile char *)managed(own, BLOCK) = 1;
+		CHECK_EQ(write(ready[1], "", 1), 1);
+		CHECK_EQ(read(end[0], &byte, 1), 0);
+		_exit(0);
+	}
+	close(ready[1]);
+	CHECK_EQ(read(ready[0], &byte, 1), 1);
+	as_user(1001, sees_nothing_of, user);
+	c = client_of(fd, user);
+	CHECK_EQ(c.managed_bytes, BLOCK);
+	CHECK_EQ(c.gpu_mask, 1);
+	{
+		ARG(huvm_range_info, r, .client = c.client, .nr = 4, .blocks = (uintptr_t)b);
+
+		CHECK_OK(ioctl(fd, HUVM_IOC_RANGE_INFO, &r));
+		CHECK_EQ(r.nr, 1);
+	}
+	CHECK_EQ(counter(fd, HUVM_SCOPE_PROCESS, (uint32_t)user, HUVM_CNT_LAUNCHES), 0);
+	close(end[1]);
+	CHECK_EQ(waitpid(user, &status, 0), user);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void privileges(void)
 {
 	int fd = huvm_open(), status;
@@ -265,7 +415,6 @@ static void privileges(void)
 	if (!fork()) {
 		int own;
 		ARG(huvm_events, e, .flags = HUVM_EVENTS_ALL, .mask = 2);
-		ARG(huvm_test_evict, t, .gpu = 0, .chunks = 1);
 
 		CHECK_OK(setuid(1000));
 		own = huvm_open();
@@ -278,11 +427,15 @@ static void privileges(void)
 		CHECK_ERR(set_knob_of(own, HUVM_SCOPE_PROCESS, getppid(), "prefetch_threshold_percent", 4), EPERM);
 		CHECK_ERR(set_knob_of(own, HUVM_SCOPE_PROCESS, 1, "prefetch_threshold_percent", 4), ESRCH);
 		CHECK_ERR(ioctl(own, HUVM_IOC_EVENTS, &e), EPERM);
-		CHECK_ERR(ioctl(own, HUVM_IOC_TEST_EVICT, &t), EPERM);
+		/* Also through a file that root opened. */
+		test_calls_fail(own, EPERM);
+		test_calls_fail(fd, EPERM);
 		_exit(0);
 	}
 	wait(&status);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	/* For root they are as they should be, so it was not that. */
+	test_calls_fail(fd, 0);
 	close(fd);
 }
 
@@ -531,9 +684,15 @@ static const struct ktap_test tests[] = {
 	{ "bad_sizes", bad_sizes }, { "larger_but_zero_is_fine", larger_but_zero_is_fine }, { "bad_flags", bad_flags },
 	{ "bad_pointers", bad_pointers }, { "unknown_calls", unknown_calls }, { "version", version },
 	{ "wrong_gpu", wrong_gpu }, { "other_process", other_process }, { "knobs_and_policy", knobs_and_policy },
-	{ "presets", presets }, { "privileges", privileges }, { "counters", counters },
+	{ "presets", presets }, { "device_node", device_node }, { "privileges", privileges }, { "others", others }, { "counters", counters },
 	{ "event_stream", event_stream }, { "sleepers_are_woken", sleepers_are_woken },
 	{ "result_not_lost", result_not_lost },
 	{ "events_not_lost", events_not_lost }, { "clients", clients }, { "ranges", ranges }, { "advice", advice },
 };
-KTAP_MAIN(tests)
+
+int main(int argc, char **argv)
+{
+	if (argc == 2 && !strcmp(argv[1], "without_test"))
+		return without_test();
+	return ktap_run(tests, (int)(sizeof(tests) / sizeof(tests[0])), argc, argv);
+}
