@@ -39,6 +39,13 @@ for name in "$@"; do
 		dmesg | grep -A30 -E 'BUG:|WARNING:|INFO: possible|suspicious RCU' | head -80 | sed 's/^/# /'
 		rc=1
 	fi
+	# An address of the kernel's in a line of the driver's own.
+	bad=$(dmesg | grep -E '(^|\] )huvm[ :]' | grep -E 'ffff[89a-f][0-9a-f]{11}' | head -5)
+	if [ -n "$bad" ]; then
+		echo "# addresses of the kernel's in the log:"
+		echo "$bad" | sed 's/^/# /'
+		rc=1
+	fi
 	# Races between two functions of the kernel, none of which is the driver's: not ours, but said.
 	dmesg | sed -n 's/.*BUG: KCSAN: \([^[]*\)$/# the kernel itself: \1/p' | sort -u
 	dmesg -c >/dev/null

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# debugfs: spaces, blocks and chunks agree with what a client does, while it does it.
+# debugfs: spaces, blocks and chunks agree with what a client does, while it does it. No file of the driver's shows an address of the
+# kernel's.
 echo "KTAP version 1"
-echo "1..3"
+echo "1..4"
 failed=0
 result() { if [ "$1" = 0 ]; then echo "ok $2"; else echo "not ok $2"; failed=1; fi; }
 d=/sys/kernel/debug/huvm
@@ -21,6 +22,24 @@ result $? "1 spaces_name_the_client"
 result $? "2 blocks_of_the_client"
 grep -q '^gpu 0 chunks 32: .*used' $d/chunks && grep -q "victim chunk .* pid $pid" $d/chunks
 result $? "3 chunks_and_victims"
+# All that can be read of the driver, as root, while it works.
+t=/sys/kernel/tracing
+address='ffff[89a-f][0-9a-f]{11}'
+files="$d/* /proc/$pid/fdinfo/* $t/events/huvm/*/format /sys/class/misc/huvm/policy/* /sys/bus/pci/drivers/huvm/0000*/huvm/*"
+ok=1
+echo 1 >$t/events/huvm/enable || ok=0
+sleep 1
+echo 0 >$t/events/huvm/enable
+head -n 2000 $t/trace >/tmp/trace
+# shellcheck disable=SC2086 # names
+cat $files /tmp/trace >/tmp/shown || ok=0
+grep -E "$address" /tmp/shown | head -5 | sed 's/^/# /'
+# It was all there, an address would be found, and there is none.
+echo "# $(wc -c </tmp/shown) bytes, $(grep -c ' huvm_' /tmp/trace) events"
+[ "$(grep -c '^huvm-client:' /tmp/shown)" -gt 0 ] && [ "$(grep -c ' huvm_' /tmp/trace)" -gt 100 ] || ok=0
+echo 0xffff888012345678 | grep -qE "$address" || ok=0
+[ $ok = 1 ] && ! grep -qE "$address" /tmp/shown
+result $? "4 no_kernel_addresses"
 kill -9 $pid
 wait $pid 2>/dev/null
 exit $failed
