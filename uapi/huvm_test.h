@@ -80,10 +80,13 @@ enum huvm_fail {
 	HUVM_FAIL_HOST_2M	= 0,	/* allocations of 2 MiB of host memory, for pools as well */
 	HUVM_FAIL_HOST_64K	= 1,	/* of 64 KiB */
 	HUVM_FAIL_DMA_MAP	= 2,	/* mappings of host memory for DMA */
+	HUVM_FAIL_SUBMIT	= 3,	/* pushes to the copy engines' channels: with -EIO, as of one that was given up */
+	HUVM_FAIL_HOST_4K	= 4,	/* allocations of 4 KiB of host memory */
+	HUVM_FAIL_DMA_ALLOC	= 5,	/* of memory for a GPU's own use: rings, page tables */
 };
 
 /**
- * struct huvm_test_fail - HUVM_IOC_TEST_FAIL: @times of something fail with -ENOMEM, for all GPUs
+ * struct huvm_test_fail - HUVM_IOC_TEST_FAIL: @times of something fail with -ENOMEM (HUVM_FAIL_SUBMIT: -EIO), for all GPUs
  * @what: in, enum huvm_fail (else -EINVAL)
  * @times: in, 0xffffffff = all until the next call
  * @after: in, so many go well first

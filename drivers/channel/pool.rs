@@ -7,6 +7,7 @@ use super::{table, Engine, Fence, Tracker};
 use crate::account::latency::{Kind, Latencies};
 use crate::account::waits::{Listed, What};
 use crate::kernel::dma::{DmaBuf, DmaDev};
+use crate::kernel::inject::Point;
 use crate::kernel::mmio::Bars;
 use crate::kernel::time;
 use huvm_hal::channel::Interrupt;
@@ -117,6 +118,9 @@ impl Pool {
         interrupt: Interrupt,
         f: impl FnOnce(&mut Push<'_>) -> huvm_hal::Result<()>,
     ) -> Result<Fence> {
+        if Point::Submit.fails() {
+            return Err(EIO);
+        }
         let lane = self.lane(engine)?;
         for (id, value) in after.iter() {
             if !self.lanes().iter().any(|l| l.id() == id) {

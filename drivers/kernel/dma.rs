@@ -120,6 +120,9 @@ impl DmaBuf {
             return Err(EINVAL);
         }
         dev.count(|| {
+            if Point::DmaAlloc.fails() {
+                return Err(ENOMEM);
+            }
             let mut addr: c::dma_addr_t = 0;
             // SAFETY: valid device with its masks set; `addr` outlives the call.
             let cpu = unsafe { c::dma_alloc_attrs(dev.dev(), bytes, &mut addr, gfp, 0) };

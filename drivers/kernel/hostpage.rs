@@ -31,7 +31,7 @@ impl HostPages {
     /// `ENOMEM`; `EINVAL` for another order.
     pub(crate) fn alloc(order: u32) -> Result<HostPages> {
         let fails = match order {
-            0 => false,
+            0 => Point::Host4k.fails(),
             4 => Point::Host64k.fails(),
             9 => Point::Host2m.fails(),
             _ => return Err(EINVAL),

@@ -12,7 +12,26 @@ pub(crate) enum Point {
     Host64k,
     /// A mapping of host memory for DMA.
     DmaMap,
+    /// A push to a channel: nothing of it is submitted.
+    Submit,
+    /// An allocation of 4 KiB of host memory.
+    Host4k,
+    /// An allocation of memory for a device: rings, page tables.
+    DmaAlloc,
 }
+
+/// How many there are.
+const COUNT: usize = 6;
+
+/// All, in the order of their discriminants, which are their numbers in `uapi/huvm_test.h`.
+const ALL: [Point; COUNT] = [
+    Point::Host2m,
+    Point::Host64k,
+    Point::DmaMap,
+    Point::Submit,
+    Point::Host4k,
+    Point::DmaAlloc,
+];
 
 /// Of one place: how many go well, and how many fail then.
 struct Plan {
@@ -20,24 +39,22 @@ struct Plan {
     left: Atomic<u32>,
 }
 
-static PLANS: [Plan; 3] = [const {
+static PLANS: [Plan; COUNT] = [const {
     Plan {
         after: Atomic::new(0),
         left: Atomic::new(0),
     }
-}; 3];
+}; COUNT];
 
 impl Point {
     fn plan(self) -> Option<&'static Plan> {
-        // CAST: one of three.
+        // CAST: one of a few.
         PLANS.get(self as usize)
     }
 
     /// From its number in `uapi/huvm_test.h`.
     pub(crate) fn from_u32(n: u32) -> Option<Self> {
-        [Point::Host2m, Point::Host64k, Point::DmaMap]
-            .get(usize::try_from(n).ok()?)
-            .copied()
+        ALL.get(usize::try_from(n).ok()?).copied()
     }
 
     /// `after` go well, the next `times` fail; `u32::MAX`: all, until it is set anew. Returns how many of the last call's did
@@ -54,7 +71,7 @@ impl Point {
     }
 
     /// Whether this one is to fail.
-    pub(super) fn fails(self) -> bool {
+    pub(crate) fn fails(self) -> bool {
         let Some(plan) = self.plan() else {
             return false;
         };
