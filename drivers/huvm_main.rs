@@ -69,6 +69,10 @@ struct Kept;
 impl Drop for Kept {
     fn drop(&mut self) {
         channel::forget_all();
+        let left = kernel::hostpage::live();
+        if left != 0 {
+            pr_err!("leak: {left} pages of host memory\n");
+        }
     }
 }
 

@@ -33,7 +33,7 @@ for name in "$@"; do
 			rc=1
 		fi
 	fi
-	bad=$(dmesg | grep -E 'BUG:|WARNING:|KASAN|INFO: (task|possible)|possible (recursive|circular)|suspicious RCU|DMA-API:.*(error|warn|pending)|rcu:.*stall|Oops|kernel panic|sleeping function|huvm:.*(leak|BUG)' | grep -vE 'Spectre|MDS|TAA|SRBDS' | grep -vE 'BUG: KCSAN: [^[]*$' | head -20)
+	bad=$(dmesg | grep -E 'BUG:|WARNING:|KASAN|INFO: (task|possible)|possible (recursive|circular)|suspicious RCU|DMA-API:.*(error|warn|pending)|rcu:.*stall|Oops|kernel panic|sleeping function|huvm:.*(leak|BUG|DMA mappings left)' | grep -vE 'Spectre|MDS|TAA|SRBDS' | grep -vE 'BUG: KCSAN: [^[]*$' | head -20)
 	if [ -n "$bad" ]; then
 		echo "# the kernel's log:"
 		dmesg | grep -A30 -E 'BUG:|WARNING:|INFO: possible|suspicious RCU' | head -80 | sed 's/^/# /'
