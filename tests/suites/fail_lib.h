@@ -76,22 +76,59 @@ static inline void setup(void)
 	need_file("/sys/kernel/debug/fail_page_alloc/ignore-gfp-highmem", "N");
 	need_file("/sys/kernel/debug/fail_page_alloc/min-order", "0");
 	need_file("/sys/kernel/debug/fail_page_alloc/verbose", "0");
+	need_file("/sys/kernel/debug/fail_usercopy/verbose", "0");
 	fail_nth_of("thread-self");
 }
 
-/* Repeats body(n) with the n-th allocation failing until it did not fire. */
+/* A loop whose turn n has the n-th allocation fail that is made between begin_failing() and end_failing(). */
+struct turns {
+	int n, went, hit;
+	int may_be_none;	/* that fail */
+};
+
+/* For a next turn. The loop ends with the turn in which nothing failed; one that has not ended after @most is a failure. */
+static inline int next_turn(struct turns *t, int most)
+{
+	if (t->n && !t->hit) {
+		CHECK(t->went > 0 || t->may_be_none);
+		return 0;
+	}
+	if (t->n >= most)
+		FAIL("no end after %d allocations", most);
+	t->n++;
+	return 1;
+}
+
+static inline void begin_failing(const struct turns *t)
+{
+	fail_nth(t->n);
+}
+
+static inline void end_failing(struct turns *t)
+{
+	t->hit = fired();
+	t->went += t->hit;
+}
+
+/* The call in between failed: of what was injected, and says so. */
+static inline void heard(const struct turns *t, const char *what, int line)
+{
+	check_errno(what, line);
+	if (!t->hit)
+		FAIL("line %d: %s failed, and no allocation had", line, what);
+}
+
+/* More than any call makes. */
+#define TURNS 400
+
+/* Repeats @body with the n-th allocation failing, for n from 1, until nothing failed. */
 #define EACH_FAILURE(body) do { \
-	int n_, went_ = 0; \
-	for (n_ = 1; n_ < 400; n_++) { \
-		int hit_; \
-		fail_nth(n_); \
+	struct turns t_ = { 0 }; \
+	while (next_turn(&t_, TURNS)) { \
+		begin_failing(&t_); \
 		body; \
-		hit_ = fired(); \
-		went_ += hit_; \
-		if (!hit_) break; \
+		end_failing(&t_); \
 	} \
-	printf("# %d allocations failed, one at a time\n", went_); \
-	CHECK(n_ < 400); \
-	CHECK(went_ > 0); } while (0)
+	printf("# %d allocations failed, one at a time\n", t_.went); } while (0)
 
 #endif
