@@ -8,10 +8,13 @@
 #include "huvm_test.h"
 
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #define MIB (1ull << 20)
@@ -508,6 +511,119 @@ static inline uint32_t let_fail_after(int fd, uint32_t what, uint32_t after, uin
 static inline void let_fail(int fd, uint32_t what, uint32_t times)
 {
 	let_fail_after(fd, what, 0, times);
+}
+
+/* Lines of @f, to its end, that have what the pattern says (of fnmatch). */
+static inline unsigned int lines_with(FILE *f, const char *pattern)
+{
+	char line[1024], all[512];
+	unsigned int n = 0;
+
+	snprintf(all, sizeof(all), "*%s*", pattern);
+	while (fgets(line, sizeof(line), f))
+		n += !fnmatch(all, line, 0);
+	return n;
+}
+
+static inline void print_all(FILE *f)
+{
+	char line[1024];
+
+	rewind(f);
+	while (fgets(line, sizeof(line), f))
+		printf("# | %s", line);
+}
+
+/* uvmctl prints a line with what the pattern says, and ends within a bound. Exit code: what came of it. */
+static inline int says(const char *command, const char *pattern)
+{
+	char line[512];
+	FILE *f = tmpfile();
+	int status;
+
+	CHECK(f);
+	fflush(stdout);
+	snprintf(line, sizeof(line), "timeout %d /bin/uvmctl %s >&%d 2>&1", 20 * time_scale(), command, fileno(f));
+	status = system(line);
+	rewind(f);
+	if (!lines_with(f, pattern)) {
+		print_all(f);
+		FAIL("uvmctl %s does not say '%s' (status %#x)", command, pattern, status);
+	}
+	fclose(f);
+	CHECK(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* uvmctl doctor finds something wrong, and says what. */
+static inline void doctor_finds(const char *pattern)
+{
+	CHECK_EQ(says("doctor", pattern), 1);
+}
+
+/* A uvmctl that tells of what goes out of service, from now on. */
+struct teller {
+	pid_t pid;
+	char path[32];
+};
+
+static inline struct teller teller_begin(void)
+{
+	struct teller t = { 0 };
+	int fd = huvm_open();
+	struct stat st;
+
+	snprintf(t.path, sizeof(t.path), "/tmp/events.%d", (int)getpid());
+	fflush(stdout);
+	t.pid = fork();
+	CHECK(t.pid >= 0);
+	if (!t.pid) {
+		int out = open(t.path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(out, 1);
+		execl("/bin/uvmctl", "uvmctl", "events", "--type", "cpu-fault,gpu-lost,channel-lost,link,forfeit,retired", NULL);
+		_exit(1);
+	}
+	/* By what it tells of a touch one sees that it listens. */
+	CHECK(WITHIN(20000, ({
+		volatile uint64_t *p = managed(fd, BLOCK);
+
+		p[0] = 1;
+		CHECK_OK(munmap((void *)(uintptr_t)p, BLOCK));
+		!stat(t.path, &st) && st.st_size;
+	})));
+	CHECK_OK(close(fd));
+	return t;
+}
+
+static inline unsigned int told(const struct teller *t, const char *pattern)
+{
+	FILE *f = fopen(t->path, "r");
+	unsigned int n;
+
+	CHECK(f);
+	n = lines_with(f, pattern);
+	fclose(f);
+	return n;
+}
+
+/* It tells of this before long, so many times. */
+static inline void tells(const struct teller *t, const char *pattern, unsigned int times)
+{
+	if (!WITHIN(5000, told(t, pattern) >= times) || told(t, pattern) != times) {
+		FILE *f = fopen(t->path, "r");
+
+		CHECK(f);
+		print_all(f);
+		FAIL("uvmctl events tells of '%s' %u times, wanted %u", pattern, told(t, pattern), times);
+	}
+}
+
+static inline void teller_end(struct teller *t)
+{
+	end_child(t->pid);
+	CHECK_OK(unlink(t->path));
 }
 
 /* LONG=1 on tests/run: more rounds, and as much more time for the test. */

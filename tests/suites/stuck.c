@@ -50,6 +50,7 @@ static void comes_back(const char *name)
 	rebind(name);
 	fd = huvm_open();
 	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_OK);
+	says("doctor", "gpu 0 *ok *0000:");
 	CHECK_EQ(read_reg(fd, 0, INJ_COMMAND_HANG), 0);
 	works(fd, 0);
 	CHECK_OK(close(fd));
@@ -61,6 +62,7 @@ static void writes_no_more(void)
 	int fd = huvm_open(), other = huvm_open(), log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
 	volatile uint64_t *host = managed(fd, BLOCK);
 	uint64_t *only = managed(fd, BLOCK), *home = managed(fd, BLOCK), *q = managed(other, BLOCK), id, v, *seen = malloc(BLOCK);
+	struct teller e = teller_begin();
 	char name[32];
 	double t;
 
@@ -88,6 +90,8 @@ static void writes_no_more(void)
 	give_time(300);
 	CHECK_EQ(memcmp(seen, (void *)(uintptr_t)host, BLOCK), 0);
 	CHECK(logged(log, " lost: ", "was not acknowledged") > 0);
+	doctor_finds("gpu 0 *lost: a TLB invalidate was not acknowledged*unbind");
+	tells(&e, "gpu-lost *gpu0 *a TLB invalidate was not acknowledged", 1);
 
 	other_works(other, q);
 	cpu_check(home, BLOCK, 60, 3);
@@ -95,6 +99,9 @@ static void writes_no_more(void)
 	comes_back(name);
 	CHECK_EQ(reads(only + 100, &v), SIGBUS);
 	CHECK_EQ(memcmp(seen, (void *)(uintptr_t)host, BLOCK), 0);
+	/* Bound again it is not lost once more. */
+	tells(&e, "gpu-lost", 1);
+	teller_end(&e);
 	free(seen);
 	close(log);
 }
@@ -108,6 +115,7 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept)
 	int fd = begin(0x2, 0x1, SMALL);
 	struct job j = job_make(0, SMALL + 1, 5), owner;
 	struct huvm_instr i = over(HUVM_OP_FILL, BLOCK, 1);
+	struct teller e = teller_begin();
 	char name[32], other[32];
 	uint64_t v, id;
 
@@ -129,6 +137,9 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept)
 	/* The owner has its memory again: also where that copy would go, if nobody knows when. */
 	CHECK(WITHIN(5000, !lent(fd, 1)));
 	CHECK_EQ(mem_info(fd, 1).retired, kept);
+	tells(&e, "gpu-lost *gpu0 *a TLB invalidate was not acknowledged", 1);
+	tells(&e, "forfeit *gpu1  1 chunks that gpu0 borrowed", kept);
+	doctor_finds(kept ? "gpu 1 lent memory *1 of * retired: *may still write" : "gpu 0 *lost: a TLB invalidate");
 	owner = job_begin(1, mem_info(fd, 1).free, 11);
 	CHECK_EQ(mem_info(fd, 1).free, 0);
 	test_reg(fd, 0, inject, 0);
@@ -138,6 +149,8 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept)
 	if (kept)
 		rebind(other);
 	CHECK_EQ(mem_info(fd, 1).retired, 0);
+	says("doctor", "gpu 1 *ok *0000:");
+	teller_end(&e);
 }
 
 /* The copy has not begun. */
@@ -153,6 +166,7 @@ static void engine_does_not_stop(void)
 	struct job j = job_make(0, SMALL + 1, 5);
 	struct huvm_instr i = over(HUVM_OP_FILL, BLOCK, 1);
 	uint64_t *q = managed(other, BLOCK), id;
+	struct teller e = teller_begin();
 	char name[32];
 	double t;
 
@@ -171,6 +185,10 @@ static void engine_does_not_stop(void)
 	CHECK(seconds() - t < 16.0 * time_scale());
 	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
 	CHECK(logged(log, " lost: ", "told to leave") > 0);
+	tells(&e, "channel-lost *gpu0 *gpu-to-host copies: *completed nothing", 1);
+	tells(&e, "gpu-lost *gpu0 *a copy engine goes on with channel [1-9]", 1);
+	doctor_finds("gpu 0 *lost: a copy engine goes on with channel [1-9]*unbind");
+	teller_end(&e);
 	test_reg(fd, 0, INJ_CE_STALL, 0);
 	CHECK_OK(munmap(j.p, j.len));
 	CHECK_OK(close(j.fd));
@@ -182,8 +200,11 @@ static void engine_does_not_stop(void)
 /* The n-th command of a launch that faults is not acknowledged: now an invalidate after a mapping was made, now a replay. */
 static void while_serving_faults(void)
 {
+	static const char *const reasons[] = { "gpu-lost *gpu0 *a TLB invalidate was not", "gpu-lost *gpu0 *a replay of faults was not" };
+	unsigned int of[2];
 	int other = huvm_open(), lost = 0;
 	uint64_t *q = managed(other, BLOCK);
+	struct teller e = teller_begin();
 	char name[32];
 
 	pci_name(other, 0, name);
@@ -193,6 +214,7 @@ static void while_serving_faults(void)
 		int fd = huvm_open();
 		struct huvm_instr i = over(HUVM_OP_FILL, 4 * BLOCK, BLOCKS);
 		uint64_t *p = managed(fd, 4 * BLOCK), *home = managed(fd, BLOCK);
+		unsigned int before = told(&e, "gpu-lost *gpu0 *a * was not acknowledged");
 		struct huvm_wait w;
 		double t;
 
@@ -208,6 +230,8 @@ static void while_serving_faults(void)
 		if (w.status == HUVM_LAUNCH_FAILED) {
 			CHECK_EQ(w.error, HUVM_ERROR_GPU_LOST);
 			CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+			doctor_finds("gpu 0 *lost: a * was not acknowledged");
+			CHECK(WITHIN(5000, told(&e, "gpu-lost *gpu0 *a * was not acknowledged") > before));
 			lost++;
 		} else {
 			CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
@@ -221,6 +245,12 @@ static void while_serving_faults(void)
 	other_works(other, q);
 	cpu_fill(q, BLOCK, 70, 3);
 	CHECK(lost >= 2);
+	/* Each for its own reason. */
+	for (unsigned int r = 0; r < 2; r++)
+		of[r] = told(&e, reasons[r]);
+	printf("# lost %u times at an invalidate, %u at a replay\n", of[0], of[1]);
+	CHECK(of[0] && of[1]);
+	teller_end(&e);
 }
 
 /* By sysfs, while it works. */
@@ -228,6 +258,7 @@ static void reset_under_the_driver(void)
 {
 	int fd = huvm_open(), other = huvm_open();
 	uint64_t *only = managed(fd, BLOCK), *home = managed(fd, BLOCK), *q = managed(other, BLOCK), id, v;
+	struct teller e = teller_begin();
 	char name[32], path[96];
 
 	pci_name(fd, 0, name);
@@ -241,6 +272,9 @@ static void reset_under_the_driver(void)
 	snprintf(path, sizeof(path), DEVICES "%s/reset", name);
 	CHECK_OK(write_file(path, "1"));
 	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+	doctor_finds("gpu 0 *lost: it was reset under the driver");
+	tells(&e, "gpu-lost *gpu0 *it was reset under the driver", 1);
+	teller_end(&e);
 	ends_as_lost(fd, id);
 	CHECK_EQ(reads(only, &v), SIGBUS);
 	CHECK_ERR(migrate(fd, home, BLOCK, 0), EIO);
@@ -254,7 +288,7 @@ static void no_way_to_reset(void)
 {
 	int fd = huvm_open(), log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
 	uint64_t *only = managed(fd, BLOCK), v;
-	char name[32], method[96], path[96];
+	char name[32], method[96], path[96], finding[96];
 
 	CHECK(log >= 0 && lseek(log, 0, SEEK_END) >= 0);
 	pci_name(fd, 0, name);
@@ -274,6 +308,8 @@ static void no_way_to_reset(void)
 	fd = huvm_open();
 	CHECK_ERR(gpu_register(fd, 0), ENODEV);
 	CHECK_OK(close(fd));
+	snprintf(finding, sizeof(finding), "device %s *not bound to huvm", name);
+	doctor_finds(finding);
 
 	CHECK_OK(write_file(method, "default"));
 	CHECK_OK(write_file(path, "1"));
