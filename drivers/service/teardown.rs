@@ -3,6 +3,7 @@
 
 use super::{evict, map};
 use crate::account::waits::{self, Waiting, What};
+use crate::channel::Engine;
 use crate::device::{Gpu, Loss};
 use crate::kernel::time;
 use crate::memory::block::{Block, State};
@@ -114,12 +115,12 @@ impl<'a> Leaving<'a> {
         }
     }
 
-    /// Calls `f` until there is memory for it, or time is up.
+    /// Calls `f` until there is memory for it, or time is up; or what failed fails for good, as copies do whose channel was given up.
     pub(super) fn insist<T>(&self, mut f: impl FnMut() -> Result<T>) -> Result<T> {
         let mut waiting = None;
         loop {
             match f() {
-                Err(e) if e == ENOMEM || e == EAGAIN => {
+                Err(e) if e == ENOMEM || e == EAGAIN || (e == EIO && self.copies()) => {
                     if self.gpu.is_lost() {
                         return Err(e);
                     }
@@ -135,6 +136,11 @@ impl<'a> Leaving<'a> {
                 did => return did,
             }
         }
+    }
+
+    /// Whether the GPU can still copy to the host.
+    fn copies(&self) -> bool {
+        self.gpu.channels().works(Engine::DeviceToHost)
     }
 }
 
