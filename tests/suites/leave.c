@@ -84,18 +84,6 @@ static void unbound_while_lending(void)
 	}
 }
 
-/* Bit of the link from @gpu to @peer in LINK_DOWN. */
-static uint32_t link_bit(int fd, uint32_t gpu, uint32_t peer)
-{
-	for (uint32_t i = 0;; i++) {
-		ARG(huvm_link_info, l, .gpu = gpu, .index = i);
-
-		CHECK_OK(ioctl(fd, HUVM_IOC_LINK_INFO, &l));
-		if (l.peer == peer)
-			return 1u << i;
-	}
-}
-
 /* The link between a borrower and its lender goes down: what is lent comes home over the lender's own link. */
 static void link_goes_down(void)
 {
@@ -179,46 +167,6 @@ static void link_goes_down_under_load(void)
 	printf("# %llu evictions were on their way and went to the host\n", (unsigned long long)rescued);
 }
 
-/* Launches a fill of the job's second half, all of its blocks at once; their chunks are those of its first half. */
-static uint64_t second_half(const struct job *j)
-{
-	struct huvm_instr in = over(HUVM_OP_FILL, BLOCK, 1);
-	uint64_t id;
-
-	in.block_stride = BLOCK;
-	in.dst = (uintptr_t)j->p + j->len / 2;
-	in.imm0 = j->add + j->mul * (j->len / 2 / 8);
-	in.imm1 = j->mul;
-	CHECK_OK(launch(j->fd, 0, SMALL, &in, 1, 8, &id));
-	return id;
-}
-
-/*
- * GPU 0 is full and evicts to GPU 1; the first copy stands still, others wait behind it, and the link goes down. @id: the launch
- * that gets the chunks. Returns how many evictions are on their way at least.
- */
-static uint64_t evicting(int fd, struct job *j, uint64_t *id)
-{
-	uint64_t before = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS);
-
-	*j = job_make(0, 2 * SMALL, 90);
-	gpu_fill(j->fd, 0, j->p, j->len / 2, 1, j->add, j->mul);
-	test_reg(fd, 0, INJ_CE_HANG, 1);
-	*id = second_half(j);
-	CHECK(WITHIN(5000, !read_reg(fd, 0, INJ_CE_HANG)));
-	/* As many as a batch of faults is about. */
-	CHECK(WITHIN(5000, of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) != before));
-	give_time(100);
-	test_reg(fd, 0, INJ_LINK_DOWN, link_bit(fd, 0, 1));
-	return of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) - before;
-}
-
-/* It goes on: each copy meets the link that is down. */
-static void copies_fail(int fd)
-{
-	test_reg(fd, 0, INJ_CE_HANG, 0);
-}
-
 /*
  * The only copy of what is on its way is in chunks that are others' already. It goes to the host before they get them: when the
  * copies fail, and when the first stands for good.
@@ -232,7 +180,7 @@ static void evictions_are_rescued(void)
 		uint64_t id, n;
 
 		pci_name(fd, 0, name);
-		n = evicting(fd, &j, &id);
+		n = sending(fd, &j, &id, SMALL);
 		if (!stands)
 			copies_fail(fd);
 		CHECK_EQ(wait_launch(j.fd, id).status, HUVM_LAUNCH_DONE);
@@ -264,7 +212,7 @@ static void killed_while_rescued(void)
 	pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
-		evicting(fd, &j, &id);
+		sending(fd, &j, &id, SMALL);
 		CHECK_EQ(write(told[1], "", 1), 1);
 		for (;;)
 			pause();
@@ -293,7 +241,7 @@ static void no_memory_to_rescue(void)
 	time_t began;
 
 	pci_name(fd, 0, name);
-	evicting(fd, &j, &id);
+	sending(fd, &j, &id, SMALL);
 	let_fail(fd, HUVM_FAIL_DMA_MAP, ~0u);
 	began = time(NULL);
 	copies_fail(fd);

@@ -68,16 +68,22 @@ static inline void job_check_gpu(const struct job *j)
 	gpu_check(j->fd, j->gpu, j->p, j->len, WIDE, j->add, j->mul);
 }
 
-/* The job's words become add + mul * i, whatever they were. True if there was no memory to do that. */
-static inline int fill_or_no_memory(struct job *j, uint64_t add)
+/* The job's words become add + mul * i, whatever they were. */
+static inline struct huvm_wait try_fill(struct job *j, uint64_t add)
 {
 	struct huvm_instr i = over(HUVM_OP_FILL, j->len, WIDE);
-	struct huvm_wait w;
 
 	i.dst = (uintptr_t)j->p;
 	i.imm0 = j->add = add;
 	i.imm1 = j->mul;
-	w = run_program(j->fd, j->gpu, WIDE, &i, 1, 8);
+	return run_program(j->fd, j->gpu, WIDE, &i, 1, 8);
+}
+
+/* The same. True if there was no memory to do that. */
+static inline int fill_or_no_memory(struct job *j, uint64_t add)
+{
+	struct huvm_wait w = try_fill(j, add);
+
 	if (w.status == HUVM_LAUNCH_DONE)
 		return 0;
 	if (w.status != HUVM_LAUNCH_FAILED || w.error != HUVM_ERROR_NO_MEMORY)
@@ -126,6 +132,58 @@ static inline unsigned int copying(const void *p, uint64_t len)
 			n++;
 	fclose(f);
 	return n;
+}
+
+/* Bit of the link from @gpu to @peer in LINK_DOWN. */
+static inline uint32_t link_bit(int fd, uint32_t gpu, uint32_t peer)
+{
+	for (uint32_t i = 0;; i++) {
+		ARG(huvm_link_info, l, .gpu = gpu, .index = i);
+
+		CHECK_OK(ioctl(fd, HUVM_IOC_LINK_INFO, &l));
+		if (l.peer == peer)
+			return 1u << i;
+	}
+}
+
+/* Launches a fill of the job's second half, all of its blocks at once; their chunks are those of its first half. */
+static inline uint64_t second_half(const struct job *j)
+{
+	struct huvm_instr in = over(HUVM_OP_FILL, BLOCK, 1);
+	uint64_t id;
+
+	in.block_stride = BLOCK;
+	in.dst = (uintptr_t)j->p + j->len / 2;
+	in.imm0 = j->add + j->mul * (j->len / 2 / 8);
+	in.imm1 = j->mul;
+	CHECK_OK(launch(j->fd, 0, (uint32_t)(j->len / 2 / BLOCK), &in, 1, 8, &id));
+	return id;
+}
+
+/*
+ * GPU 0, which has @chunks chunks, is full and evicts to GPU 1; the first copy stands still, others wait behind it, and the link goes
+ * down. @id: the launch that gets the chunks. Returns how many evictions are on their way at least.
+ */
+static inline uint64_t sending(int fd, struct job *j, uint64_t *id, uint32_t chunks)
+{
+	uint64_t before = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS);
+
+	*j = job_make(0, 2 * chunks, 90);
+	gpu_fill(j->fd, 0, j->p, j->len / 2, 1, j->add, j->mul);
+	test_reg(fd, 0, INJ_CE_HANG, 1);
+	*id = second_half(j);
+	CHECK(WITHIN(5000, !read_reg(fd, 0, INJ_CE_HANG)));
+	/* As many as a batch of faults is about. */
+	CHECK(WITHIN(5000, of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) != before));
+	give_time(100);
+	test_reg(fd, 0, INJ_LINK_DOWN, link_bit(fd, 0, 1));
+	return of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) - before;
+}
+
+/* It goes on: each copy meets the link that is down. */
+static inline void copies_fail(int fd)
+{
+	test_reg(fd, 0, INJ_CE_HANG, 0);
 }
 
 #endif

@@ -415,11 +415,11 @@ static void new_policy(void)
 	did.policies++;
 }
 
-/* Of what cannot be mapped for DMA a client may hear; the other two have something in their place. */
+/* The first two have something in their place; of the others a client may hear. */
 static void short_of_host(enum kind kind)
 {
-	static const uint32_t what[] = { HUVM_FAIL_HOST_2M, HUVM_FAIL_HOST_64K, HUVM_FAIL_DMA_MAP };
-	uint32_t which = what[dice(kind == CALM ? 2 : 3)];
+	static const uint32_t what[] = { HUVM_FAIL_HOST_2M, HUVM_FAIL_HOST_64K, HUVM_FAIL_DMA_MAP, HUVM_FAIL_SUBMIT, HUVM_FAIL_HOST_4K };
+	uint32_t which = what[dice(kind == CALM ? 2 : sizeof(what) / sizeof(what[0]))];
 
 	let_fail(ctl, which, (uint32_t)(1 + dice(SHORT)));
 	did.short_host++;
@@ -567,7 +567,7 @@ static void round_of(enum kind kind, double until)
 		CHECK_OK(limit_chunks(ctl, g, 0));
 		knob(ctl, g, "harvest_lend", 0);
 	}
-	for (uint32_t what = HUVM_FAIL_HOST_2M; what <= HUVM_FAIL_DMA_MAP; what++)
+	for (uint32_t what = HUVM_FAIL_HOST_2M; what <= HUVM_FAIL_HOST_4K; what++)
 		let_fail(ctl, what, 0);
 	/* Nothing is left. What a dead GPU had is nobody's. */
 	for (uint32_t g = 0; g < gpus - (uint32_t)died; g++)
