@@ -141,7 +141,9 @@ static void under_a_launch(void)
 	struct job a = job_begin(0, 4, 3), b = job_begin(0, 4, 5);
 	ARG(huvm_events, on, .flags = HUVM_EVENTS_ALL, .records = 1024, .mask = 1 << HUVM_EVENT_RETIRED);
 	char *bad = (char *)a.p + BLOCK + 17 * PAGE;
+	struct teller teller = teller_begin();
 	struct huvm_event e;
+	char what[96];
 	pthread_t t;
 
 	CHECK(log >= 0 && lseek(log, 0, SEEK_END) >= 0);
@@ -165,6 +167,12 @@ static void under_a_launch(void)
 	}
 	CHECK_EQ(told, 1);
 	CHECK_EQ(logged(log, "gpu 0:", "memory failed"), 1);
+	snprintf(what, sizeof(what), "retired *gpu0 * page %#x, 1 lost", page);
+	tells(&teller, what, 1);
+	tells(&teller, "retired", 1);
+	teller_end(&teller);
+	snprintf(what, sizeof(what), "gpu 0 memory *%u of * retired: memory failed (ECC)", was + 1);
+	doctor_finds(what);
 	CHECK_EQ(reads((uint64_t *)bad, &lost), SIGBUS);
 	ends_without(&a, 1);
 	job_end(&b);

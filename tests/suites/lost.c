@@ -12,7 +12,9 @@ static void gone_under_load(void)
 	struct huvm_instr i = over(HUVM_OP_FILL, LEN, 16);
 	volatile uint64_t *p = managed(fd, LEN);
 	uint64_t *other = managed(fd, BLOCK), id;
+	struct teller e = teller_begin();
 	struct huvm_wait w;
+	char what[96];
 
 	CHECK_OK(gpu_register(fd, g));
 	i.dst = (uintptr_t)p;
@@ -32,6 +34,12 @@ static void gone_under_load(void)
 		CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &info));
 		CHECK_EQ(info.state, HUVM_GPU_LOST);
 	}
+	snprintf(what, sizeof(what), "gpu %u *lost: it does not answer*reset the machine", g);
+	doctor_finds(what);
+	snprintf(what, sizeof(what), "gpu-lost *gpu%u *it does not answer", g);
+	tells(&e, what, 1);
+	tells(&e, "gpu-lost", 1);
+	teller_end(&e);
 	if (n > 1) {
 		CHECK_OK(gpu_register(fd, 0));
 		gpu_fill(fd, 0, other, BLOCK, 4, 6, 1);
