@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # fuzz.sh [TARGET…]: runs the fuzz targets of tests/fuzz (all of them), each for SECONDS (60), with the coverage of what runs as
 # its guide. What it has found to be worth keeping stays in build/fuzz/TARGET; inputs that once broke something are kept in
-# tests/fuzz/found/TARGET, and are run first. Exit code 1 if something breaks: the input lies beside build/fuzz then.
+# tests/fuzz/found/TARGET, those that together reach all that was reached in tests/fuzz/corpus/TARGET: both are run first, and by
+# cargo test. Exit code 1 if something breaks: the input lies beside build/fuzz then. MERGE=bytes: instead of fuzzing, what in
+# build/fuzz/TARGET reaches more than the corpus does goes there, inputs of at most so many bytes.
 . "$(dirname "$0")/lib.sh"
 SECONDS_EACH=${SECONDS_EACH:-60}
 [ $# != 0 ] || set -- guest device files
@@ -18,12 +20,20 @@ logged "$BUILD/logs/fuzz-build.log" cargo build --locked --manifest-path "$ROOT/
 mkdir -p "$BUILD/fuzz/files"
 # Files as they should be are where the search starts.
 for f in "$ROOT"/qemu/profiles/*.toml; do { printf 0 && cat "$f"; } >"$BUILD/fuzz/files/${f##*/}"; done
+for f in "$ROOT"/Documentation/results-notes.toml; do { printf 4 && head -c 8000 "$f"; } >"$BUILD/fuzz/files/${f##*/}"; done
 for f in "$ROOT"/tools/results/tests/data/a/*.json; do { printf 2 && head -c 8000 "$f"; } >"$BUILD/fuzz/files/${f##*/}"; done
 bad=()
 for t in "$@"; do
-	mkdir -p "$BUILD/fuzz/$t" "$ROOT/tests/fuzz/found/$t"
+	kept=("$ROOT/tests/fuzz/corpus/$t" "$ROOT/tests/fuzz/found/$t")
+	mkdir -p "$BUILD/fuzz/$t" "${kept[@]}"
+	if [ -n "${MERGE:-}" ]; then
+		"$CARGO_TARGET_DIR/$target/debug/$t" -merge=1 -max_len="$MERGE" "${kept[0]}" "$BUILD/fuzz/$t" >"$BUILD/logs/fuzz-$t.log" 2>&1 ||
+			bad+=("$t")
+		say "$t: a corpus of $(find "${kept[0]}" -type f | wc -l) inputs, $(du -bs "${kept[0]}" | cut -f1) bytes"
+		continue
+	fi
 	say "fuzzing: $t, $SECONDS_EACH s"
-	"$CARGO_TARGET_DIR/$target/debug/$t" "$BUILD/fuzz/$t" "$ROOT/tests/fuzz/found/$t" -max_total_time="$SECONDS_EACH" -max_len=20000 -timeout=20 \
+	"$CARGO_TARGET_DIR/$target/debug/$t" "$BUILD/fuzz/$t" "${kept[@]}" -max_total_time="$SECONDS_EACH" -max_len=20000 -timeout=20 \
 		-rss_limit_mb=4096 -artifact_prefix="$BUILD/fuzz/$t-" -print_final_stats=1 >"$BUILD/logs/fuzz-$t.log" 2>&1 || bad+=("$t")
 	awk -v t="$t" '/cov: / {for (i = 1; i < NF; i++) if ($i == "cov:") cov = $(i + 1)} /number_of_executed_units/ {n = $2}
 		END {printf "[huvm] %s: %d inputs, %d edges\n", t, n, cov}' "$BUILD/logs/fuzz-$t.log"

@@ -2,14 +2,15 @@
 //! A device that answers anything: random registers, random memory. No duty may panic, and none may go on without bound.
 
 use crate::channel::*;
-use crate::ext::{announce, discover, program, stats, throttle, time, topology};
+use crate::ext::{announce, discover, ecc, program, stats, throttle, time, topology};
 use crate::fake::FakeMem;
 use crate::ga100::counter::{CounterRing, Notice};
 use crate::ga100::fault::{Fault, FaultRing, RingKind};
-use crate::ga100::{bringup, invalidate, irq, runlist};
+use crate::ga100::{bringup, fault, invalidate, irq, runlist};
 use crate::ids::*;
 use crate::pagetable::{Block, MapFlags, Prot};
 use crate::seam::{Bar, DmaMem, Fence, Mmio};
+use huvm_hw::ext::desc::{Op, MAX_INSTR};
 use std::cell::Cell;
 
 /// Answers each read with a random word, often a likely one.
@@ -115,6 +116,7 @@ pub(crate) struct Reached {
     identified: u32,
     discovered: u32,
     drained: usize,
+    built: u32,
 }
 
 #[test]
@@ -125,7 +127,10 @@ fn a_device_that_lies_breaks_nothing() {
         round(&c, n, &mut reached);
     }
     assert!(
-        reached.identified > 10 && reached.discovered > 10 && reached.drained > 1000,
+        reached.identified > 10
+            && reached.discovered > 10
+            && reached.drained > 1000
+            && reached.built > 10,
         "{reached:?}"
     );
     assert!(c.reads.get() < 50_000_000);
@@ -137,6 +142,7 @@ fn round(c: &Chaos, n: u32, reached: &mut Reached) {
     registers(c, reached);
     rings(c, reached);
     descriptor(c);
+    instructions(c, reached);
     if n % 16 == 0 {
         counters(c);
         channel(c);
@@ -144,7 +150,7 @@ fn round(c: &Chaos, n: u32, reached: &mut Reached) {
     }
 }
 
-/// What is read from registers alone: identity, extension, links, interrupts, runlist.
+/// What is read from registers alone: identity, extension, links, interrupts, runlist, failed memory, faults of no ring.
 pub(crate) fn registers(c: &Chaos, reached: &mut Reached) {
     reached.identified += u32::from(bringup::identify(c).is_ok());
     let _ = bringup::ptimer_ns(c);
@@ -171,6 +177,15 @@ pub(crate) fn registers(c: &Chaos, reached: &mut Reached) {
     let _ = (list.init(c, &mut c.wait()), list.preempt(c, &mut c.wait()));
     let _ = (list.state(c, entry.chid), list.clear_faulted(c, entry.chid));
     let _ = invalidate::replay(c, ReplayKind::Start, &mut c.wait());
+    let _ = (ecc::take_report(c), ecc::take_overflow(c));
+    let (engine, chid) = (c.word() as u16, Chid(c.word() as u16));
+    if let Ok(Some(at)) = ecc::stands(c, engine, chid) {
+        assert!(at.gpu < 16 && at.page < 1 << 27);
+        ecc::leave_out(c, engine, chid, at);
+    }
+    if let Ok(Some(info)) = fault::take_info(c) {
+        assert!(info.fault.is_some() || info.dropped != 0);
+    }
 }
 
 /// Fault rings full of anything.
@@ -211,6 +226,47 @@ pub(crate) fn descriptor(c: &Chaos) {
     mem.write32(0, 0x4b52_4f57);
     mem.write32(4, 1);
     let _ = program::check(&mem);
+}
+
+/// A program that a user wrote: what is built of it is what the check of a descriptor lets through.
+pub(crate) fn instructions(c: &Chaos, reached: &mut Reached) {
+    let mem = FakeMem::new(0x1_0000, 4096);
+    // Most are as they should be, so that all of a program is looked at.
+    let number = |most: u64| match c.word() % 64 {
+        0 => c.next(),
+        1 => 0,
+        2 => most,
+        3 => most + 1,
+        _ => 1 + c.next() % most,
+    };
+    let header = program::Header {
+        blocks: number(1 << 20) as u32,
+        iterations: number(1 << 20) as u32,
+        elem_bytes: (number(2) as u32).wrapping_mul(4),
+        max_resident: c.word(),
+    };
+    let mut list = Vec::new();
+    for _ in 0..c.word() as usize % (MAX_INSTR + 2) {
+        let op = Op::from_raw(c.word() % 16).unwrap_or(Op::Fill);
+        list.push(program::Instr {
+            dst: GpuVa(number(1 << 47) & !7),
+            a: GpuVa(number(1 << 47) & !7),
+            b: GpuVa(number(1 << 47) & !7),
+            idx: GpuVa(number(1 << 47) & !7),
+            block_stride_bytes: number(1 << 20) & !7,
+            step_stride_bytes: number(1 << 20) & !7,
+            elem_stride_bytes: number(1 << 9) & !7,
+            imm0: c.next(),
+            imm1: c.next(),
+            ..program::Instr::new(op, number(1 << 16), number(1 << 10))
+        });
+    }
+    if let Ok(p) = program::build(&mem, &header, &list) {
+        reached.built += 1;
+        assert_eq!((p.blocks, p.ninstr as usize), (header.blocks, list.len()));
+        assert!(p.bytes <= mem.len());
+        assert_eq!(program::check(&mem), Ok(p));
+    }
 }
 
 /// Semaphore and GPFIFO scribbled over between pushes.

@@ -59,5 +59,13 @@ pub struct Explanation {
 /// The file, the line and the reason.
 pub fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
     let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, e))?;
-    toml::from_str(&text).map_err(|e| Failure::file(path, e))
+    parse(&text).map_err(|e| Failure::file(path, e))
+}
+
+/// What the text of such a file says.
+///
+/// # Errors
+/// The line and the reason.
+pub fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> std::result::Result<T, toml::de::Error> {
+    toml::from_str(text)
 }
