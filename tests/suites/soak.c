@@ -5,32 +5,41 @@
  * let misbehave, host memory made short, policies changed; between rounds the module is unloaded and loaded again. The seed
  * (HUVM_SEED) says what comes.
  *
- * Four kinds of round. Calm: whatever happens must not be seen by any client. Unbind: GPUs go and come back; launches may end, no
- * byte may be lost. Failing: memory of GPUs fails, a page now and then, and copy engines stand still until the driver gives them up; a
- * page that was nowhere else may be lost, which raises SIGBUS. Gone, the last one: a GPU dies, and with it what it alone had. A
- * wrong byte is a failure in all of them.
+ * Each word that a client has is made of the client, the word's place, and the version that it wrote last. Clients count what they get done;
+ * one of whose threads counts nothing for STALL_S hangs, and fails the run. At the end of a round one that is in the middle of something long
+ * is killed, but only once each of its threads has been seen to get on.
+ *
+ * Five kinds of round. Calm: whatever happens must not be seen by any client. Unbind: GPUs go and come back; launches may end, no
+ * byte may be lost. Failing: memory of GPUs fails, a page now and then, or is only said to, and copy engines stand still until the driver
+ * gives them up; a page that was nowhere else may be lost, which raises SIGBUS. Stuck: a GPU no longer does as told, and is given up, with
+ * what it alone had; it is back when the module is. Gone, the last one: a GPU dies so, or is gone from the bus for good. A wrong byte is
+ * a failure in all of them.
  */
 #define _GNU_SOURCE
 #include "matrix_actions.h"
 #include "matrix_dims.h"
 
-#include <stdarg.h>
+#include <sys/prctl.h>
 
 #define CLIENTS		4
 #define ROUND_S		20u
-/* What clients have to end what they are at. */
+/* What clients have to end what they are at (s). */
 #define END_S		10
 /* Mappings for DMA that are made to fail at a time. Who touches a page that needs one has SIGBUS, and then one fails less. */
 #define SHORT		40
 /* What a copy engine stands still: longer than the driver waits for it. */
 #define HANG_S		13
-/* Pages that fail in a round. Each costs a GPU of 32 chunks one of them, until the module is loaded again. */
+/* In a calm round a copy is on its way for so long (ms): less than the driver waits for it. */
+#define ON_ITS_WAY_MS	1500
+/* Pages that fail in a round, or are said to. Each costs a GPU of 32 chunks one of them, until the module is loaded again. */
 #define POISON		6u
-/* A client that has counted nothing for so long (s) hangs: its launches and waits end before that. */
-#define STALL_S		100u
+/* A thread that has counted nothing for so long (s, scaled) hangs: a copy that the driver gives up has 12 s, and a launch may meet two. */
+#define STALL_S		30u
+/* What a thread does that has ended. */
+static const char ended[] = "nothing more";
 
-enum kind { CALM, UNBIND, FAILING, GONE };
-static const char *const kinds[] = { "calm", "unbind", "failing", "gone" };
+enum kind { CALM, UNBIND, FAILING, STUCK, GONE, STANDS };
+static const char *const kinds[] = { "calm", "unbind", "failing", "stuck", "gone", "stands" };
 
 /* What the processes share. */
 static struct shared {
@@ -39,6 +48,7 @@ static struct shared {
 	volatile int may_lose;	/* a GPU died, or its memory: pages may be lost */
 	struct slot {
 		volatile uint64_t progress[2];
+		volatile int threads;
 		uint64_t operations, lost_pages, broken_launches;
 		const char *volatile doing[2];
 		uint32_t gpus;
@@ -76,6 +86,18 @@ static const struct action *random_action(struct client *c, int threads)
 	}
 }
 
+/* Pages that could be taken for each other: mapped anew by an action, they began as zeroes. */
+static int has_twins(const struct client *c)
+{
+	const uint64_t *one = c->copy + PAGE_WORDS / 2 + 3, pages = c->len / PAGE;
+
+	for (uint64_t a = 0; a < pages; a++)
+		for (uint64_t b = 0; b < a; b++)
+			if (one[a * PAGE_WORDS] == one[b * PAGE_WORDS])
+				return 1;
+	return 0;
+}
+
 struct worker {
 	struct client c;
 	struct slot *slot;
@@ -92,6 +114,13 @@ static void *work(void *arg)
 	while (!shared->stop) {
 		const struct action *a = random_action(&w->c, w->threads);
 
+		if (has_twins(&w->c)) {
+			w->slot->doing[w->number] = "writing all";
+			if (next_random(&w->c.rng) & 1)
+				cpu_write_all(&w->c);
+			else
+				gpu_write_all(&w->c);
+		}
 		w->slot->doing[w->number] = a->name;
 		random_shapes(&w->c);
 		a->run(&w->c);
@@ -100,6 +129,8 @@ static void *work(void *arg)
 	}
 	w->slot->doing[w->number] = "its end";
 	CHECK_OK(munmap(w->c.p, w->c.len));
+	w->slot->doing[w->number] = ended;
+	++*progress;
 	return NULL;
 }
 
@@ -112,6 +143,7 @@ static void run_calm(struct slot *slot, uint64_t seed, uint32_t ngpu)
 	client_key(&w[0].c, seed);
 	client_key(&w[1].c, seed + 1000003);
 	threads = 1 + (int)(next_random(&w[0].c.rng) & 1);
+	slot->threads = threads;
 	for (int i = 0; i < threads; i++) {
 		w[i].c.fd = fd;
 		w[i].slot = slot;
@@ -148,11 +180,38 @@ static int read_word(const volatile char *p, uint64_t *got)
 	return 1;
 }
 
+/* A new version of a page that has nothing in it, and is nowhere yet: it cannot be lost. */
+static void fill_page(struct client *c, uint64_t page)
+{
+	volatile uint64_t *p = (uint64_t *)c->p;
+	volatile int tries = 0;
+
+	c->step++;
+	if (sigsetjmp(touch_failed, 1)) {
+		touching = 0;
+		if (++tries > SHORT)
+			FAIL("page %llu of the range at %p is new and cannot be written", (unsigned long long)(page / PAGE), (void *)c->p);
+	}
+	touching = 1;
+	for (uint64_t w = page / 8; w < (page + PAGE) / 8; w++)
+		p[w] = word_value(c, w, c->step);
+	touching = 0;
+	for (uint64_t w = page / 8; w < (page + PAGE) / 8; w++)
+		c->copy[w] = word_value(c, w, c->step);
+	++*progress;
+}
+
+/* What a step makes of a word: a new version, or something of what it was. */
+static uint64_t after_step(const struct client *c, uint64_t w, uint32_t op)
+{
+	return op == HUVM_OP_FILL ? word_value(c, w, c->step) : 3 * c->copy[w] + STEP_STEP;
+}
+
 /*
- * After something was broken off: each page is looked at. A word of the shapes may be as before or as after; a page may be lost
- * if a GPU died, and is then mapped anew.
+ * After a step (@op) over @broken was broken off: each page is looked at. A word of the shape may be as before or as after; a page may be
+ * lost if a GPU died, and is then mapped anew and written anew.
  */
-static void take_stock(struct client *c, struct slot *slot, const struct shape *broken)
+static void take_stock(struct client *c, struct slot *slot, const struct shape *broken, uint32_t op)
 {
 	uint64_t *after = mmap(NULL, c->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -160,7 +219,7 @@ static void take_stock(struct client *c, struct slot *slot, const struct shape *
 	memcpy(after, c->copy, c->len);
 	if (broken)
 		EACH_WORD(broken, w)
-			after[w] = 3 * c->copy[w] + STEP_STEP;
+			after[w] = after_step(c, w, op);
 	for (uint64_t page = 0; page < c->len; page += PAGE) {
 		int sig = touch(c->p + page, 0);
 
@@ -172,7 +231,7 @@ static void take_stock(struct client *c, struct slot *slot, const struct shape *
 				     (void *)c->p, sig);
 			__atomic_add_fetch(&slot->lost_pages, 1, __ATOMIC_RELAXED);
 			CHECK(mmap(c->p + page, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, c->fd, 0) == c->p + page);
-			memset((char *)c->copy + page, 0, PAGE);
+			fill_page(c, page);
 			continue;
 		}
 		for (uint64_t w = page / 8; w < (page + PAGE) / 8; w++) {
@@ -193,15 +252,24 @@ static void take_stock(struct client *c, struct slot *slot, const struct shape *
 	CHECK_OK(munmap(after, c->len));
 }
 
-/* Changes the words of a shape on a GPU. 0: it did, and nothing is in doubt. */
-static int try_gpu(struct client *c, uint32_t gpu, const struct shape *s)
+static void copy_step(struct client *c, const struct shape *s, uint32_t op)
 {
-	struct huvm_instr in = program(HUVM_OP_SCALE, s);
+	EACH_WORD(s, w)
+		c->copy[w] = after_step(c, w, op);
+}
+
+/* A step of a GPU over the words of a shape. 0: it was made, and nothing is in doubt. */
+static int try_gpu(struct client *c, uint32_t gpu, const struct shape *s, uint32_t op)
+{
+	struct huvm_instr in = program(op, s);
 	ARG(huvm_launch, l, .gpu = gpu, .blocks = s->blocks, .iterations = 1, .elem_bytes = 8, .nr_instr = 1,
 	    .instrs = (uintptr_t)&in);
 	ARG(huvm_wait, w, .timeout_ns = launch_limit_ns());
 
-	of_change(c, s, &in);
+	if (op == HUVM_OP_FILL)
+		of_write(c, s, &in);
+	else
+		of_change(c, s, &in);
 	if (ioctl(c->fd, HUVM_IOC_LAUNCH, &l) < 0) {
 		CHECK(errno == EIO || errno == ENODEV || errno == ENOENT);
 		return -1;
@@ -215,12 +283,11 @@ static int try_gpu(struct client *c, uint32_t gpu, const struct shape *s)
 	++*progress;
 	if (w.status != HUVM_LAUNCH_DONE)
 		return -1;
-	EACH_WORD(s, v)
-		c->copy[v] = 3 * c->copy[v] + STEP_STEP;
+	copy_step(c, s, op);
 	return 0;
 }
 
-static int try_cpu(struct client *c, const struct shape *s)
+static int try_cpu(struct client *c, const struct shape *s, uint32_t op)
 {
 	volatile uint64_t *p = (uint64_t *)c->p;
 
@@ -230,10 +297,9 @@ static int try_cpu(struct client *c, const struct shape *s)
 	}
 	touching = 1;
 	EACH_WORD(s, w)
-		p[w] = 3 * p[w] + STEP_STEP;
+		p[w] = op == HUVM_OP_FILL ? word_value(c, w, c->step) : 3 * p[w] + STEP_STEP;
 	touching = 0;
-	EACH_WORD(s, w)
-		c->copy[w] = 3 * c->copy[w] + STEP_STEP;
+	copy_step(c, s, op);
 	return 0;
 }
 
@@ -245,12 +311,16 @@ static void run_tolerant(struct slot *slot, uint64_t seed, uint32_t ngpu)
 	client_key(&c, seed);
 	progress = &slot->progress[0];
 	slot->gpus = (1u << ngpu) - 1;
+	slot->threads = 1;
 	client_range(&c, (1 + next_random(&c.rng) % 4) * BLOCK);
+	for (uint64_t page = 0; page < c.len; page += PAGE)
+		fill_page(&c, page);
 	if (next_random(&c.rng) & 1)
 		set_knob(c.fd, HUVM_SCOPE_SPACE, "harvest_borrow", 1);
 	while (!shared->stop) {
 		uint32_t gpu = (uint32_t)(next_random(&c.rng) % ngpu);
 		uint64_t what = next_random(&c.rng) % 8;
+		uint32_t op = next_random(&c.rng) % 3 ? HUVM_OP_SCALE : HUVM_OP_FILL;
 		const struct shape *s;
 
 		random_shapes(&c);
@@ -258,39 +328,55 @@ static void run_tolerant(struct slot *slot, uint64_t seed, uint32_t ngpu)
 		c.shapes.s[0].iterations = 1;
 		++*progress;
 		__atomic_add_fetch(&slot->operations, 1, __ATOMIC_RELAXED);
+		c.step++;
 		if (gpu_register(c.fd, gpu) < 0)
 			CHECK(errno == EEXIST || errno == EIO || errno == ENODEV);
 		slot->doing[0] = what < 4 ? "a launch" : what < 6 ? "a CPU's turn" : "a move";
 		if (what < 4) {
-			if (try_gpu(&c, gpu, s) < 0) {
+			if (try_gpu(&c, gpu, s, op) < 0) {
 				__atomic_add_fetch(&slot->broken_launches, 1, __ATOMIC_RELAXED);
-				take_stock(&c, slot, s);
+				take_stock(&c, slot, s, op);
 			}
 		} else if (what < 6) {
-			if (try_cpu(&c, s) < 0)
-				take_stock(&c, slot, s);
+			if (try_cpu(&c, s, op) < 0)
+				take_stock(&c, slot, s, op);
 		} else if (what == 6) {
 			if (migrate(c.fd, c.p, c.len, next_random(&c.rng) & 1 ? gpu : HUVM_PLACE_HOST) < 0)
 				CHECK(errno == EIO || errno == ENODEV || errno == ENOENT || errno == ENOMEM);
 		} else {
 			slot->doing[0] = "looking at all";
-			take_stock(&c, slot, NULL);
+			take_stock(&c, slot, NULL, 0);
 		}
 	}
 	slot->doing[0] = "its end";
-	take_stock(&c, slot, NULL);
+	take_stock(&c, slot, NULL, 0);
 	CHECK_OK(munmap(c.p, c.len));
+	slot->doing[0] = ended;
+	++*progress;
+}
+
+/* What must be found: one thread gets on, the other never does, whatever the one that waits for it may say. */
+static void run_one_thread_stands(struct slot *slot)
+{
+	slot->threads = 2;
+	for (;;) {
+		slot->progress[0]++;
+		usleep(1000);
+	}
 }
 
 /* ---- the supervisor ---- */
 
 static int ctl = -1;
 static pid_t pids[CLIENTS];
-static struct { uint64_t seen[2]; double since[2]; int killed; } watch[CLIENTS];
+static struct { uint64_t seen[2], at_stop[2]; double since[2]; int killed; } watch[CLIENTS];
 static uint32_t gpus;
+/* What a thread may take without counting (s), and the longest that one took; what clients have to end. */
+static double stall_s, longest_s, end_s;
 
 static struct {
-	uint64_t rounds, started, killed, reloads, unbinds, injections, pressure, policies, limits, evictions, short_host, poisoned, hangs;
+	uint64_t rounds, started, killed, reloads, unbinds, injections, pressure, policies, limits, evictions, short_host, poisoned, reported, hangs,
+		on_their_way, stuck, gone;
 	uint64_t faults, evicted, launches;
 } did;
 
@@ -300,16 +386,21 @@ static void start(int i, enum kind kind)
 
 	memset((void *)&shared->slot[i].progress, 0, sizeof(shared->slot[i].progress));
 	shared->slot[i].doing[0] = shared->slot[i].doing[1] = "its start";
+	shared->slot[i].threads = 1;
 	memset(&watch[i], 0, sizeof(watch[i]));
 	watch[i].since[0] = watch[i].since[1] = seconds();
 	fflush(stdout);
 	pids[i] = fork();
 	CHECK(pids[i] >= 0);
 	if (!pids[i]) {
+		/* Not longer than who looks after it. */
+		CHECK_OK(prctl(PR_SET_PDEATHSIG, SIGKILL));
 		close(ctl);
 		catch_touches();
 		if (kind == CALM)
 			run_calm(&shared->slot[i], seed, gpus);
+		else if (kind == STANDS)
+			run_one_thread_stands(&shared->slot[i]);
 		else
 			run_tolerant(&shared->slot[i], seed, gpus);
 		fflush(stdout);
@@ -355,27 +446,49 @@ static int look(int over)
 		if (!pids[i])
 			continue;
 		if (waitpid(pids[i], &status, WNOHANG) == pids[i]) {
-			if (watch[i].killed ? !WIFSIGNALED(status) && status : !over || status)
+			int by_us = watch[i].killed && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+
+			if (!by_us && (status || !(over || watch[i].killed)))
 				FAIL("client %d ended with status %#x in %s / %s", i, status, shared->slot[i].doing[0],
 				     shared->slot[i].doing[1]);
 			pids[i] = 0;
 			continue;
 		}
 		left++;
-		for (int t = 0; t < 2; t++) {
+		for (int t = 0; t < shared->slot[i].threads; t++) {
 			uint64_t now = shared->slot[i].progress[t];
+			double stood = seconds() - watch[i].since[t];
+			int waits = shared->slot[i].threads == 2 && shared->slot[i].doing[t] == ended && shared->slot[i].doing[1 - t] != ended;
 
-			if (now != watch[i].seen[t] || (t == 1 && !now)) {
+			/* A thread that has ended waits for the other one; that for nobody. */
+			if (waits || now != watch[i].seen[t]) {
 				watch[i].seen[t] = now;
 				watch[i].since[t] = seconds();
-			} else if (seconds() - watch[i].since[t] > STALL_S * (unsigned int)time_scale()) {
-				/* A thread that has ended waits for the other. */
-				if (strcmp(shared->slot[i].doing[t], "its end"))
-					stalled(i, t);
+				continue;
 			}
+			longest_s = stood > longest_s ? stood : longest_s;
+			if (stood > stall_s)
+				stalled(i, t);
 		}
 	}
 	return left;
+}
+
+/* Each of its threads has got on since the round was over. */
+static int gets_on(int i)
+{
+	for (int t = 0; t < shared->slot[i].threads; t++)
+		if (shared->slot[i].doing[t] != ended && shared->slot[i].progress[t] == watch[i].at_stop[t])
+			return 0;
+	return 1;
+}
+
+static void end_client(int i)
+{
+	CHECK_OK(kill(pids[i], SIGKILL));
+	watch[i].killed = 1;
+	watch[i].since[0] = watch[i].since[1] = seconds();
+	did.killed++;
 }
 
 /* What hardware does that no client may see. */
@@ -390,6 +503,15 @@ static void inject(uint32_t gpu)
 
 	test_reg(ctl, gpu, of[n].reg, of[n].least + (uint32_t)dice(of[n].most - of[n].least));
 	did.injections++;
+}
+
+/* The first piece of a copy takes long to arrive, and its engine does nothing else. */
+static void hold_a_copy(uint32_t gpu)
+{
+	test_reg(ctl, gpu, INJ_CE_STALL, 1 + (uint32_t)dice(4));
+	usleep((useconds_t)dice(ON_ITS_WAY_MS) * 1000);
+	did.on_their_way += !read_reg(ctl, gpu, INJ_CE_STALL);
+	test_reg(ctl, gpu, INJ_CE_STALL, 0);
 }
 
 static void no_injection(uint32_t gpu)
@@ -452,9 +574,17 @@ static void fail_hardware(uint32_t gpu)
 		poisoned = 0;
 	}
 	if (dice(4) && poisoned < POISON) {
-		test_reg(ctl, gpu, INJ_ECC_POISON, (uint32_t)dice(chunk_count(ctl, gpu) * (BLOCK / PAGE)));
+		uint64_t pages = chunk_count(ctl, gpu) * (BLOCK / PAGE);
+
 		poisoned++;
-		did.poisoned++;
+		if (dice(4)) {
+			test_reg(ctl, gpu, INJ_ECC_POISON, (uint32_t)dice(pages));
+			did.poisoned++;
+		} else {
+			/* A report of a page that is well, or that there is not: heard when another one fails. */
+			test_reg(ctl, gpu, INJ_ECC_REPORT, (uint32_t)dice(2 * pages));
+			did.reported++;
+		}
 		return;
 	}
 	test_reg(ctl, gpu, INJ_CE_HANG, 1 + (uint32_t)dice(20));
@@ -471,7 +601,7 @@ static void event(enum kind kind)
 	uint32_t gpu = (uint32_t)dice(gpus);
 	char name[HUVM_NAME_LEN];
 
-	if (kind == GONE) {
+	if (kind == GONE || kind == STUCK) {
 		new_policy();
 		return;
 	}
@@ -490,8 +620,10 @@ static void event(enum kind kind)
 	}
 	case 2:
 	case 3:
-		if (kind == CALM)
+		if (kind == CALM && dice(8))
 			inject(gpu);
+		else if (kind == CALM)
+			hold_a_copy(gpu);
 		break;
 	case 4:
 		short_of_host(kind);
@@ -506,8 +638,9 @@ static void event(enum kind kind)
 		int i = (int)dice(CLIENTS);
 
 		if (pids[i]) {
-			end_child(pids[i]);
-			did.killed++;
+			end_client(i);
+			while (look(0), pids[i])
+				usleep(10000);
 			start(i, kind);
 		}
 		break;
@@ -525,10 +658,47 @@ static void event(enum kind kind)
 	}
 }
 
+/* Clients end what they are at; one that gets on, but is at something long, is killed, as others are. */
+static void end_round(void)
+{
+	double over = seconds() + end_s;
+
+	for (int i = 0; i < CLIENTS; i++)
+		for (int t = 0; t < 2; t++)
+			watch[i].at_stop[t] = shared->slot[i].progress[t];
+	shared->stop = 1;
+	while (look(1)) {
+		usleep(50000);
+		for (int i = 0; seconds() > over && i < CLIENTS; i++)
+			if (pids[i] && !watch[i].killed && gets_on(i))
+				end_client(i);
+	}
+}
+
+/* A GPU dies: it acknowledges no command, it does not let go of a copy, or, for good, it is gone. Returns whether it is that. */
+static int dies(uint32_t gpu, int for_good)
+{
+	switch (dice(for_good ? 4 : 2)) {
+	case 0:
+		test_reg(ctl, gpu, INJ_COMMAND_HANG, 1 + (uint32_t)dice(20));
+		did.stuck++;
+		return 0;
+	case 1:
+		test_reg(ctl, gpu, INJ_CE_STALL, 1 + (uint32_t)dice(20));
+		did.stuck++;
+		return 0;
+	default:
+		test_reg(ctl, gpu, INJ_GONE, 0xdead);
+		did.gone++;
+		return 1;
+	}
+}
+
 static void round_of(enum kind kind, double until)
 {
-	int n = 2 + (int)dice(CLIENTS - 1), died = 0;
-	double begun = seconds(), over;
+	int n = 2 + (int)dice(CLIENTS - 1), died = 0, gone = 0;
+	uint32_t dying = (uint32_t)dice(gpus);
+	double begun = seconds();
 
 	shared->stop = 0;
 	shared->may_lose = kind == FAILING;
@@ -538,40 +708,33 @@ static void round_of(enum kind kind, double until)
 	while (seconds() < until) {
 		usleep((useconds_t)(100000 + dice(600000)));
 		look(0);
-		if (kind == GONE && !died && seconds() > begun + (until - begun) / 3) {
+		if ((kind == GONE || kind == STUCK) && !died && seconds() > begun + (until - begun) / 3) {
 			shared->may_lose = died = 1;
-			test_reg(ctl, gpus - 1, INJ_GONE, 0xdead);
-			did.injections++;
+			gone = dies(dying, kind == GONE);
 		} else {
 			event(kind);
 		}
 	}
-	shared->stop = 1;
-	over = seconds() + END_S;
-	while (look(1)) {
-		usleep(50000);
-		/* In the middle of something long, and getting on: it is killed, as others are. */
-		for (int i = 0; seconds() > over && i < CLIENTS; i++) {
-			if (pids[i] && !watch[i].killed) {
-				CHECK_OK(kill(pids[i], SIGKILL));
-				watch[i].killed = 1;
-				did.killed++;
-			}
-		}
-	}
+	end_round();
 	for (uint32_t g = 0; g < gpus; g++) {
-		if (died && g == gpus - 1)
+		if (gone && g == dying)
 			continue;
 		no_injection(g);
+		test_reg(ctl, g, INJ_COMMAND_HANG, 0);
+		test_reg(ctl, g, INJ_CE_STALL, 0);
 		test_reg(ctl, g, INJ_ECC_POISON, ~0u);
-		CHECK_OK(limit_chunks(ctl, g, 0));
+		if (gpu_state(ctl, g) == HUVM_GPU_LOST)
+			CHECK(died && g == dying);
+		else
+			CHECK_OK(limit_chunks(ctl, g, 0));
 		knob(ctl, g, "harvest_lend", 0);
 	}
 	for (uint32_t what = HUVM_FAIL_HOST_2M; what <= HUVM_FAIL_HOST_4K; what++)
 		let_fail(ctl, what, 0);
 	/* Nothing is left. What a dead GPU had is nobody's. */
-	for (uint32_t g = 0; g < gpus - (uint32_t)died; g++)
-		gets_idle(ctl, g);
+	for (uint32_t g = 0; g < gpus; g++)
+		if (!died || g != dying)
+			gets_idle(ctl, g);
 	if (!WITHIN(5000, client_count(ctl) == 1))
 		FAIL("%d clients are left", client_count(ctl) - 1);
 	did.faults += counter(ctl, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_FAULTS_SERVED);
@@ -602,23 +765,86 @@ static int length(const char *s)
 	return s && atoi(s) > 0 ? atoi(s) : full && atoi(full) ? 600 : 30;
 }
 
-static void soak(void)
+static void begin(void)
 {
-	const char *s = getenv("HUVM_SOAK_S"), *seed = getenv("HUVM_SEED");
-	double from = seconds(), until = from + length(s);
-	uint64_t operations = 0, lost = 0, broken = 0;
+	const char *seed = getenv("HUVM_SEED");
 
 	rng = (seed ? strtoull(seed, NULL, 0) : 1) * 2654435761u + 1;
+	stall_s = STALL_S * time_scale();
+	end_s = END_S;
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(shared != MAP_FAILED);
 	verified = &shared->verified;
 	ctl = huvm_open();
 	gpus = gpu_count(ctl);
+}
+
+/* A round with a client that does @kind, and is @stopped in the middle of it, fails, and says that @thread of it stands. */
+static void is_found(enum kind kind, int stopped, int thread)
+{
+	static char said[1 << 17];
+	char line[64];
+	int out[2], status;
+	size_t n = 0;
+	ssize_t got;
+	pid_t pid;
+
+	CHECK_OK(pipe(out));
+	fflush(stdout);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		CHECK_EQ(dup2(out[1], 1), 1);
+		close(out[1]);
+		end_s = 0.5;
+		stall_s = 2;
+		shared->stop = 0;
+		start(0, kind);
+		CHECK(WITHIN(20000, shared->slot[0].progress[0] > 3));
+		if (stopped) {
+			CHECK_OK(kill(pids[0], SIGSTOP));
+			give_time(50);
+		}
+		end_round();
+		_exit(KTAP_PASS);
+	}
+	close(out[1]);
+	/* Until the client is gone too. */
+	while (n < sizeof(said) - 1 && (got = read(out[0], said + n, sizeof(said) - 1 - n)) > 0)
+		n += (size_t)got;
+	said[n] = 0;
+	close(out[0]);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	snprintf(line, sizeof(line), "thread %d: no progress for ", thread);
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != KTAP_FAIL || !strstr(said, line) || !strstr(said, "client 0 is stalled"))
+		FAIL("a client that stands was not found (status %#x): %s", status, said);
+}
+
+/* The watch over clients finds a thread that never begins, and a client that is in the middle of something when its round is over. */
+static void who_stands_is_found(void)
+{
+	begin();
+	is_found(STANDS, 0, 1);
+	is_found(CALM, 1, 0);
+	is_found(UNBIND, 1, 0);
+	CHECK(WITHIN(5000, client_count(ctl) == 1));
+}
+
+static void soak(void)
+{
+	static const enum kind order[] = { CALM, STUCK, UNBIND, FAILING, CALM, CALM };
+	const char *s = getenv("HUVM_SOAK_S");
+	double from = seconds(), until = from + length(s);
+	uint64_t operations = 0, lost = 0, broken = 0, first;
+
+	begin();
+	/* A short soak is one round and the last. */
+	first = dice(6);
 	while (seconds() < until) {
-		double left = until - seconds(), some = left < ROUND_S * 1.5 ? left : ROUND_S;
+		double left = until - seconds(), some = left < ROUND_S * 1.25 ? left : ROUND_S;
 
 		/* What died does not come back, so it dies last. */
-		round_of(left <= some ? GONE : did.rounds % 4 == 2 ? UNBIND : did.rounds % 4 == 3 ? FAILING : CALM, seconds() + some);
+		round_of(left <= some ? GONE : order[(first + did.rounds) % 6], seconds() + some);
 		if (seconds() < until)
 			reload();
 	}
@@ -628,21 +854,26 @@ static void soak(void)
 		broken += shared->slot[i].broken_launches;
 	}
 #define N(x) (unsigned long long)(x)
-	printf("# soak of %.0f s: %llu rounds, %llu clients, %llu killed, %llu times unloaded and loaded, %llu times a GPU unbound\n",
-	       seconds() - from, N(did.rounds), N(did.started), N(did.killed), N(did.reloads), N(did.unbinds));
-	printf("# %llu operations, %llu launches, %llu faults served, %llu evictions, %llu MiB compared\n", N(operations),
-	       N(did.launches), N(did.faults), N(did.evicted), N(shared->verified >> 20));
-	printf("# survived: %llu injections, %llu times host memory short, %llu times under pressure, %llu limits, %llu policies\n",
-	       N(did.injections), N(did.short_host), N(did.pressure), N(did.limits), N(did.policies));
-	printf("# %llu pages of memory failed, %llu times a copy engine; %llu launches broken off, %llu pages lost with what failed; wrong bytes: 0\n",
-	       N(did.poisoned), N(did.hangs), N(broken), N(lost));
+	printf("# report: %.0f s, %llu rounds, %llu clients, %llu killed, %llu times unloaded and loaded; longest without progress %.0f s of %.0f\n",
+	       seconds() - from, N(did.rounds), N(did.started), N(did.killed), N(did.reloads), longest_s, stall_s);
+	printf("# report: %llu operations, %llu launches, %llu faults served, %llu evictions, %llu bytes verified (%llu MiB), wrong: 0\n",
+	       N(operations), N(did.launches), N(did.faults), N(did.evicted), N(shared->verified), N(shared->verified >> 20));
+	printf("# report: survived: %llu injections that nobody may notice, %llu copies held, %llu GPUs unbound, %llu pages of memory that failed, "
+	       "%llu said to, %llu copy engines given up, %llu GPUs stuck, %llu gone\n",
+	       N(did.injections), N(did.on_their_way), N(did.unbinds), N(did.poisoned), N(did.reported), N(did.hangs), N(did.stuck),
+	       N(did.gone));
+	printf("# report: %llu times host memory short, %llu times under pressure, %llu limits, %llu policies; "
+	       "%llu launches broken off, %llu pages lost with what failed\n",
+	       N(did.short_host), N(did.pressure), N(did.limits), N(did.policies), N(broken), N(lost));
 }
 
 int main(int argc, char **argv)
 {
 	const char *s = getenv("HUVM_SOAK_S");
 	/* The limit is scaled by the harness; the time is not. */
-	struct ktap_test test = { "soak", soak, 300 + (unsigned int)length(s) };
+	struct ktap_test tests[] = {
+		{ "who_stands_is_found", who_stands_is_found }, { "soak", soak, 300 + (unsigned int)length(s) },
+	};
 
-	return ktap_run(&test, 1, argc, argv);
+	return ktap_run(tests, 2, argc, argv);
 }
