@@ -33,6 +33,7 @@ test: deps ## all tests: host, then every suite in a VM on the debug kernel
 
 test-full: image-fast ## the same with every case of the matrix, more rounds and longer ones
 	@FULL=1 tests/run
+	@HOST=0 KCONF=race CALLS=100000 tests/run kcov
 	@$(T)/fuzz.sh
 	@$(T)/same.sh demo
 

@@ -1,28 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Random calls of every kind, in any order: 20,000, or a million with HUVM_FULL=1. A call is made from the types of its fields (an
+ * Random calls of every kind, in any order: 20,000, or a million with HUVM_FULL=1, or HUVM_CALLS. A call is made from the types of its fields (an
  * address of a range or beside it, a length, a GPU, a pointer that is good or bad, ...), and every third one is spoiled after. By a
  * client without privileges, by root, and through a descriptor that another process opened. HUVM_SEED repeats a run. On a kernel
  * with KCOV a call that goes through places of the driver that none before had seen is kept, and later calls are made from it;
  * HUVM_BLIND=1 leaves that out.
  *
  * What can fail: an error that the interface does not name; a byte written behind what was asked for; an address of the kernel's in
- * an answer; a bystander on the same GPUs that loses a byte or does not get on; something left when all is closed; and whatever
- * the kernel has to say.
+ * an answer, in an array, in events or in fdinfo; a call that does not return; a bystander on the same GPUs that loses a byte or does
+ * not get on; something left when all is closed; and whatever the kernel has to say.
+ *
+ * When the kernel panics, each task that it lists is named for the call that it is at: "fuzz 1234". With the seed and HUVM_SHOW=1234 the run
+ * prints the calls before that one, and it, in the form of fuzz_corpus.h, as it does with HUVM_CORPUS=1 for calls that came to something
+ * new. What stands there is made again by the test `replayed`, first.
  */
 #define _GNU_SOURCE
 #include "matrix_lib.h"
 #include "kcov_lib.h"
+#include "fuzz_corpus.h"
 
+#include <ctype.h>
 #include <grp.h>
 #include <poll.h>
 #include <stddef.h>
-#include <sys/stat.h>
+#include <sys/prctl.h>
 
 #define RANGES		6
 #define RANGE_MAX	(4 * BLOCK)
 #define ROOM		65536u		/* behind a pointer */
 #define CANARY		0xa5
+#define ARG_MAX		1024u
+/* Calls before that of HUVM_SHOW that are shown. */
+#define SHOWN		20u
+/* What a call may take (s, scaled). */
+#define CALL_S		30
+/* How many times as long as by itself a turn of the bystander may take on the average, and one by itself. */
+#define SLOWER		20
+#define SLOWEST		60
 
 /* Types of fields. All that is not named is left 0. */
 enum type {
@@ -90,21 +104,35 @@ static const struct call {
 static struct {
 	int fd, own;			/* own: it opened the file itself */
 	int root;
-	uint64_t rng, number, done;
+	uint64_t rng, number;		/* number: calls that were made */
 	struct { char *p; uint64_t len; } range[RANGES];
 	unsigned char *arg;		/* of a call: up to a page that is not there, canaries before */
 	unsigned char *room;		/* for arrays */
 	char *hole, *other;		/* one page each, then none: the struct's, and one to point into */
 	uint64_t last_launch;
 	uint64_t ok, errors[140];
+	uint8_t came_to[NCALLS][140];	/* what each kind of call ended in */
+	uint64_t scanned;		/* bytes of arrays, events and fdinfo in which an address would have been found */
 	unsigned int kept;
 } z;
+
+/* What the processes share. */
+static struct shared {
+	volatile uint64_t turns, stop;	/* the bystander's */
+	volatile uint64_t tenths[11];	/* its turns when each tenth of the calls began */
+	double begun[11];
+	/* The call being made. */
+	volatile uint64_t number;
+	const struct call *volatile c;
+	unsigned long cmd;
+	unsigned char arg[ARG_MAX];
+} *shared;
 
 /* Calls that went where none had been: what was passed, and what lay where pointers point to. */
 #define KEPT 2048u
 static struct {
 	const struct call *c;
-	unsigned char arg[1024], room[1024];
+	unsigned char arg[ARG_MAX], room[2048];
 } kept[KEPT];
 
 static uint64_t dice(uint64_t sides) { return next_random(&z.rng) % sides; }
@@ -246,6 +274,13 @@ static void keep(const struct call *c, const unsigned char *arg)
 	memcpy(kept[at].room, z.room, sizeof(kept[at].room));
 }
 
+/* Each kind of struct ends where its page ends. */
+static void begin_struct(const struct call *c)
+{
+	z.arg = (unsigned char *)z.hole + PAGE - c->size;
+	memset(z.hole, CANARY, PAGE - c->size);
+}
+
 /* A call from scratch; or one that was kept, with a third of its fields made anew. */
 static const struct call *make_call(void)
 {
@@ -255,9 +290,7 @@ static const struct call *make_call(void)
 
 	if (c->root && !z.root)
 		return NULL;
-	/* Each kind of struct ends where its page ends. */
-	z.arg = (unsigned char *)z.hole + PAGE - c->size;
-	memset(z.hole, CANARY, PAGE - c->size);
+	begin_struct(c);
 	if (again) {
 		memcpy(z.arg, kept[at].arg, c->size);
 		memcpy(z.room, kept[at].room, sizeof(kept[at].room));
@@ -280,17 +313,160 @@ static int is_named(int e)
 	return 0;
 }
 
+/* From the direct map on, and of code and data. What lies between are no pointers, but two numbers of 32 bits. */
 static int is_kernel_address(uint64_t v)
 {
-	return v >= 0xffff800000000000ull && (v < 0xffffffff00000000ull || (v >= 0xffffffff80000000ull && v < 0xfffffffffffff000ull));
+	return v >= 0xffff800000000000ull && (v < 0xffffff8000000000ull || (v >= 0xffffffff80000000ull && v < 0xfffffffffffff000ull));
+}
+
+/* ---- calls as text ---- */
+
+/*
+ * 64-bit words as text: r1+1000 is an address in the second range, m, o and h such in the memory for arrays, in the page to point into and in
+ * that of the struct, l the last launch; else hexadecimal numbers. Zeroes at the end are left out.
+ */
+static void print_words(const struct call *c, const unsigned char *at, unsigned int bytes)
+{
+	while (bytes && !at[bytes - 1])
+		bytes--;
+	bytes = (bytes + 7) / 8 * 8;
+	for (unsigned int i = 0; i + 8 <= bytes; i += 8) {
+		uint64_t v, hole = (uintptr_t)z.hole, other = (uintptr_t)z.other, room = (uintptr_t)z.room;
+		const char *space = i ? " " : "";
+		int found = 0;
+
+		memcpy(&v, at + i, 8);
+		for (const struct field *f = c->f; f->type; f++)
+			found |= f->type == ID && f->at == i && v && v == z.last_launch;
+		if (found) {
+			printf("%sl", space);
+			continue;
+		}
+		for (unsigned int r = 0; r < RANGES && !found; r++) {
+			uint64_t p = (uintptr_t)z.range[r].p;
+
+			if (p && v >= p && v < p + z.range[r].len) {
+				printf("%sr%u+%llx", space, r, (unsigned long long)(v - p));
+				found = 1;
+			}
+		}
+		if (found)
+			continue;
+		if (v >= room && v < room + ROOM + PAGE)
+			printf("%sm+%llx", space, (unsigned long long)(v - room));
+		else if (v >= other && v < other + PAGE)
+			printf("%so+%llx", space, (unsigned long long)(v - other));
+		else if (v >= hole && v < hole + PAGE)
+			printf("%sh+%llx", space, (unsigned long long)(v - hole));
+		else
+			printf("%s%llx", space, (unsigned long long)v);
+	}
+}
+
+/* The reverse. */
+static void read_words(const char *text, unsigned char *to, unsigned int room)
+{
+	unsigned int n = 0;
+
+	while (*text) {
+		char *end;
+		uint64_t base = 0, v = 0;
+
+		switch (*text) {
+		case 'r':
+			CHECK(isdigit(text[1]) && text[1] - '0' < RANGES);
+			base = (uintptr_t)z.range[text[1] - '0'].p;
+			text += 2;
+			break;
+		case 'm': base = (uintptr_t)z.room; text++; break;
+		case 'o': base = (uintptr_t)z.other; text++; break;
+		case 'h': base = (uintptr_t)z.hole; text++; break;
+		case 'l': base = z.last_launch; text++; break;
+		}
+		if (*text == '+')
+			text++;
+		if (*text && *text != ' ') {
+			v = strtoull(text, &end, 16);
+			CHECK(end != text && (*end == ' ' || !*end));
+			text = end;
+		}
+		v += base;
+		CHECK(n + 8 <= room);
+		memcpy(to + n, &v, 8);
+		n += 8;
+		text += *text == ' ';
+	}
+}
+
+/* The bytes of a program that this call has in the memory for arrays. */
+static unsigned int program_bytes(const struct call *c, const unsigned char *arg)
+{
+	const struct huvm_launch *l = (const struct huvm_launch *)arg;
+
+	if (c->cmd != HUVM_IOC_LAUNCH || l->instrs != (uintptr_t)z.room)
+		return 0;
+	return (unsigned int)sizeof(struct huvm_instr) * (l->nr_instr < HUVM_MAX_INSTR ? l->nr_instr : HUVM_MAX_INSTR);
+}
+
+/* A line of fuzz_corpus.h. */
+static void print_call(const struct call *c, unsigned long cmd, const unsigned char *arg)
+{
+	printf("#+ { \"%s\", %#lx, \"", c->name, cmd);
+	print_words(c, arg, c->size);
+	printf("\", \"");
+	print_words(c, z.room, program_bytes(c, arg));
+	printf("\" },\n");
 }
 
 static void describe(const struct call *c, const unsigned char *before)
 {
-	printf("# call %llu, %s:", (unsigned long long)z.number, c->name);
-	for (unsigned int i = 0; i < c->size && i < 128; i += 8)
-		printf(" %016llx", (unsigned long long)*(const uint64_t *)(before + i));
-	printf("\n");
+	printf("# call %llu:\n", (unsigned long long)z.number);
+	print_call(c, shared->cmd, before);
+}
+
+/* ---- what an answer must not have ---- */
+
+/* The first word that is an address of the kernel's, or 0. */
+static uint64_t address_in(const void *p, uint64_t bytes)
+{
+	z.scanned += bytes;
+	for (uint64_t i = 0; i + 8 <= bytes; i += 8) {
+		uint64_t v;
+
+		memcpy(&v, (const char *)p + i, 8);
+		if (is_kernel_address(v))
+			return v;
+	}
+	return 0;
+}
+
+/* The same in text. */
+static void no_addresses_in_text(const char *path)
+{
+	static char text[65536];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	CHECK(fd >= 0);
+	n = read(fd, text, sizeof(text) - 1);
+	CHECK(n > 0);
+	close(fd);
+	text[n] = 0;
+	for (const char *at = text; (at = strstr(at, "ffff")); at++) {
+		char *end;
+
+		if (is_kernel_address(strtoull(at, &end, 16)) && end - at == 16)
+			FAIL("%s: %.16s", path, at);
+	}
+	z.scanned += (uint64_t)n;
+}
+
+static void no_addresses_in_fdinfo(void)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", z.fd);
+	no_addresses_in_text(path);
 }
 
 /* Where the driver may write as this call, as it came to be, tells it to: the array. */
@@ -318,14 +494,117 @@ static void told_to_write(unsigned long cmd, unsigned int size, uint64_t *from, 
 	}
 }
 
+static int is_set(const char *name)
+{
+	const char *s = getenv(name);
+
+	return s && atoi(s);
+}
+
+/* Makes the call, and looks at what came of it. */
+static void make(const struct call *c, unsigned long cmd)
+{
+	static const char *show;
+	static uint64_t shown_from, shown_to;
+	static unsigned char before[ARG_MAX];
+	uint64_t from, to;
+	unsigned int size = c->size;
+	char name[16];
+	int r, e, fresh;
+
+	if (!show) {
+		show = getenv("HUVM_SHOW") ? getenv("HUVM_SHOW") : "";
+		shown_to = *show ? strtoull(show, NULL, 0) + 1 : 0;
+		shown_from = shown_to > SHOWN ? shown_to - SHOWN : 0;
+	}
+	CHECK(size <= sizeof(before));
+	memcpy(before, z.arg, size);
+	told_to_write(cmd, size, &from, &to);
+	memset(z.room + ROOM, CANARY, PAGE);
+	if (z.number >= shown_from && z.number < shown_to)
+		print_call(c, cmd, before);
+	/* For who finds this process hanging, or the kernel in pieces. */
+	memcpy(shared->arg, before, size);
+	shared->cmd = cmd;
+	shared->c = c;
+	shared->number = z.number;
+	snprintf(name, sizeof(name), "fuzz %llu", (unsigned long long)z.number);
+	prctl(PR_SET_NAME, name);
+	errno = 0;
+	kcov_begin();
+	r = ioctl(z.fd, cmd, z.arg);
+	e = errno;
+	fresh = kcov_end() > 0;
+	z.number++;
+	if (fresh && !is_set("HUVM_BLIND"))
+		keep(c, before);
+	if (!z.came_to[c - calls][r < 0 && e < 140 ? e : 0]) {
+		z.came_to[c - calls][r < 0 && e < 140 ? e : 0] = 1;
+		fresh = 1;
+	}
+	if (fresh && is_set("HUVM_CORPUS"))
+		print_call(c, cmd, before);
+	if (r < 0) {
+		z.errors[e < 140 ? e : 0]++;
+		if (!is_named(e)) {
+			describe(c, before);
+			FAIL("error %d (%s)", e, strerror(e));
+		}
+	} else {
+		z.ok++;
+		for (unsigned int i = 0; i + 8 <= size; i += 8) {
+			uint64_t v = *(uint64_t *)(z.arg + i);
+
+			if (v != *(uint64_t *)(before + i) && is_kernel_address(v)) {
+				describe(c, before);
+				FAIL("the answer has %#llx at byte %u", (unsigned long long)v, i);
+			}
+		}
+		if (c->cmd == HUVM_IOC_LAUNCH)
+			memcpy(&z.last_launch, z.arg + offsetof(struct huvm_launch, launch), 8);
+	}
+	/* What it may have written of its array, also if it failed then. */
+	if (to > from && from >= (uintptr_t)z.room && from < (uintptr_t)z.room + ROOM) {
+		uint64_t end = (uintptr_t)z.room + ROOM + PAGE;
+		uint64_t v = address_in((const void *)(uintptr_t)from, (to < end ? to : end) - from);
+
+		if (v) {
+			describe(c, before);
+			FAIL("the array has %#llx", (unsigned long long)v);
+		}
+	}
+	for (unsigned int i = 0; i < PAGE - size; i++) {
+		uint64_t at = (uintptr_t)z.hole + i;
+
+		if ((unsigned char)z.hole[i] != CANARY && (at < from || at >= to)) {
+			describe(c, before);
+			FAIL("a byte before the struct was written");
+		}
+	}
+	for (unsigned int i = 0; i < PAGE; i++) {
+		uint64_t at = (uintptr_t)z.room + ROOM + i;
+
+		if (z.room[ROOM + i] != CANARY && (at < from || at >= to)) {
+			describe(c, before);
+			FAIL("byte %u behind the array was written", i);
+		}
+	}
+}
+
+/* What root may do to everybody is done in another suite; here the bystander must get on. */
+static int changes_for_everybody(unsigned long cmd)
+{
+	uint32_t scope;
+
+	memcpy(&scope, z.arg + 8, 4);
+	return z.root && (cmd == HUVM_IOC_POLICY_SET || cmd == HUVM_IOC_PRESET_SET) && scope != HUVM_SCOPE_SPACE;
+}
+
 static void one_call(void)
 {
-	uint64_t from, to;
-	static unsigned char before[4096];
 	const struct call *c = make_call();
 	unsigned long cmd;
 	unsigned int size;
-	int r;
 
 	if (!c)
 		return;
@@ -363,61 +642,9 @@ static void one_call(void)
 		if (cmd == HUVM_IOC_TEST_REG || cmd == HUVM_IOC_TEST_FAIL || cmd == HUVM_IOC_TEST_SELFTEST || cmd == HUVM_IOC_TEST_LIMITS)
 			return;
 	}
-	/* What root may do to everybody is done in another suite; here the bystander must get on. */
-	if (z.root && (cmd == HUVM_IOC_POLICY_SET || cmd == HUVM_IOC_PRESET_SET)) {
-		uint32_t scope;
-
-		memcpy(&scope, z.arg + 8, 4);
-		if (scope != HUVM_SCOPE_SPACE)
-			return;
-	}
-	memcpy(before, z.arg, size);
-	told_to_write(cmd, size, &from, &to);
-	memset(z.room + ROOM, CANARY, PAGE);
-	errno = 0;
-	kcov_begin();
-	r = ioctl(z.fd, cmd, z.arg);
-	if (kcov_end() && !getenv("HUVM_BLIND")) {
-		int e = errno;
-
-		keep(c, before);
-		errno = e;
-	}
-	if (r < 0) {
-		z.errors[errno < 140 ? errno : 0]++;
-		if (!is_named(errno)) {
-			int e = errno;
-
-			describe(c, before);
-			FAIL("error %d (%s)", e, strerror(e));
-		}
-	} else {
-		z.ok++;
-		for (unsigned int i = 0; i + 8 <= size; i += 8) {
-			uint64_t v = *(uint64_t *)(z.arg + i);
-
-			if (v != *(uint64_t *)(before + i) && is_kernel_address(v)) {
-				describe(c, before);
-				FAIL("the answer has %#llx at byte %u", (unsigned long long)v, i);
-			}
-		}
-		if (c->cmd == HUVM_IOC_LAUNCH)
-			memcpy(&z.last_launch, z.arg + offsetof(struct huvm_launch, launch), 8);
-	}
-	for (unsigned int i = 0; i < PAGE - size; i++) {
-		if ((unsigned char)z.hole[i] != CANARY) {
-			describe(c, before);
-			FAIL("a byte before the struct was written");
-		}
-	}
-	for (unsigned int i = 0; i < PAGE; i++) {
-		uint64_t at = (uintptr_t)z.room + ROOM + i;
-
-		if (z.room[ROOM + i] != CANARY && (at < from || at >= to)) {
-			describe(c, before);
-			FAIL("byte %u behind the array was written", i);
-		}
-	}
+	if (changes_for_everybody(cmd))
+		return;
+	make(c, cmd);
 }
 
 static void fresh_range(unsigned int r)
@@ -436,6 +663,7 @@ static void fresh_range(unsigned int r)
 
 static void reopened(void)
 {
+	no_addresses_in_fdinfo();
 	if (!z.own)
 		return;
 	CHECK_OK(close(z.fd));
@@ -477,8 +705,13 @@ static void one_thing_beside(void)
 	case 4: {
 		struct pollfd f = { .fd = z.fd, .events = POLLIN };
 
-		if (poll(&f, 1, 0) == 1 && (f.revents & POLLIN))
-			CHECK(read(z.fd, z.room, dice(4096)) >= 0 || errno == EINVAL || errno == EAGAIN);
+		if (poll(&f, 1, 0) == 1 && (f.revents & POLLIN)) {
+			ssize_t got = read(z.fd, z.room, dice(4096));
+
+			CHECK(got >= 0 || errno == EINVAL || errno == EAGAIN);
+			if (got > 0 && address_in(z.room, (uint64_t)got))
+				FAIL("an event has %#llx", (unsigned long long)address_in(z.room, (uint64_t)got));
+		}
 		break;
 	}
 	case 5:
@@ -517,21 +750,28 @@ static void prepare(int fd, int own, uint64_t seed)
 
 static void fuzz(uint64_t calls_wanted)
 {
+	uint64_t tenth = 0;
+
 	catch_touches();
-	for (z.number = 0; z.number < calls_wanted; z.number++) {
+	while (z.number < calls_wanted) {
+		if (z.number >= calls_wanted * tenth / 10) {
+			shared->begun[tenth] = seconds();
+			shared->tenths[tenth++] = shared->turns;
+		}
 		if (!dice(8))
 			one_thing_beside();
 		if (!dice(400))
 			reopened();
 		one_call();
-		if (progress)
-			++*progress;
 	}
+	shared->begun[tenth] = seconds();
+	shared->tenths[tenth] = shared->turns;
 	printf("# %llu calls: %llu done", (unsigned long long)z.number, (unsigned long long)z.ok);
 	for (int e = 0; e < 140; e++)
 		if (z.errors[e])
 			printf(", %llu %s", (unsigned long long)z.errors[e], strerrorname_np(e));
-	printf("\n");
+	printf("; %llu bytes of arrays, events and fdinfo without an address\n", (unsigned long long)z.scanned);
+	CHECK(z.scanned > calls_wanted);
 	if (kcov.fd >= 0) {
 		printf("# %llu places of the driver, %u calls kept\n", (unsigned long long)kcov.places, z.kept);
 		CHECK(kcov.places > 500);
@@ -539,8 +779,6 @@ static void fuzz(uint64_t calls_wanted)
 }
 
 /* ---- the bystander ---- */
-
-static volatile uint64_t *turns;	/* shared; [0] turns, [1] stop */
 
 static void bystander(void)
 {
@@ -550,13 +788,13 @@ static void bystander(void)
 	CHECK_OK(gpu_register(c.fd, 1));
 	client_range(&c, 2 * BLOCK);
 	gpu_write_all(&c);
-	while (!turns[1]) {
+	while (!shared->stop) {
 		use_all(&c, 0, c.len);
 		gpu_change(&c);
 		gpu_check_shapes(&c);
 		cpu_change(&c);
 		cpu_check_all(&c);
-		turns[0]++;
+		shared->turns++;
 	}
 	_exit(0);
 }
@@ -570,9 +808,48 @@ static uint64_t seed(void)
 
 static uint64_t wanted(uint64_t share)
 {
-	const char *full = getenv("HUVM_FULL");
+	const char *full = getenv("HUVM_FULL"), *calls = getenv("HUVM_CALLS");
+	uint64_t all = full && atoi(full) ? 1000000 : 20000;
 
-	return (full && atoi(full) ? 1000000 : 20000) * share / 10;
+	if (calls && atoll(calls) > 0)
+		all = strtoull(calls, NULL, 0);
+	return all * share / 10;
+}
+
+static void share(void)
+{
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(shared != MAP_FAILED);
+}
+
+/* The client's calls return, and the bystander has its turns. Returns the status that the client ended with. */
+static int look_after(pid_t pid, pid_t by, double alone_s)
+{
+	uint64_t number = ~0ull, turns = shared->turns;
+	double call = seconds(), turn = call;
+	int status;
+
+	while (!waitpid(pid, &status, WNOHANG)) {
+		usleep(20000);
+		if (waitpid(by, &status, WNOHANG))
+			FAIL("the bystander ended with status %#x", status);
+		if (number != shared->number) {
+			number = shared->number;
+			call = seconds();
+		} else if (seconds() - call > CALL_S * time_scale()) {
+			z.number = number;
+			if (shared->c)
+				describe(shared->c, shared->arg);
+			FAIL("no call in %.0f s", seconds() - call);
+		}
+		if (turns != shared->turns) {
+			turns = shared->turns;
+			turn = seconds();
+		} else if (seconds() - turn > SLOWEST * alone_s) {
+			FAIL("the bystander has had no turn in %.0f s", seconds() - turn);
+		}
+	}
+	return status;
 }
 
 enum who { NOBODY, ROOT, STRANGER };
@@ -580,25 +857,29 @@ enum who { NOBODY, ROOT, STRANGER };
 static void with_bystander(enum who who, uint64_t calls_wanted)
 {
 	int ctl = huvm_open(), fd = huvm_open(), status;
-	double from = seconds();
+	double from;
+	uint64_t least = ~0ull, turns;
+	double alone_s;
 	pid_t pid, by;
 
 	if (gpu_count(ctl) < 2)
 		SKIP("one GPU");
-	turns = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(turns != MAP_FAILED);
+	/* A panic says what each task was called. */
+	write_file("/proc/sys/kernel/panic_sys_info", "tasks");
+	share();
 	by = fork();
 	CHECK(by >= 0);
 	if (!by)
 		bystander();
+	/* The pace that it has by itself, on this machine and now. */
+	CHECK(WITHIN(30000, shared->turns));
+	alone_s = seconds();
+	CHECK(WITHIN(30000, shared->turns > 2));
+	alone_s = (seconds() - alone_s) / 2;
+	from = seconds();
 	pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
-		if (who != STRANGER) {
-			close(fd);
-			CHECK_OK(chmod(HUVM_DEVICE_PATH, 0666));
-			fd = open(HUVM_DEVICE_PATH, O_RDWR | O_CLOEXEC);
-		}
 		close(ctl);
 		kcov_open();
 		if (who == NOBODY) {
@@ -606,22 +887,42 @@ static void with_bystander(enum who who, uint64_t calls_wanted)
 			CHECK_OK(setgid(65534));
 			CHECK_OK(setuid(65534));
 		}
+		if (who != STRANGER) {
+			close(fd);
+			fd = huvm_open();
+		}
 		prepare(fd, who != STRANGER, seed() * 3 + who);
 		gpu_register(fd, 0);
 		fuzz(calls_wanted);
 		fflush(stdout);
 		_exit(0);
 	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	turns[1] = 1;
-	if (!WIFEXITED(status) || WEXITSTATUS(status))
+	turns = shared->turns;
+	status = look_after(pid, by, alone_s);
+	turns = shared->turns - turns;
+	from = seconds() - from;
+	shared->stop = 1;
+	if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+		z.number = shared->number;
+		if (WIFSIGNALED(status) && shared->c)
+			describe(shared->c, shared->arg);
 		FAIL("the client ended with status %#x", status);
+	}
 	CHECK_EQ(waitpid(by, &status, 0), by);
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
 		FAIL("the bystander ended with status %#x", status);
-	printf("# %.0f calls a second; meanwhile the bystander had %llu turns\n", (double)calls_wanted / (seconds() - from),
-	       (unsigned long long)turns[0]);
-	CHECK(turns[0] > 0);
+	for (int i = 0; i < 10; i++) {
+		uint64_t got = shared->tenths[i + 1] - shared->tenths[i];
+
+		least = got < least ? got : least;
+		if (!got && shared->begun[i + 1] - shared->begun[i] > SLOWEST * alone_s)
+			FAIL("the bystander had no turn in %.0f s", shared->begun[i + 1] - shared->begun[i]);
+	}
+	printf("# %.0f calls a second; meanwhile the bystander had %llu turns, in no tenth of the calls fewer than %llu; %.2f s each, alone %.2f\n",
+	       (double)calls_wanted / from, (unsigned long long)turns, (unsigned long long)least, from / (double)(turns ? turns : 1), alone_s);
+	/* One more: it was in the middle of that. */
+	if ((double)(turns + 1) * SLOWER * alone_s < from)
+		FAIL("the bystander does not get on");
 	close(fd);
 	all_idle(ctl);
 	CHECK(WITHIN(5000, client_count(ctl) == 1));
@@ -631,13 +932,59 @@ static void by_nobody(void)	{ with_bystander(NOBODY, wanted(5)); }
 static void by_root(void)	{ with_bystander(ROOT, wanted(4)); }
 static void by_a_stranger(void)	{ with_bystander(STRANGER, wanted(1)); }
 
+/* ---- calls that were worth keeping ---- */
+
+static int kinds_of_errors(void)
+{
+	int n = 0;
+
+	for (int e = 0; e < 140; e++)
+		n += z.errors[e] > 0;
+	return n;
+}
+
+/* Each once, by root. What they came to when they were kept hangs on what was there; that they break nothing does not. */
+static void replayed(void)
+{
+	int ctl = huvm_open();
+
+	share();
+	prepare(huvm_open(), 1, 1);
+	catch_touches();
+	CHECK_OK(gpu_register(z.fd, 0));
+	for (unsigned int i = 0; i < sizeof(corpus) / sizeof(corpus[0]); i++) {
+		const struct call *c = calls;
+
+		while (c < calls + NCALLS && strcmp(c->name, corpus[i].name))
+			c++;
+		if (c == calls + NCALLS)
+			FAIL("fuzz_corpus.h: there is no call %s", corpus[i].name);
+		begin_struct(c);
+		memset(z.arg, 0, c->size);
+		read_words(corpus[i].arg, z.arg, c->size);
+		read_words(corpus[i].room, z.room, ROOM);
+		if (!changes_for_everybody(corpus[i].cmd))
+			make(c, corpus[i].cmd);
+	}
+	no_addresses_in_fdinfo();
+	printf("# %llu calls: %llu done, errors of %d kinds\n", (unsigned long long)z.number, (unsigned long long)z.ok, kinds_of_errors());
+	/* They are still what they were kept for. */
+	CHECK(z.ok > 10 && kinds_of_errors() > 5);
+	for (unsigned int r = 0; r < RANGES; r++)
+		munmap(z.range[r].p, z.range[r].len);
+	CHECK_OK(close(z.fd));
+	all_idle(ctl);
+	CHECK(WITHIN(5000, client_count(ctl) == 1));
+}
+
 int main(int argc, char **argv)
 {
 	unsigned int limit = wanted(10) > 100000 ? 3000 : 200;
 	struct ktap_test tests[] = {
-		{ "by_nobody", by_nobody, limit }, { "by_root", by_root, limit }, { "by_a_stranger", by_a_stranger, limit },
+		{ "replayed", replayed }, { "by_nobody", by_nobody, limit }, { "by_root", by_root, limit },
+		{ "by_a_stranger", by_a_stranger, limit },
 	};
 
 	printf("# seed %llu\n", (unsigned long long)seed());
-	return ktap_run(tests, 3, argc, argv);
+	return ktap_run(tests, 4, argc, argv);
 }
