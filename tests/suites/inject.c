@@ -57,6 +57,7 @@ static void overflow(void)
 {
 	int fd = setup();
 	uint64_t before = counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_OVERFLOWS);
+	char what[64];
 
 	for (int i = 0; i < 4; i++) {
 		test_reg(fd, 0, INJ_OVERFLOW, 3);
@@ -64,6 +65,9 @@ static void overflow(void)
 	}
 	test_reg(fd, 0, INJ_OVERFLOW, 0);
 	CHECK(counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_OVERFLOWS) > before);
+	snprintf(what, sizeof(what), "gpu 0 fault ring *ok *overflowed %llu times",
+		 (unsigned long long)of_gpu(fd, 0, HUVM_CNT_OVERFLOWS));
+	says("doctor", what);
 }
 
 static void lost_interrupts(void)

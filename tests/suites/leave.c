@@ -89,6 +89,7 @@ static void link_goes_down(void)
 {
 	for (uint64_t write_back = 0; write_back < 2; write_back++) {
 		int fd = start(0x2, write_back);
+		struct teller e = teller_begin();
 		struct job j[2];
 		uint64_t n;
 
@@ -100,6 +101,8 @@ static void link_goes_down(void)
 		test_reg(fd, 0, INJ_LINK_DOWN, link_bit(fd, 0, 1));
 		/* The driver looks each 100 ms. */
 		give_time(400);
+		doctor_finds("gpu 0 links *down: to gpu 1");
+		tells(&e, "link *gpu0 *to gpu1 is down", 1);
 		/* The other borrower has its link, and goes on. */
 		job_check_gpu(&j[1]);
 		job_turn(&j[1], WIDE);
@@ -117,6 +120,12 @@ static void link_goes_down(void)
 			give_time(100);
 			job_turn(&j[0], WIDE);
 		}
+		tells(&e, "link *gpu0 *to gpu1 is up again", 1);
+		/* Nothing else happened. */
+		tells(&e, "link ", 2);
+		tells(&e, "-lost", 0);
+		says("doctor", "gpu 0 *ok *0000:");
+		teller_end(&e);
 		job_end(&j[0]);
 		job_end(&j[1]);
 		all_idle(fd);
@@ -175,6 +184,7 @@ static void evictions_are_rescued(void)
 {
 	for (int stands = 0; stands < 2; stands++) {
 		int fd = start(0x2, 0);
+		struct teller e = teller_begin();
 		struct job j;
 		char name[32];
 		uint64_t id, n;
@@ -186,6 +196,11 @@ static void evictions_are_rescued(void)
 		CHECK_EQ(wait_launch(j.fd, id).status, HUVM_LAUNCH_DONE);
 		printf("# %llu evictions were on their way\n", (unsigned long long)n);
 		CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_EVICTIONS_RESCUED), n);
+		tells(&e, stands ? "channel-lost *gpu0 *peer-out copies: *completed nothing" :
+				   "channel-lost *gpu0 *peer-out copies: *faulted again", 1);
+		tells(&e, "-lost", 1);
+		teller_end(&e);
+		doctor_finds("gpu 0 channels *given up: peer-out");
 		copies_fail(fd);
 		job_check_gpu(&j);
 		job_turn(&j, WIDE);
@@ -289,6 +304,7 @@ static void lost_while_lending(void)
 	test_reg(fd, 3, INJ_GONE, 0xdead);
 	/* Nobody has to touch it: the driver looks. */
 	CHECK(WITHIN(5000, gpu_state(fd, 3) == HUVM_GPU_LOST));
+	doctor_finds("gpu 3 *lost: it does not answer");
 	/* A launch that needs what is gone ends with an error; it does not hang, and reads nothing else instead. */
 	in.a = (uintptr_t)bare.p;
 	in.imm0 = bare.add;

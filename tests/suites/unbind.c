@@ -135,6 +135,8 @@ static void copy_engine_faults(void)
 	int fd = huvm_open();
 	uint64_t *p = managed(fd, LEN);
 	uint64_t before = counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_CE_ERRORS);
+	struct teller e = teller_begin();
+	char what[64];
 
 	CHECK_OK(gpu_register(fd, 0));
 	cpu_fill(p, LEN, 11, 2);
@@ -146,6 +148,12 @@ static void copy_engine_faults(void)
 	}
 	cpu_check(p, LEN, 11, 2);
 	CHECK(counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_CE_ERRORS) >= before + 5);
+	/* That they were is counted; nothing went out of service. */
+	snprintf(what, sizeof(what), "ce_errors * %llu", (unsigned long long)of_gpu(fd, 0, HUVM_CNT_CE_ERRORS));
+	CHECK_EQ(says("stat --gpu 0", what), 0);
+	says("doctor", "gpu 0 *ok *0000:");
+	tells(&e, "-lost", 0);
+	teller_end(&e);
 	close(fd);
 }
 
@@ -171,6 +179,7 @@ static void copy_engine_hangs(void)
 {
 	int fd = huvm_open();
 	uint64_t *p = managed(fd, LEN);
+	struct teller e = teller_begin();
 	char name[32];
 	double t = seconds();
 
@@ -180,6 +189,9 @@ static void copy_engine_hangs(void)
 	test_reg(fd, 0, INJ_CE_HANG, 1);
 	CHECK(migrate(fd, p, LEN, 0) < 0 && (errno == ETIMEDOUT || errno == EIO));
 	printf("# gave up after %.1f s\n", seconds() - t);
+	tells(&e, "channel-lost *gpu0 *host-to-gpu copies: *completed nothing", 1);
+	teller_end(&e);
+	doctor_finds("gpu 0 channels *given up: host-to-gpu*bind it again");
 	/* The source of a copy that failed is still good. */
 	cpu_check(p, LEN, 13, 5);
 	test_reg(fd, 0, INJ_CE_HANG, 0);
@@ -187,6 +199,7 @@ static void copy_engine_hangs(void)
 	close(fd);
 	/* A fresh start mends it. */
 	rebind(name);
+	says("doctor", "gpu 0 *ok *0000:");
 	fd = huvm_open();
 	works(fd, 0);
 	close(fd);
@@ -199,6 +212,7 @@ static void local_engine_hangs(void)
 	struct huvm_instr i = over(HUVM_OP_FILL, LEN, BLOCKS);
 	uint64_t *p = managed(fd, LEN), id;
 	double t = seconds();
+	struct teller e = teller_begin();
 	uint32_t status;
 	char name[32];
 	ARG(huvm_gpu_info, info, .gpu = 0);
@@ -214,6 +228,9 @@ static void local_engine_hangs(void)
 	CHECK(status == HUVM_LAUNCH_FAILED || status == HUVM_LAUNCH_ABORTED);
 	CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &info));
 	CHECK_EQ(info.state, HUVM_GPU_OK);
+	tells(&e, "channel-lost *gpu0 *local copies: *completed nothing", 1);
+	teller_end(&e);
+	doctor_finds("gpu 0 channels *given up: *local*bind it again");
 	/* It stays so: what needs a copy fails, again and not by hanging. */
 	CHECK_OK(launch(fd, 0, BLOCKS, &i, 1, 8, &id));
 	CHECK_EQ(ended(fd, id), HUVM_LAUNCH_FAILED);
@@ -314,7 +331,7 @@ static void gone(void)
 	int fd = huvm_open();
 	uint64_t *host = managed(fd, LEN), *gpu, id, v;
 	uint32_t last = gpu_count(fd) - 1;
-	char name[32];
+	char name[32], what[96];
 	double t;
 
 	pci_name(fd, last, name);
@@ -337,10 +354,14 @@ static void gone(void)
 	cpu_check(host, LEN, 17, 1);
 	CHECK(migrate(fd, host, LEN, last) < 0);
 	CHECK_EQ(errno, EIO);
+	snprintf(what, sizeof(what), "gpu %u *lost: it does not answer", last);
+	doctor_finds(what);
 	t = seconds();
 	CHECK_OK(write_file(DRIVER "unbind", name));
 	printf("# unbind took %.2f s\n", seconds() - t);
 	CHECK(write_file(DRIVER "bind", name) < 0);
+	snprintf(what, sizeof(what), "device %s *not bound to huvm", name);
+	doctor_finds(what);
 	cpu_check(host, LEN, 17, 1);
 	close(fd);
 }
