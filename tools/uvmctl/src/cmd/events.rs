@@ -153,15 +153,15 @@ fn wanted(types: Option<&[String]>, abi_minor: u32) -> Result<u32> {
     let Some(types) = types else {
         return Ok(has);
     };
-    let asked = TYPES
+    let mut asked = TYPES
         .iter()
         .filter(|(_, word)| types.iter().any(|t| t == word));
-    asked.fold(Ok(0), |all, (n, word)| match has & 1 << n {
+    asked.try_fold(0, |all, (n, word)| match has & 1 << n {
         0 => Err(Failure::NotSupported(
             format!("this driver has no events of type '{word}'"),
             "load the module that came with this uvmctl".into(),
         )),
-        bit => Ok(all? | bit),
+        bit => Ok(all | bit),
     })
 }
 
