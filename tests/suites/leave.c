@@ -121,8 +121,10 @@ static void link_goes_down(void)
 			job_turn(&j[0], WIDE);
 		}
 		tells(&e, "link *gpu0 *to gpu1 is up again", 1);
-		/* Nothing else happened. */
-		tells(&e, "link ", 2);
+		/* The link has two ends, and each tells of itself; nothing else happened. */
+		tells(&e, "link *gpu1 *to gpu0 is down", 1);
+		tells(&e, "link *gpu1 *to gpu0 is up again", 1);
+		tells(&e, "link ", 4);
 		tells(&e, "-lost", 0);
 		says("doctor", "gpu 0 *ok *0000:");
 		teller_end(&e);
