@@ -273,7 +273,7 @@ impl Service {
             }
             if per_block && work.failed.is_none() {
                 // The replay comes before the next block is looked at, so nothing overlaps; the policy says so.
-                work.failed = map_pass(gpu, work).err();
+                work.failed = second_pass(gpu, work).err();
                 replay(gpu, false);
             }
             let Some(plan) = work.plan.as_ref() else {
@@ -287,7 +287,7 @@ impl Service {
         }
         for work in self.work.iter_mut() {
             if work.failed.is_none() && !per_block {
-                work.failed = map_pass(gpu, work).err();
+                work.failed = second_pass(gpu, work).err();
             }
         }
         self.finish(gpu, raw_count, unique);
@@ -867,7 +867,18 @@ fn legal(s: &State, w: &Work) -> PageMask {
         .and_not(&illegal_write)
 }
 
-/// Second pass: waits for the block's copies and maps.
+/// Second pass over one block. A hiccup of memory for page tables is waited out, as in the first one.
+fn second_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
+    let mut short = 0;
+    loop {
+        match map_pass(gpu, w) {
+            Err(e) if e == ENOMEM && short < SHORT_MAX => short += 1,
+            did => return did,
+        }
+    }
+}
+
+/// Waits for the block's copies and maps.
 fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     let g = gpu.index();
     let waited = time::now_ns();

@@ -90,7 +90,6 @@ static void binding(void)
 	CHECK_OK(write_file(DRIVER "bind", name));
 	forgive_interrupts();
 	works(fd, 1);
-	all_idle(fd);
 	end_beside(&beside, fd);
 	close(fd);
 }
