@@ -220,7 +220,8 @@ struct huvm_gpu_health {
  *
  * A GPU must be registered before it is used with this space. Registering twice is -EEXIST; unregistering one that is
  * not registered is -ENOENT. Unregistering aborts this space's launches on it and brings its pages to the host.
- * Errors: ENODEV, EIO, ENOMEM, EEXIST, ENOENT, ENOSPC (no subcontext left).
+ * Errors: ENODEV, EIO, ENOMEM, EEXIST, ENOENT, ENOSPC (no subcontext left; without CAP_SYS_ADMIN when the file was opened, also for a
+ * process that has 32 of a GPU's 64, and for a user that has 48).
  */
 struct huvm_gpu_register {
 	__u32 size;
@@ -647,8 +648,9 @@ struct huvm_instr {
  * @instrs: in, pointer to struct huvm_instr[nr_instr]
  * @launch: out, id for wait and abort
  *
- * Errors: ENODEV, EIO, ENOENT (not registered), EINVAL (a rule broken), EBUSY (all slots of the GPU taken), EOPNOTSUPP (device
- * has no workload engine), ENOMEM.
+ * A launch holds one of the GPU's 64 slots until its end was collected. Errors: ENODEV, EIO, ENOENT (not registered), EINVAL (a rule
+ * broken), EBUSY (all slots taken; without CAP_SYS_ADMIN when the file was opened, also for a process that holds 32, and for a user
+ * that holds 48), EOPNOTSUPP (device has no workload engine), ENOMEM.
  */
 struct huvm_launch {
 	__u32 size;

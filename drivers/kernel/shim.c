@@ -373,6 +373,11 @@ bool huvm_capable_admin(void)
 	return capable(CAP_SYS_ADMIN);
 }
 
+bool huvm_is_admin(void)
+{
+	return capable_noaudit(CAP_SYS_ADMIN);
+}
+
 void huvm_get_task(struct task_struct *task)
 {
 	get_task_struct(task);

@@ -127,6 +127,8 @@ void huvm_current_comm(char *to, size_t len);
 bool huvm_fatal_signal_pending(void);
 bool huvm_signal_pending(void);
 bool huvm_capable_admin(void);
+/* The same, and nobody is told that it was asked: nothing is refused for it. */
+bool huvm_is_admin(void);
 
 /* get_task_struct, put_task_struct, for a thread that may end before it is joined */
 void huvm_get_task(struct task_struct *task);

@@ -22,6 +22,11 @@ impl MmToken {
         Some(MmToken(mm))
     }
 
+    /// A number that no other address space has while the token lives.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.as_ptr() as u64
+    }
+
     /// Whether the caller runs in this address space.
     pub(crate) fn is_current(&self) -> bool {
         // SAFETY: no preconditions.
@@ -48,6 +53,18 @@ pub(crate) fn comm() -> [u8; 32] {
     // SAFETY: the buffer has the given length.
     unsafe { c::huvm_current_comm(name.as_mut_ptr().cast(), name.len()) };
     name
+}
+
+/// User id of the caller, in the initial namespace.
+pub(crate) fn uid() -> u32 {
+    // SAFETY: no preconditions.
+    unsafe { c::huvm_current_uid() }
+}
+
+/// As [`is_admin`], for what is given to administrators and refused to nobody else but for a bound.
+pub(crate) fn may_have_more() -> bool {
+    // SAFETY: no preconditions.
+    unsafe { c::huvm_is_admin() }
 }
 
 /// Whether the caller has CAP_SYS_ADMIN.

@@ -3,6 +3,7 @@
 
 use super::gpu_space::SpaceGpu;
 use super::space::Space;
+use huvm_policy::share::{self, Owner};
 use kernel::prelude::*;
 use kernel::sync::{new_mutex, Arc, Mutex};
 
@@ -19,8 +20,18 @@ pub(crate) struct Client {
 
 enum Slot {
     Free,
-    Reserved,
+    Reserved(Owner),
     Used(Client),
+}
+
+impl Slot {
+    fn owner(&self) -> Option<Owner> {
+        match self {
+            Slot::Free => None,
+            Slot::Reserved(owner) => Some(*owner),
+            Slot::Used(client) => Some(client.space.owner()),
+        }
+    }
 }
 
 /// The table of one GPU.
@@ -45,15 +56,19 @@ impl Clients {
         }))
     }
 
-    /// Takes a subcontext.
+    /// Takes a subcontext for a space of `owner`.
     ///
     /// # Errors
-    /// `ENOSPC`.
-    pub(crate) fn reserve(&self) -> Result<u8> {
+    /// `ENOSPC`: all are taken, or as many as one process or user may have ([`share::may_take`]).
+    pub(crate) fn reserve(&self, owner: Owner) -> Result<u8> {
         let mut slots = self.slots.lock();
+        let held = slots.iter().filter_map(Slot::owner);
+        if !share::may_take(&owner, SUBCONTEXTS, held) {
+            return Err(ENOSPC);
+        }
         for (i, slot) in slots.iter_mut().enumerate() {
             if matches!(slot, Slot::Free) {
-                *slot = Slot::Reserved;
+                *slot = Slot::Reserved(owner);
                 return u8::try_from(i).map_err(|_| ENOSPC);
             }
         }
@@ -74,11 +89,10 @@ impl Clients {
 
     /// Faults of this subcontext are not served any more; it stays taken.
     pub(crate) fn withdraw(&self, veid: u8) {
-        let old = self
-            .slots
-            .lock()
-            .get_mut(usize::from(veid))
-            .map(|s| core::mem::replace(s, Slot::Reserved));
+        let old = self.slots.lock().get_mut(usize::from(veid)).and_then(|s| {
+            let owner = s.owner()?;
+            Some(core::mem::replace(s, Slot::Reserved(owner)))
+        });
         drop(old);
     }
 

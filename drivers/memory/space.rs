@@ -16,6 +16,7 @@ use crate::kernel::memcg::{MemCg, CHARGED};
 use crate::kernel::task::{self, MmToken};
 use crate::service;
 use crate::service::launch::SpaceLaunches;
+use huvm_policy::share::Owner;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex};
@@ -30,6 +31,9 @@ pub(crate) struct Space {
     pid: u32,
     comm: [u8; 32],
     owner: MmToken,
+    /// The user that opened it, and whether as an administrator.
+    user: u32,
+    unbounded: bool,
     /// Whom its host memory is charged to: the memory cgroup of who opened it.
     pub(crate) memory: Arc<MemCg>,
     /// The CPU mappings of this file.
@@ -79,6 +83,8 @@ impl Space {
                 pid: task::pid(),
                 comm: task::comm(),
                 owner: MmToken::current().ok_or(EPERM)?,
+                user: task::uid(),
+                unbounded: task::may_have_more(),
                 memory: Arc::new(MemCg::of_current(), CHARGED)?,
                 mapping,
                 closed: Atomic::new(false),
@@ -115,6 +121,15 @@ impl Space {
     /// Whether the caller runs in the address space that opened the file.
     pub(crate) fn is_owner(&self) -> bool {
         self.owner.is_current()
+    }
+
+    /// Whose it is, where a GPU has few places.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner {
+            process: self.owner.number(),
+            user: self.user,
+            unbounded: self.unbounded,
+        }
     }
 
     /// Whether the file was closed.
@@ -257,12 +272,12 @@ impl Space {
     /// Registers a GPU.
     ///
     /// # Errors
-    /// `EEXIST`, `EIO`, `ENOMEM`, `ENOSPC` without a free subcontext.
+    /// `EEXIST`, `EIO`, `ENOMEM`, `ENOSPC` without a free subcontext, or with as many as its owner may have.
     pub(crate) fn register_gpu(self: &Arc<Self>, gpu: &Arc<Gpu>) -> Result {
         if gpu.is_lost() {
             return Err(EIO);
         }
-        let veid = gpu.clients().reserve()?;
+        let veid = gpu.clients().reserve(self.owner())?;
         let sg = SpaceGpu::new(gpu.clone(), veid, self.memory.clone())
             .inspect_err(|_| gpu.clients().unreserve(veid))?;
         {

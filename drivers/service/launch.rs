@@ -17,6 +17,7 @@ use huvm_hal::ext::workload::{Engine, Report, Status};
 use huvm_hal::ids::{SysAddr, Veid};
 use huvm_hal::seam::DmaMem;
 use huvm_hw::ext::desc;
+use huvm_policy::share::{self, Owner};
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, new_spinlock, Arc, Mutex, SpinLock};
@@ -43,6 +44,7 @@ pub(crate) struct LaunchFailure {
 struct Busy {
     space: u64,
     id: u64,
+    owner: Owner,
     /// Set by the fault service when it cancels.
     failure: Option<LaunchFailure>,
     /// The device was told to start it.
@@ -87,14 +89,19 @@ impl Slots {
         self.wait.wake_all();
     }
 
-    fn reserve(&self, space: u64, slots: usize) -> Option<(usize, u64)> {
+    fn reserve(&self, space: u64, owner: Owner, slots: usize) -> Option<(usize, u64)> {
         let mut t = self.table.lock();
+        let held = t.busy.iter().flatten().map(|b| b.owner);
+        if !share::may_take(&owner, slots, held) {
+            return None;
+        }
         let at = t.busy.iter().take(slots).position(Option::is_none)?;
         let id = t.next_id;
         t.next_id = t.next_id.wrapping_add(1);
         *t.busy.get_mut(at)? = Some(Busy {
             space,
             id,
+            owner,
             failure: None,
             started: false,
             claimed: false,
@@ -213,7 +220,9 @@ pub(crate) fn launch(
     let inst = space.instance(gpu.index()).ok_or(ENOENT)?;
     // CAST: at most 64.
     let usable = (engine.slots as usize).min(SLOTS);
-    let (slot, id) = slots.reserve(space.id(), usable).ok_or(EBUSY)?;
+    let (slot, id) = slots
+        .reserve(space.id(), space.owner(), usable)
+        .ok_or(EBUSY)?;
     let started = start(
         gpu,
         &mut buffers,

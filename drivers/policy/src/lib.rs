@@ -21,6 +21,7 @@
 //! | [`path`] | over which links a block comes from the host |
 //! | [`residency`] | where a faulting page should live |
 //! | [`thrash`] | when a page that bounces is throttled or pinned |
+//! | [`share`] | what a client may have beside others |
 //! | [`config`] | every knob, once |
 //! | [`preset`] | named sets of knob values |
 //! | [`scope`] | values set in one scope, over those of a wider one |
@@ -52,6 +53,7 @@ pub mod preset;
 pub mod refault;
 pub mod residency;
 pub mod scope;
+pub mod share;
 pub mod spare;
 pub mod stream;
 pub mod thrash;

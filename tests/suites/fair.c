@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Fair share: what one client can take of that which a GPU has few of. An attacker that takes all it can get, beside a victim of
+ * the same user and one of another: both get on.
+ */
+#include "huvm_lib.h"
+
+/* Nobody here is an administrator: those have no bounds. */
+enum { ATTACKER = 1000, VICTIM = 1001 };
+/* Places that a GPU has for launches, and for files; what one process and one user may hold of them. */
+enum { PLACES = 64, OF_PROCESS = 32, OF_USER = 48 };
+
+static const struct huvm_instr for_ever = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1ull << 32, .imm0 = 1ull << 62 };
+static const struct huvm_instr at_once = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = 1 };
+
+static void become(uid_t user)
+{
+	CHECK_OK(setuid(user));
+}
+
+/* A process of @user that has done @run, and stays. */
+static pid_t beside(uid_t user, void (*run)(void))
+{
+	int ready[2];
+	pid_t pid;
+	char c;
+
+	CHECK_OK(pipe(ready));
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		become(user);
+		run();
+		CHECK_EQ(write(ready[1], "x", 1), 1);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	/* Without a byte it has ended, and said why. */
+	CHECK_EQ(read(ready[0], &c, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+/* A process of @user that does @run, to its end. */
+static void well(uid_t user, void (*run)(void))
+{
+	int status;
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		become(user);
+		run();
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		FAIL("a process of user %u ended with %#x", (unsigned int)user, (unsigned int)status);
+}
+
+static void all_right(void)
+{
+	works(huvm_open(), 0);
+}
+
+/* Launches that never end and launches that have ended and are not collected, until there are @want. */
+static void take_launches(unsigned int want)
+{
+	int fd = huvm_open();
+	unsigned int n = 0;
+	uint64_t id;
+
+	CHECK_OK(gpu_register(fd, 0));
+	while (!launch(fd, 0, 1, n & 1 ? &for_ever : &at_once, 1, 8, &id))
+		n++;
+	CHECK_EQ(errno, EBUSY);
+	CHECK_EQ(n, want);
+}
+
+static void a_process_of_launches(void)
+{
+	take_launches(OF_PROCESS);
+}
+
+static void the_rest_of_the_user(void)
+{
+	take_launches(OF_USER - OF_PROCESS);
+}
+
+static void launches_are_left_for_others(void)
+{
+	int ctl = huvm_open();
+	pid_t first, second;
+
+	all_idle(ctl);
+	first = beside(ATTACKER, a_process_of_launches);
+	/* Another process, of the same user even. */
+	well(ATTACKER, all_right);
+	second = beside(ATTACKER, the_rest_of_the_user);
+	well(VICTIM, all_right);
+	end_child(first);
+	end_child(second);
+	all_idle(ctl);
+	/* What they had is free again. */
+	well(ATTACKER, a_process_of_launches);
+}
+
+static void take_files(unsigned int want)
+{
+	unsigned int n = 0;
+
+	while (!gpu_register(huvm_open(), 0))
+		n++;
+	CHECK_EQ(errno, ENOSPC);
+	CHECK_EQ(n, want);
+}
+
+static void a_process_of_files(void)
+{
+	take_files(OF_PROCESS);
+}
+
+static void the_rest_of_the_files(void)
+{
+	take_files(OF_USER - OF_PROCESS);
+}
+
+static void files_are_left_for_others(void)
+{
+	int ctl = huvm_open();
+	pid_t first, second;
+
+	all_idle(ctl);
+	first = beside(ATTACKER, a_process_of_files);
+	well(ATTACKER, all_right);
+	second = beside(ATTACKER, the_rest_of_the_files);
+	well(VICTIM, all_right);
+	end_child(first);
+	end_child(second);
+	all_idle(ctl);
+	/* An administrator has all of them. */
+	for (int i = 0; i < PLACES; i++)
+		CHECK_OK(gpu_register(huvm_open(), 0));
+	CHECK_ERR(gpu_register(huvm_open(), 0), ENOSPC);
+}
+
+static const struct ktap_test tests[] = {
+	{ "launches_are_left_for_others", launches_are_left_for_others, 60 },
+	{ "files_are_left_for_others", files_are_left_for_others, 60 },
+};
+KTAP_MAIN(tests)
