@@ -130,13 +130,12 @@ impl<H: FileHandler> Fops<H> {
     unsafe extern "C" fn open(inode: *mut c::inode, file: *mut c::file) -> kernel::ffi::c_int {
         from_result(|| {
             let mapping = Mapping::new(inode)?;
-            let data = KBox::new(
-                Open {
-                    handler: H::open(mapping.clone())?,
-                    mapping,
-                },
-                CHARGED,
-            )?;
+            // Before the handler, who may be known to others from then on.
+            let room = KBox::<Open<H>>::new_uninit(CHARGED)?;
+            let data = room.write(Open {
+                handler: H::open(mapping.clone())?,
+                mapping,
+            });
             // SAFETY: the file is being opened, so nobody else uses it; its private data is the opener's to set.
             unsafe {
                 (*file).f_mapping = data.mapping.0.raw.get();
