@@ -282,7 +282,7 @@ pub(super) fn serve(gpu: &Arc<Gpu>, mut rings: FaultState, mut service: Service)
         } else {
             IDLE_NS
         };
-        gpu.fault_wait.wait_idle(look, || {
+        let told = gpu.fault_wait.wait_idle(look, || {
             thread::should_stop() || gpu.fault_pending.load(Acquire)
         });
         if thread::should_stop() {
@@ -291,6 +291,9 @@ pub(super) fn serve(gpu: &Arc<Gpu>, mut rings: FaultState, mut service: Service)
         gpu.fault_pending.store(false, Relaxed);
         if gpu.is_lost() {
             continue;
+        }
+        if !told {
+            gpu.ask_for_interrupts();
         }
         // Errors were told. The engine goes on already.
         if rings.serve_other(gpu) == Ok(true) {

@@ -91,6 +91,12 @@ impl Gpu {
             .map(|w| w.vector)
     }
 
+    /// Has the device send messages for what is pending. It sends one when that changes: where one was lost, nothing would ever
+    /// come again.
+    pub(super) fn ask_for_interrupts(&self) {
+        irq::rearm(self, TREE);
+    }
+
     /// Lets all vectors interrupt that the driver serves.
     pub(super) fn enable_interrupts(&self) {
         // Left by who had the device before.
