@@ -117,7 +117,7 @@ fn rows_get_belady_s_bytes() {
 /// Catches a page of thousands of lines, and presets in the wrong column of one with a line for each job.
 #[test]
 fn many_rows_stand_by_job_and_ratio() {
-    let (files, mut notes, paper) = sources();
+    let (files, mut notes, ..) = sources();
     let mut many = files[0].clone();
     let one = many.rows[0].clone();
     many.rows.clear();
@@ -148,7 +148,6 @@ fn many_rows_stand_by_job_and_ratio() {
     notes.explanations.clear();
     let paper = Paper {
         figures: Vec::new(),
-        ..paper
     };
     let text = page(&[many.clone()], &notes, &paper).unwrap();
     let lines = |of: &str| -> Vec<Vec<String>> {
