@@ -112,6 +112,10 @@ fn announce(gpu: &Gpu, links: u32, was: u32, up: u32) {
         let Ok(link) = topology::link(gpu, i) else {
             continue;
         };
+        if registry::gpu(link.peer).is_none() {
+            // Nobody is at its other end.
+            continue;
+        }
         let is_up = up & bit != 0;
         let state = if is_up { "up again" } else { "down" };
         pr_warn!(

@@ -151,7 +151,7 @@ static void copy_engine_faults(void)
 	/* That they were is counted; nothing went out of service. */
 	snprintf(what, sizeof(what), "ce_errors * %llu", (unsigned long long)of_gpu(fd, 0, HUVM_CNT_CE_ERRORS));
 	CHECK_EQ(says("stat --gpu 0", what), 0);
-	says("doctor", "gpu 0 *ok *0000:");
+	CHECK_EQ(says("doctor", "gpu 0 *ok *0000:"), 0);
 	tells(&e, "-lost", 0);
 	teller_end(&e);
 	close(fd);

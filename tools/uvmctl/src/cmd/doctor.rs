@@ -253,6 +253,18 @@ fn overflows(device: &Device, gpu: u32) -> Option<u64> {
     counters.known(uapi::HUVM_CNT_OVERFLOWS)
 }
 
+/// Those that have a GPU at the other end that is there and not lost: the others are down for its sake.
+fn between(
+    links: Vec<uapi::huvm_link_info>,
+    gpus: &[uapi::huvm_gpu_info],
+) -> Vec<uapi::huvm_link_info> {
+    let there = |peer| {
+        gpus.iter()
+            .any(|g| g.gpu == peer && g.state == uapi::HUVM_GPU_OK)
+    };
+    links.into_iter().filter(|l| there(l.peer)).collect()
+}
+
 /// What is wrong with a GPU. A line for all of it if it is as it should be, or is lost; else one for each part.
 fn of_gpu(r: &Readings) -> Vec<Check> {
     let (gpu, health) = (r.info.gpu, &r.health);
@@ -357,7 +369,7 @@ fn driver(opened: std::result::Result<Device, Failure>) -> Vec<Check> {
                 checks.extend(of_gpu(&Readings {
                     address: Device::pci_name(g),
                     health: health(&device, g),
-                    links: device.links(g.gpu).unwrap_or_default(),
+                    links: between(device.links(g.gpu).unwrap_or_default(), &gpus),
                     memory: device.mem_info(g.gpu).unwrap_or_default(),
                     overflows: first.zip(overflows(&device, g.gpu)),
                     info: *g,
@@ -473,6 +485,22 @@ mod tests {
             .filter(Check::failed)
             .map(|c| (c.name, c.found, c.remedy.unwrap_or_default()))
             .collect()
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_not_down() {
+        let gpu = |gpu, state| uapi::huvm_gpu_info {
+            gpu,
+            state,
+            ..Default::default()
+        };
+        let gpus = [gpu(0, uapi::HUVM_GPU_OK), gpu(1, uapi::HUVM_GPU_LOST)];
+        let links = (0..3).map(|peer| uapi::huvm_link_info {
+            peer,
+            ..Default::default()
+        });
+        let left = between(links.collect(), &gpus);
+        assert_eq!(left.iter().map(|l| l.peer).collect::<Vec<_>>(), [0]);
     }
 
     #[test]
