@@ -493,7 +493,7 @@ static void host_pages(void)
 /* The same of memory for the GPU's own use: page tables, and when a GPU is bound its rings and buffers. */
 static void device_memory(void)
 {
-	uint32_t n;
+	uint32_t n, refused = 0;
 	char name[32];
 	int fd;
 
@@ -502,20 +502,29 @@ static void device_memory(void)
 	pci_name(fd, 1, name);
 	CHECK_OK(write_file(DRIVER "unbind", name));
 	for (n = 0; n < TURNS_MAX; n++) {
-		int r;
+		int r, why;
 
 		let_fail_after(fd, HUVM_FAIL_DMA_ALLOC, n, 1);
 		r = write_file(DRIVER "bind", name);
+		why = errno;
 		if (!let_fail_after(fd, HUVM_FAIL_DMA_ALLOC, 0, 0)) {
-			CHECK(r < 0 && errno == ENOMEM);
-			CHECK_EQ(gpu_count(fd), 1);
+			if (r < 0) {
+				CHECK_EQ(why, ENOMEM);
+				CHECK_EQ(gpu_count(fd), 1);
+				refused++;
+				continue;
+			}
+			/* It did without, or it was another's. */
+			printf("# number %u did not matter\n", n);
+			works(fd, 1);
+			CHECK_OK(write_file(DRIVER "unbind", name));
 			continue;
 		}
 		CHECK_OK(r);
 		break;
 	}
-	printf("# %u failed when it was bound\n", n);
-	CHECK(n > 4 && n < TURNS_MAX);
+	printf("# %u failed when it was bound, of %u\n", refused, n);
+	CHECK(refused > 4 && n < TURNS_MAX);
 	works(fd, 1);
 	all_idle(fd);
 	close(fd);
