@@ -12,9 +12,9 @@ pub struct Owner {
     pub unbounded: bool,
 }
 
-/// Places of `all` that one process may hold: half.
+/// Places of `all` that one process may hold: half, and the only one where there is one.
 pub const fn of_process(all: usize) -> usize {
-    all / 2
+    all.div_ceil(2)
 }
 
 /// Places of `all` that all processes of a user may hold: three quarters.
@@ -70,5 +70,7 @@ mod tests {
             ..owner(5, 7)
         };
         assert!(may_take(&root, 64, held.iter().copied()));
+        assert_eq!(take(&mut Vec::new(), owner(1, 7)), 32);
+        assert!(may_take(&owner(1, 7), 1, core::iter::empty()));
     }
 }
