@@ -512,8 +512,11 @@ impl Lane {
                 Some(true) => {}
                 Some(false) if other.is_off() => {}
                 Some(false) => return Err(EIO),
-                // The engine would not wait.
-                None if other.lies() => return Err(EIO),
+                // The engine would not wait. The GPU is lost before anybody hears of this copy.
+                None if other.lies() => {
+                    other.denounce();
+                    return Err(EIO);
+                }
                 None => push.acquire(other.va, value).map_err(|_| EINVAL)?,
             }
         }
