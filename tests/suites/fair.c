@@ -88,20 +88,26 @@ static void the_rest_of_the_user(void)
 	take_launches(OF_USER - OF_PROCESS);
 }
 
-static void launches_are_left_for_others(void)
+/* An attacker's process takes what one may, another what is left of its user's: others get on, of the same user even. */
+static void left_for_others(void (*process)(void), void (*rest)(void))
 {
 	int ctl = huvm_open();
 	pid_t first, second;
 
 	all_idle(ctl);
-	first = beside(ATTACKER, a_process_of_launches);
-	/* Another process, of the same user even. */
+	first = beside(ATTACKER, process);
 	well(ATTACKER, all_right);
-	second = beside(ATTACKER, the_rest_of_the_user);
+	second = beside(ATTACKER, rest);
 	well(VICTIM, all_right);
 	end_child(first);
 	end_child(second);
 	all_idle(ctl);
+	CHECK_OK(close(ctl));
+}
+
+static void launches_are_left_for_others(void)
+{
+	left_for_others(a_process_of_launches, the_rest_of_the_user);
 	/* What they had is free again. */
 	well(ATTACKER, a_process_of_launches);
 }
@@ -128,17 +134,7 @@ static void the_rest_of_the_files(void)
 
 static void files_are_left_for_others(void)
 {
-	int ctl = huvm_open();
-	pid_t first, second;
-
-	all_idle(ctl);
-	first = beside(ATTACKER, a_process_of_files);
-	well(ATTACKER, all_right);
-	second = beside(ATTACKER, the_rest_of_the_files);
-	well(VICTIM, all_right);
-	end_child(first);
-	end_child(second);
-	all_idle(ctl);
+	left_for_others(a_process_of_files, the_rest_of_the_files);
 	/* An administrator has all of them. */
 	for (int i = 0; i < PLACES; i++)
 		CHECK_OK(gpu_register(huvm_open(), 0));

@@ -344,10 +344,10 @@ static void *hammers(void *arg)
 }
 
 /*
- * Live-lock between two GPUs that migrate the same page: each adds to a word of its own. Both must get on (the
- * launches end within their bound) and no addition is lost. Once with the detection of thrashing, once without.
+ * Two GPUs @add to words of one page, which begin with @first and are to end with @last: once without and once with the detection
+ * of thrashing. Both must get on (the launches end within their bound) and no addition is lost.
  */
-static void livelock_of_two_gpus(void)
+static void both_add(void *(*add)(void *), uint64_t first, uint64_t last)
 {
 	int fd = fresh();
 
@@ -358,18 +358,25 @@ static void livelock_of_two_gpus(void)
 		struct side s[2] = { { fd, 0, p }, { fd, 1, p } };
 		pthread_t t[2];
 
+		p[0] = p[1] = first;
 		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "thrash_enable", (uint64_t)detect));
 		for (int g = 0; g < 2; g++)
-			CHECK_EQ(pthread_create(&t[g], NULL, hammers, &s[g]), 0);
+			CHECK_EQ(pthread_create(&t[g], NULL, add, &s[g]), 0);
 		for (int g = 0; g < 2; g++)
 			pthread_join(t[g], NULL);
 		moved = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS) - moved;
 		printf("# %llu faults\n", (unsigned long long)moved);
 		CHECK(moved >= 8);
-		CHECK_EQ(p[0], ADDITIONS);
-		CHECK_EQ(p[1], ADDITIONS);
+		CHECK_EQ(p[0], last);
+		CHECK_EQ(p[1], last);
 		CHECK_OK(munmap(p, BLOCK));
 	}
+}
+
+/* Live-lock between two GPUs that migrate the same page: each adds to a word of its own. */
+static void livelock_of_two_gpus(void)
+{
+	both_add(hammers, 0, ADDITIONS);
 }
 
 static void *adds(void *arg)
@@ -385,28 +392,7 @@ static void *adds(void *arg)
 /* The same with two words that are everybody's: each of four blocks on two GPUs adds to both. */
 static void two_gpus_add_to_one_word(void)
 {
-	int fd = fresh();
-
-	CHECK_OK(gpu_register(fd, 0));
-	CHECK_OK(gpu_register(fd, 1));
-	for (int detect = 0; detect < 2; detect++) {
-		uint64_t *p = managed(fd, BLOCK), moved = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS);
-		struct side s[2] = { { fd, 0, p }, { fd, 1, p } };
-		pthread_t t[2];
-
-		p[0] = p[1] = 7;
-		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "thrash_enable", (uint64_t)detect));
-		for (int g = 0; g < 2; g++)
-			CHECK_EQ(pthread_create(&t[g], NULL, adds, &s[g]), 0);
-		for (int g = 0; g < 2; g++)
-			pthread_join(t[g], NULL);
-		moved = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS) - moved;
-		printf("# %llu faults\n", (unsigned long long)moved);
-		CHECK(moved >= 8);
-		CHECK_EQ(p[0], 7 + 4 * ADDITIONS);
-		CHECK_EQ(p[1], 7 + 4 * ADDITIONS);
-		CHECK_OK(munmap(p, BLOCK));
-	}
+	both_add(adds, 7, 7 + 4 * ADDITIONS);
 }
 
 /* A length of about @percent of the GPU's memory. */
