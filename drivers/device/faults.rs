@@ -11,6 +11,7 @@ use crate::kernel::thread;
 use crate::kernel::time;
 use crate::service::ecc;
 use crate::service::gpu_fault::Service;
+use crate::service::launch;
 use huvm_hal::ga100::fault::{Fault, FaultRing, FaultType, RingKind, PACKET_BYTES};
 use huvm_hal::ga100::irq;
 use kernel::prelude::*;
@@ -299,6 +300,8 @@ pub(super) fn serve(gpu: &Arc<Gpu>, mut rings: FaultState, mut service: Service)
         if rings.serve_other(gpu) == Ok(true) {
             let _news = ecc::attend();
         }
+        // Nobody may be told of the end of a launch that no one waits for.
+        launch::look_again(gpu);
         service.run(gpu, &mut rings);
         rings.rearm(gpu);
     }

@@ -11,13 +11,16 @@ use crate::kernel::dma::DmaBuf;
 use crate::kernel::ffi::uapi;
 use crate::kernel::wait::WaitQueue;
 use crate::kernel::{task, time};
+use crate::memory::clients::SUBCONTEXTS;
 use crate::memory::space::Space;
 use huvm_hal::ext::program::{self, Header, Instr};
+use huvm_hal::ext::throttle;
 use huvm_hal::ext::workload::{Engine, Report, Status};
 use huvm_hal::ids::{SysAddr, Veid};
 use huvm_hal::seam::DmaMem;
 use huvm_hw::ext::desc;
-use huvm_policy::share::{self, Owner};
+use huvm_hw::ext::ident::FEATURE_THROTTLE;
+use huvm_policy::share::{self, Owner, Runner};
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, new_spinlock, Arc, Mutex, SpinLock};
@@ -44,7 +47,8 @@ pub(crate) struct LaunchFailure {
 struct Busy {
     space: u64,
     id: u64,
-    owner: Owner,
+    /// Whose it is, by subcontext.
+    runner: Runner,
     /// Set by the fault service when it cancels.
     failure: Option<LaunchFailure>,
     /// The device was told to start it.
@@ -58,15 +62,27 @@ struct Table {
     next_id: u64,
 }
 
+/// What the device was given for its slots.
+struct Buffers {
+    /// Descriptors, made on first use.
+    made: KVec<Option<DmaBuf>>,
+    /// Blocks of each subcontext that may run at once; 0: no limit.
+    limits: [u32; SUBCONTEXTS],
+}
+
 /// The slots of a GPU.
 #[pin_data]
 pub(crate) struct Slots {
     #[pin]
     table: SpinLock<Table>,
-    /// Descriptors, made on first use. Held while a slot is started or stopped, so that nobody stops a slot that is
-    /// still being started, or one that has a new owner meanwhile.
+    /// Held while a slot is started or stopped, so that nobody stops a slot that is still being started, or one that has a new
+    /// owner meanwhile.
     #[pin]
-    buffers: Mutex<KVec<Option<DmaBuf>>>,
+    buffers: Mutex<Buffers>,
+    /// The blocks that run at once are divided: some space has a limit.
+    shared: Atomic<bool>,
+    /// When they were divided for an end, ns.
+    divided_ns: Atomic<u64>,
     #[pin]
     wait: WaitQueue,
     /// Slots that are held. To be read without the lock.
@@ -78,7 +94,12 @@ impl Slots {
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             table <- new_spinlock!(Table { busy: [None; SLOTS], next_id: 1 }, "huvm_launches"),
-            buffers <- new_mutex!(KVec::new(), "huvm_descriptors"),
+            buffers <- new_mutex!(Buffers {
+                made: KVec::new(),
+                limits: [0; SUBCONTEXTS],
+            }, "huvm_descriptors"),
+            shared: Atomic::new(false),
+            divided_ns: Atomic::new(0),
             wait <- WaitQueue::new(),
             held: Atomic::new(0),
         })
@@ -89,10 +110,15 @@ impl Slots {
         self.wait.wake_all();
     }
 
-    fn reserve(&self, space: u64, owner: Owner, slots: usize) -> Option<(usize, u64)> {
+    /// Whether the blocks that run at once are divided.
+    fn is_shared(&self) -> bool {
+        self.shared.load(Relaxed)
+    }
+
+    fn reserve(&self, space: u64, runner: Runner, slots: usize) -> Option<(usize, u64)> {
         let mut t = self.table.lock();
-        let held = t.busy.iter().flatten().map(|b| b.owner);
-        if !share::may_take(&owner, slots, held) {
+        let held = t.busy.iter().flatten().map(|b| b.runner.owner);
+        if !share::may_take(&runner.owner, slots, held) {
             return None;
         }
         let at = t.busy.iter().take(slots).position(Option::is_none)?;
@@ -101,7 +127,7 @@ impl Slots {
         *t.busy.get_mut(at)? = Some(Busy {
             space,
             id,
-            owner,
+            runner,
             failure: None,
             started: false,
             claimed: false,
@@ -182,6 +208,8 @@ impl SpaceLaunches {
             stop_slot(gpu, slot);
             slots.free(slot, space.id(), id);
         }
+        // Before the subcontext is somebody else's.
+        divide_anew(gpu);
         slots.wake_all();
     }
 }
@@ -220,12 +248,14 @@ pub(crate) fn launch(
     let inst = space.instance(gpu.index()).ok_or(ENOENT)?;
     // CAST: at most 64.
     let usable = (engine.slots as usize).min(SLOTS);
-    let (slot, id) = slots
-        .reserve(space.id(), space.owner(), usable)
-        .ok_or(EBUSY)?;
+    let runner = Runner {
+        owner: space.owner(),
+        veid: inst.veid,
+    };
+    let (slot, id) = slots.reserve(space.id(), runner, usable).ok_or(EBUSY)?;
     let started = start(
         gpu,
-        &mut buffers,
+        &mut buffers.made,
         &engine,
         slot,
         header,
@@ -239,8 +269,80 @@ pub(crate) fn launch(
     if let Some(Some(b)) = slots.table.lock().busy.get_mut(slot) {
         b.started = true;
     }
+    // One launch alone shares with nobody.
+    if slots.held.load(Relaxed) > 1 || slots.is_shared() {
+        share_out(gpu, &mut buffers);
+    }
     account::count(Some(gpu), Some(space), Counter::Launches, 1);
     Ok(public_id(gpu.index(), id))
+}
+
+/// Divides the blocks that the GPU runs at once among the spaces whose launches run, as [`share::blocks_of`] says: one that has
+/// as many as it can does not keep the others from starting any. One space alone has no limit.
+fn share_out(gpu: &Gpu, buffers: &mut Buffers) {
+    let divides = gpu.ext().is_some_and(|e| e.has(FEATURE_THROTTLE));
+    let (Ok(engine), true) = (engine(gpu), divides) else {
+        return;
+    };
+    let slots = gpu.launches();
+    let nobody = Owner {
+        process: 0,
+        user: 0,
+        unbounded: false,
+    };
+    let mut all = [Runner {
+        owner: nobody,
+        veid: 0,
+    }; SUBCONTEXTS];
+    let mut n = 0;
+    for slot in 0..SLOTS {
+        let held = slots.table.lock().busy.get(slot).copied().flatten();
+        let Some(runner) = held.map(|b| b.runner) else {
+            continue;
+        };
+        let known = all.iter().take(n).any(|r| r.veid == runner.veid);
+        // CAST: below 64. What has ended and waits to be collected runs nothing.
+        if known || !matches!(engine.status(gpu, slot as u32), Ok(Status::Running)) {
+            continue;
+        }
+        if let Some(place) = all.get_mut(n) {
+            *place = runner;
+            n += 1;
+        }
+    }
+    let all = all.get(..n).unwrap_or(&[]);
+    let mut shared = false;
+    for (veid, limit) in (0u8..).zip(buffers.limits.iter_mut()) {
+        let me = all.iter().find(|r| r.veid == veid);
+        let blocks = me.and_then(|me| share::blocks_of(me, all, engine.max_resident));
+        shared |= blocks.is_some();
+        if blocks.unwrap_or(0) != *limit {
+            *limit = blocks.unwrap_or(0);
+            let _in_range = throttle::set_veid_limit(gpu, Veid(veid), blocks);
+        }
+    }
+    slots.shared.store(shared, Relaxed);
+}
+
+/// A launch has ended: what it had is the others'. Costs nothing where nobody shares.
+fn divide_anew(gpu: &Gpu) {
+    let slots = gpu.launches();
+    if slots.is_shared() && !gpu.is_lost() {
+        // Who has the lock starts one, and divides then, or stops one: the fault service looks again.
+        if let Some(mut buffers) = slots.buffers.try_lock() {
+            slots.divided_ns.store(time::now_ns(), Relaxed);
+            share_out(gpu, &mut buffers);
+        }
+    }
+}
+
+/// As [`divide_anew`], for the fault service, since nobody may wait for the end of a launch. Each 10 ms at most.
+pub(crate) fn look_again(gpu: &Gpu) {
+    let slots = gpu.launches();
+    let now = || time::now_ns().saturating_sub(slots.divided_ns.load(Relaxed));
+    if slots.is_shared() && now() >= LOOK_NS {
+        divide_anew(gpu);
+    }
 }
 
 fn start(
@@ -373,6 +475,7 @@ pub(crate) fn wait(
             }
             // Nothing is there to free if the space let go of the GPU meanwhile.
             let _busy = slots.free(slot, space.id(), id);
+            divide_anew(&gpu);
             slots.wake_all();
             events::emit(
                 Some(space),
@@ -478,6 +581,6 @@ pub(crate) fn fail_space(gpu: &Gpu, space: &Space, why: LaunchFailure) {
 /// The GPU leaves: waiters end, and descriptors go.
 pub(crate) fn gpu_removed(gpu: &Gpu) {
     gpu.launches().wake_all();
-    let old = core::mem::replace(&mut *gpu.launches().buffers.lock(), KVec::new());
+    let old = core::mem::take(&mut gpu.launches().buffers.lock().made);
     drop(old);
 }

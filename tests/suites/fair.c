@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Fair share: what one client can take of that which a GPU has few of. An attacker that takes all it can get, beside a victim of
- * the same user and one of another: both get on.
+ * Fair share: what one client can take of a GPU while others want it too. An attacker that takes all it can get, beside a victim of
+ * the same user and one of another: both get on, beside one that fills the engine at a quarter of their speed alone at least.
  */
 #include "huvm_lib.h"
 
@@ -9,6 +9,8 @@
 enum { ATTACKER = 1000, VICTIM = 1001 };
 /* Places that a GPU has for launches, and for files; what one process and one user may hold of them. */
 enum { PLACES = 64, OF_PROCESS = 32, OF_USER = 48 };
+/* Blocks that a GPU runs at once. */
+#define RESIDENT 80u
 
 static const struct huvm_instr for_ever = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1ull << 32, .imm0 = 1ull << 62 };
 static const struct huvm_instr at_once = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = 1 };
@@ -141,8 +143,74 @@ static void files_are_left_for_others(void)
 	CHECK_ERR(gpu_register(huvm_open(), 0), ENOSPC);
 }
 
+/* More blocks than run at once, none of which ends. */
+static void fill_the_engine(void)
+{
+	int fd = huvm_open();
+	uint64_t id;
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(launch(fd, 0, 2 * RESIDENT, &for_ever, 1, 8, &id));
+}
+
+static void fill_it_from_many_files(void)
+{
+	for (int i = 0; i < 20; i++)
+		fill_the_engine();
+}
+
+#define TURN_NS 300000000ull
+
+/* What a child has measured. */
+static uint64_t *result;
+
+static void share_result(void)
+{
+	result = mmap(NULL, sizeof(*result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(result != MAP_FAILED);
+}
+
+/* How long a launch takes on the device whose every block takes TURN_NS, and that has as many as run at once. */
+static void a_full_turn(void)
+{
+	struct huvm_instr in = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = TURN_NS };
+	int fd = huvm_open();
+	struct huvm_wait w;
+
+	CHECK_OK(gpu_register(fd, 0));
+	w = run_ok(fd, 0, RESIDENT, &in, 1, 8);
+	*result = w.end_ns - w.start_ns;
+}
+
+static void an_engine_that_is_full(void)
+{
+	static void (*const attacks[])(void) = { fill_the_engine, fill_it_from_many_files };
+	int ctl = huvm_open();
+
+	share_result();
+	all_idle(ctl);
+	for (unsigned int i = 0; i < sizeof(attacks) / sizeof(attacks[0]); i++) {
+		uint64_t alone;
+		pid_t pid;
+
+		well(VICTIM, a_full_turn);
+		alone = *result;
+		pid = beside(ATTACKER, attacks[i]);
+		well(VICTIM, a_full_turn);
+		printf("# a turn takes %llu ms alone, %llu ms beside the attacker\n", (unsigned long long)(alone / 1000000),
+		       (unsigned long long)(*result / 1000000));
+		CHECK(*result <= 4 * alone);
+		end_child(pid);
+		gets_idle(ctl, 0);
+	}
+	/* One that is alone again has all of them: with half it would take twice as long. */
+	well(VICTIM, a_full_turn);
+	CHECK(*result < 2 * TURN_NS - TURN_NS / 4);
+}
+
 static const struct ktap_test tests[] = {
 	{ "launches_are_left_for_others", launches_are_left_for_others, 60 },
 	{ "files_are_left_for_others", files_are_left_for_others, 60 },
+	{ "an_engine_that_is_full", an_engine_that_is_full, 60 },
 };
 KTAP_MAIN(tests)

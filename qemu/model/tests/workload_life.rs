@@ -136,6 +136,56 @@ fn throttle_acts_on_a_running_launch() {
 }
 
 #[test]
+fn a_delay_takes_as_long_as_it_says() {
+    let mut r = rig();
+    let i = Ins {
+        op: 10,
+        count: 1,
+        steps: 2,
+        imm0: 25_000_003,
+        ..Ins::default()
+    };
+    assert_eq!(go(&mut r, 1, 8, &[i]), w::STATUS_DONE);
+    let t = r.slot(0, 0, w::END_NS_LO) - r.slot(0, 0, w::START_NS_LO);
+    assert_eq!(t, 50_000_006);
+}
+
+#[test]
+fn who_has_every_block_makes_room_for_another() {
+    let mut r = rig();
+    // More blocks than the GPU runs at once, and none of them ends.
+    let i = Ins {
+        op: 10,
+        count: 1,
+        steps: 1,
+        imm0: 1 << 62,
+        ..Ins::default()
+    };
+    r.launch(0, 0, 100, 8, &[i]);
+    r.run(1_000);
+    let one = Ins { imm0: 1_000, ..i };
+    r.launch(0, 1, 40, 8, &[one]);
+    // Once more, as another subcontext.
+    for (at, value) in [(0x14, 2), (0x10, 1), (0x14, 1)] {
+        r.w5(0, slot_at(1) + at, value);
+    }
+    r.run(SEC);
+    assert_eq!(r.slot(0, 1, w::STATUS), 1, "nothing is free");
+    r.w5(0, throttle::VEID_LIMIT0, 40);
+    r.w5(0, throttle::VEID_LIMIT0 + 4, 40);
+    let t0 = r.h.now;
+    assert!(r.run_until(SEC, |r| r.slot(0, 1, w::STATUS) == w::STATUS_DONE));
+    assert!(r.h.now - t0 <= 20_002_000, "{}", r.h.now - t0);
+    // The blocks that were held have their place again: 80 of a third one do not start.
+    r.w5(0, throttle::VEID_LIMIT0, 0);
+    r.w5(0, throttle::VEID_LIMIT0 + 4, 0);
+    r.run(1_000);
+    r.launch(0, 2, 1, 8, &[one]);
+    r.run(SEC);
+    assert_eq!(r.slot(0, 2, w::STATUS), 1, "nothing is free again");
+}
+
+#[test]
 fn remote_accesses_cross_the_host_link() {
     let mut r = rig();
     r.map2m(0, 0x30_0000_0000, pte_sys(0x1000_0000));

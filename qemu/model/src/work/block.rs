@@ -17,6 +17,8 @@ use crate::replay::{cancel_covers, Replay};
 
 /// Bytes of a piece, at most.
 const PIECE_BYTES: u64 = 64 << 10;
+/// A DELAY is this long a piece, at most: how long a block goes on that a new limit holds.
+const DELAY_NS: u64 = 20_000_000;
 /// Elements of a piece whose addresses are data (gather, scatter, trace): a warp.
 const WARP: u64 = 32;
 /// MMU engine id of subcontext 0.
@@ -56,6 +58,8 @@ pub(crate) struct Block {
     instr: usize,
     step: u64,
     elem: u64,
+    /// DELAY: nanoseconds of the step that are over, the piece in flight included.
+    waited: u64,
     /// REDUCE: the sum so far, and whether it is what is to be stored next.
     pub(crate) sum: u64,
     store_sum: bool,
@@ -74,6 +78,7 @@ impl Block {
             instr: 0,
             step: 0,
             elem: 0,
+            waited: 0,
             sum: 0,
             store_sum: false,
             missing: Vec::new(),
@@ -103,6 +108,11 @@ impl Block {
         } else {
             self.elem += n;
             if i.op == Op::Delay {
+                if self.waited < i.imm0 {
+                    self.elem = 0;
+                    return false;
+                }
+                self.waited = 0;
                 self.elem = i.count;
             }
             if self.elem < i.count {
@@ -321,8 +331,17 @@ impl Gpu {
     fn block_issue(&mut self, id: u64, i: &Instr, work: Work, cx: &mut Cx<'_>) {
         let mut end = cx.now;
         if i.op == Op::Delay {
-            if cx.timing {
-                end = end.saturating_add(i.imm0);
+            if let Some(b) = self.work.blocks.get_mut(&id) {
+                let left = i.imm0.saturating_sub(b.waited);
+                // All blocks that wait for long look at the same times.
+                let piece = match left {
+                    n if n > DELAY_NS && cx.timing => DELAY_NS - cx.now % DELAY_NS,
+                    n => n,
+                };
+                b.waited = b.waited.saturating_add(piece);
+                if cx.timing {
+                    end = end.saturating_add(piece);
+                }
             }
         } else {
             end = self.block_cost(id, i.op, &work, cx);
@@ -427,6 +446,8 @@ impl Gpu {
             if let Some(b) = self.work.blocks.get_mut(&id) {
                 b.state = State::Throttled;
             }
+            // It is not resident any more: another may start.
+            self.work_dispatch_soon(cx);
             return;
         }
         self.block_step(id, false, cx);

@@ -279,13 +279,12 @@ impl Gpu {
             .collect();
         for id in held {
             let veid = self.work.blocks.get(&id).map_or(0, |b| b.veid);
-            if self.work_may_run(veid, 0) {
+            if self.work_has_room(cx) && self.work_may_run(veid, 0) {
                 self.block_step(id, false, cx);
             }
         }
-        let max = cx.fabric.profile.max_resident as usize;
         let mut idle_slots = 0;
-        while self.work.blocks.len() < max && idle_slots < self.work.slots.len() {
+        while self.work_has_room(cx) && idle_slots < self.work.slots.len() {
             let index = self.work.turn % self.work.slots.len();
             self.work.turn = (index + 1) % self.work.slots.len();
             match self.work_new_block(index) {
@@ -296,6 +295,14 @@ impl Gpu {
                 None => idle_slots += 1,
             }
         }
+    }
+
+    /// Fewer blocks are resident than may be. One that a limit holds is not.
+    fn work_has_room(&self, cx: &Cx<'_>) -> bool {
+        let max = cx.fabric.profile.max_resident as usize;
+        let blocks = &self.work.blocks;
+        let held = |b: &&Block| b.state == State::Throttled;
+        blocks.len() < max || blocks.len() - blocks.values().filter(held).count() < max
     }
 
     /// One more block may run: `beside` of those that run now are not counted.
