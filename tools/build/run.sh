@@ -21,12 +21,14 @@ args=(-machine "q35,memory-backend=ram" -object "memory-backend-ram,id=ram,size=
 	-kernel "$kdir/arch/x86/boot/bzImage" -initrd "$image" -m "${MEM:-2G}" -smp "${SMP:-2}")
 cmdline="console=ttyS0 quiet log_buf_len=4M panic=-1 nokaslr norandmaps random.trust_cpu=off"
 # Without five-level paging: with it KASAN takes an interrupt early in the boot for a wild access, and turns lockdep off.
+# Without the "fast" string instructions: the kernel then copies and clears by words. Emulated, each byte is a turn of a loop, and
+# under -icount it takes the time of an instruction.
+cpu=max,-la57,-erms,-fsrm,-fzrm,-fsrs
 if [ "${ICOUNT:-0}" = 1 ]; then
 	args+=(-accel "tcg,thread=single" -icount "shift=0,sleep=off" -rtc "base=2026-01-01T00:00:00,clock=vm"
-		-cpu "max,-la57,-rdrand,-rdseed")
+		-cpu "$cpu,-rdrand,-rdseed")
 else
-	# Without the "fast" string instructions: the kernel then copies and clears by words. Emulated, each byte is a turn of a loop.
-	args+=(-accel "tcg,thread=multi" -cpu "max,-la57,-erms,-fsrm,-fzrm,-fsrs")
+	args+=(-accel "tcg,thread=multi" -cpu "$cpu")
 	# On a loaded host the guest may see no tick for a while, and would then do without its IO-APIC.
 	cmdline+=" no_timer_check"
 	# There it also misjudges its time stamp counter, which is the host's: its clock has been seen to run twelve times too fast.
