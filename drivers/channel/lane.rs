@@ -11,12 +11,14 @@ use crate::kernel::ffi::uapi;
 use crate::kernel::mmio::Bars;
 use crate::kernel::time::{self, Patience};
 use crate::kernel::wait::WaitQueue;
-use huvm_hal::channel::{is_complete, is_possible, Channel, Interrupt, Layout, SubmitFlags};
+use huvm_hal::channel::{is_complete, Channel, Interrupt, Layout, SubmitFlags};
 use huvm_hal::ext::ecc;
 use huvm_hal::ga100::runlist::Runlist;
 use huvm_hal::ids::{ChannelId, Chid, GpuVa, SysAddr, Vector};
 use huvm_hal::seam::DmaMem;
+use huvm_lockless::claim::{Begun, Lie};
 use huvm_lockless::stamps::Stamps;
+use huvm_lockless::standing::Standing;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, new_spinlock, Arc, Mutex, SpinLock};
@@ -63,14 +65,6 @@ pub(super) const STALL_NS: u64 = 10_000_000_000;
 pub(super) const STOP_NS: u64 = 1_000_000_000;
 /// Faults that a channel may restart from without completing anything in between.
 const RESTARTS_MAX: u32 = 8;
-
-/// A channel that takes pushes.
-const WORKS: u32 = 0;
-/// It is given up, and nobody may take what it did not end for failed yet: it is being taken off its engine, and what it was
-/// copying may be rescued ([`super::watch`]).
-const LEAVES: u32 = 1;
-/// What it did not end has failed.
-const BROKEN: u32 = 2;
 
 /// Pages that one push leaves out at most: those of a block.
 const LEFT_OUT_MAX: u32 = 512;
@@ -148,13 +142,13 @@ pub(crate) struct Lane {
     /// When and for what kind of traffic the last pushes were handed over: ns times [`KINDS`], and the kind.
     stamps: Stamps<STAMPS>,
     /// The last push that the GPU may know of: a semaphore that says more lies.
-    begun: Atomic<u32>,
+    begun: Begun,
     /// It did.
     lies: Atomic<bool>,
     latencies: Arc<Latencies>,
     disobeyed: Disobeyed,
-    /// [`WORKS`], [`LEAVES`] or [`BROKEN`], in this order.
-    standing: Atomic<u32>,
+    /// While it leaves it is being taken off its engine, and what it was copying may be rescued ([`super::watch`]).
+    standing: Standing,
     /// Who sees to what it was copying when it is given up.
     #[pin]
     pub(super) attendant: Attendant,
@@ -198,11 +192,11 @@ impl Lane {
                 vector,
                 va: channel.semaphore(),
                 stamps: Stamps::new(),
-                begun: Atomic::new(0),
+                begun: Begun::new(),
                 lies: Atomic::new(false),
                 latencies,
                 disobeyed,
-                standing: Atomic::new(WORKS),
+                standing: Standing::new(),
                 attendant <- Attendant::new(),
                 closing: Atomic::new(false),
                 ring <- new_mutex!(Some(channel), "huvm_channel"),
@@ -253,19 +247,21 @@ impl Lane {
         !runs || self.is_gone()
     }
 
-    /// Whether what is not complete has failed.
-    fn is_broken(&self) -> bool {
-        self.standing.load(Relaxed) == BROKEN
-    }
-
     /// Whether it was given up, and it is not yet settled what has failed by that.
     fn leaves(&self) -> bool {
-        self.standing.load(Relaxed) == LEAVES
+        self.standing.leaves()
     }
 
     /// Whether it takes pushes.
     pub(super) fn works(&self) -> bool {
-        self.standing.load(Relaxed) == WORKS
+        self.standing.works()
+    }
+
+    /// As not [`Self::works`], for one that has read in its memory what says so.
+    #[cold]
+    fn was_given_up(&self) -> bool {
+        read_barrier();
+        !self.works()
     }
 
     /// Value of the semaphore. From when it says what cannot be, the last that was known.
@@ -274,42 +270,28 @@ impl Lane {
     }
 
     fn read(&self, semaphore: &mut Semaphore) -> u32 {
-        let now = match semaphore {
-            Semaphore::At(mem, off) => mem.read32(*off),
+        let said = match semaphore {
+            Semaphore::At(mem, off) => {
+                let look = || mem.read32(*off);
+                self.begun.read(ENTRIES, look, read_barrier)
+            }
             Semaphore::Lies(v) | Semaphore::Stopped(v) | Semaphore::Was(v) => return *v,
         };
-        if is_possible(now, self.begun.load(Relaxed), ENTRIES) {
-            return now;
-        }
-        self.doubt(semaphore)
+        said.unwrap_or_else(|lie| self.is_lied_to(semaphore, lie))
     }
 
-    /// As [`Self::read`], for one that read what cannot be; or pushes began, and were over, between the two looks. Any context.
+    /// The semaphore says what cannot be. The last value that was known. Any context.
     #[cold]
-    fn doubt(&self, semaphore: &mut Semaphore) -> u32 {
-        let before = self.begun.load(Relaxed);
-        read_barrier();
-        let now = match semaphore {
-            Semaphore::At(mem, off) => mem.read32(*off),
-            Semaphore::Lies(v) | Semaphore::Stopped(v) | Semaphore::Was(v) => return *v,
-        };
-        read_barrier();
-        let begun = self.begun.load(Relaxed);
-        // Not beyond the last push there is now, nor further behind the last that there was before.
-        let too_high = !is_complete(begun, now);
-        let too_low = is_complete(before, now) && !is_possible(now, before, ENTRIES);
-        if !too_high && !too_low {
-            return now;
-        }
+    fn is_lied_to(&self, semaphore: &mut Semaphore, lie: Lie) -> u32 {
         let last = self.stamps.counted();
         pr_err!(
             "gpu {} channel {} ({:?}): says that it completed {}, and has {} of {} or more\n",
             self.gpu,
             self.id.0,
             self.engine,
-            now,
+            lie.says,
             last,
-            begun,
+            lie.begun,
         );
         // Its memory stays: the ring has it.
         *semaphore = Semaphore::Lies(last);
@@ -342,12 +324,11 @@ impl Lane {
 
     /// Whether `value` is over: `None` not yet, `Some(false)` never.
     pub(super) fn poll(&self, value: u32) -> Option<bool> {
-        let completed = self.completed();
-        self.count_up_to(completed);
-        if is_complete(completed, value) {
-            return Some(true);
-        }
-        self.is_broken().then_some(false)
+        self.standing.judge(|| {
+            let completed = self.completed();
+            self.count_up_to(completed);
+            is_complete(completed, value)
+        })
     }
 
     /// Counts the latency of every push up to `completed` that was not counted yet. Each is counted by one alone, whoever
@@ -491,7 +472,7 @@ impl Lane {
                 Ok(()) => break,
                 Err(huvm_hal::Error::Busy(_)) => self.wait_for_room(seen)?,
                 // It was given up since, and its semaphore let go.
-                Err(_) if !self.works() => return Err(EIO),
+                Err(_) if self.was_given_up() => return Err(EIO),
                 Err(e @ huvm_hal::Error::BadDevice(..)) => {
                     pr_err!("gpu {} {:?}: {:?}\n", self.gpu, self.engine, e);
                     self.denounce();
@@ -532,7 +513,7 @@ impl Lane {
         // The doorbell is rung below; nobody looks at the stamp before the push is over.
         let next = self.stamps.begin(time::now_ns() * KINDS + engine as u64);
         // Before the doorbell: from there on it may be over.
-        self.begun.store(next, Relaxed);
+        self.begun.begin(next);
         let value = push.submit(
             &*self.bars,
             SubmitFlags {
@@ -625,7 +606,7 @@ impl Lane {
     /// or when what it was copying is rescued; nothing is waited for here but that it is off its engine, as callers may hold any
     /// lock.
     fn give_up(&self, value: u32, why: u32) {
-        if self.standing.cmpxchg(WORKS, LEAVES, Relaxed).is_err() {
+        if !self.standing.give_up() {
             return;
         }
         // Who waits with a lock lets go of it.
@@ -687,8 +668,8 @@ impl Lane {
         let mut semaphore = self.semaphore.lock();
         let last = self.read(&mut semaphore);
         if let Semaphore::At(mem, off) = &*semaphore {
-            // Beyond one push that is being built now.
-            mem.write32(*off, self.stamps.submitted().wrapping_add(1));
+            // Beyond all that there can be: whoever is building one now may have seen it work a moment ago.
+            mem.write32(*off, last.wrapping_add(ENTRIES));
             *semaphore = Semaphore::Stopped(last);
         }
     }
@@ -733,7 +714,7 @@ impl Lane {
 
     /// Whoever waits from now on gets an error, but for what is complete.
     pub(super) fn fail(&self) {
-        self.standing.store(BROKEN, Relaxed);
+        self.standing.fail();
         self.wake();
     }
 

@@ -29,9 +29,15 @@ impl Bell {
 
     /// The calling service thread sleeps until the bell is rung, it is asked to stop, or for `ns`. `false`: it is to stop.
     pub(crate) fn listen(&self, ns: u64) -> bool {
-        self.wait
-            .wait_idle(ns, || thread::should_stop() || self.rung.is_rung());
-        self.rung.hear();
+        let _look_anyhow = self.hears(ns);
         !thread::should_stop()
+    }
+
+    /// As [`Self::listen`]. `false`: nobody rang in that time.
+    pub(crate) fn hears(&self, ns: u64) -> bool {
+        let done = || thread::should_stop() || self.rung.is_rung();
+        let rung = self.wait.wait_idle(ns, done);
+        self.rung.hear();
+        rung
     }
 }

@@ -15,7 +15,7 @@ use crate::service::launch;
 use huvm_hal::ga100::fault::{Fault, FaultRing, FaultType, RingKind, PACKET_BYTES};
 use huvm_hal::ga100::irq;
 use kernel::prelude::*;
-use kernel::sync::atomic::{Acquire, Relaxed};
+use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
 /// How long a packet may take to become valid; the device says at most 1 ms (Documentation/device.md 2.6).
@@ -283,13 +283,10 @@ pub(super) fn serve(gpu: &Arc<Gpu>, mut rings: FaultState, mut service: Service)
         } else {
             IDLE_NS
         };
-        let told = gpu.fault_wait.wait_idle(look, || {
-            thread::should_stop() || gpu.fault_pending.load(Acquire)
-        });
+        let told = gpu.faults.hears(look);
         if thread::should_stop() {
             break;
         }
-        gpu.fault_pending.store(false, Relaxed);
         if gpu.is_lost() {
             continue;
         }

@@ -31,12 +31,13 @@ use huvm_hal::ids::{GpuVa, SysAddr};
 use huvm_hal::pagetable::Invalidate;
 use huvm_hal::seam::{Bar, Fence, Mmio};
 use huvm_hw::ext::ident::FEATURE_STATS;
+use huvm_lockless::cause::Cause;
 use huvm_policy::chunk::ChunkState;
 use huvm_policy::spare::{LinkFacts, SpareCursor};
 use kernel::pci;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
-use kernel::sync::atomic::{Atomic, Full, Relaxed};
+use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, new_spinlock, Arc, Mutex, SpinLock};
 
 /// How long an invalidate, a replay or a cancel may take. The device completes them in microseconds of its time.
@@ -55,7 +56,7 @@ pub(crate) struct Gpu {
     pub(super) bars: Arc<Bars>,
     pub(super) dma: Arc<DmaDev>,
     /// Why it is lost, as [`Loss::pack`] has it; 0 while it is not.
-    lost: Atomic<u64>,
+    lost: Cause,
     /// Chunks that it lent to GPUs that may still write them though they are lost.
     forfeited: Atomic<u32>,
     /// Peer id of each GPU, or [`NO_PEER`].
@@ -111,10 +112,9 @@ pub(crate) struct Gpu {
     policy: GpuPolicy,
     #[pin]
     launches: Slots,
-    /// Fault interrupts that the service thread has not seen yet.
-    pub(super) fault_pending: Atomic<bool>,
+    /// The thread that serves faults.
     #[pin]
-    pub(super) fault_wait: WaitQueue,
+    pub(super) faults: Bell,
     /// Interrupts by MSI-X entry and the last vector, for self tests.
     pub(super) irq_seen: [Atomic<u32>; 4],
     pub(super) irq_vector: Atomic<u32>,
@@ -166,7 +166,7 @@ impl Gpu {
                 pdev,
                 bars,
                 dma,
-                lost: Atomic::new(0),
+                lost: Cause::new(),
                 forfeited: Atomic::new(0),
                 peers: [const { Atomic::new(NO_PEER) }; MAX_GPUS],
                 peer_mbps: [const { Atomic::new(0) }; MAX_GPUS],
@@ -193,8 +193,7 @@ impl Gpu {
                 latencies,
                 policy <- GpuPolicy::new()?,
                 launches <- Slots::new(),
-                fault_pending: Atomic::new(false),
-                fault_wait <- WaitQueue::new(),
+                faults <- Bell::new(),
                 irq_seen: [const { Atomic::new(0) }; 4],
                 irq_vector: Atomic::new(0),
                 irq_wait <- WaitQueue::new(),
@@ -270,12 +269,12 @@ impl Gpu {
 
     /// Whether it was removed or is dead: every operation fails.
     pub(crate) fn is_lost(&self) -> bool {
-        self.lost.load(Relaxed) != 0
+        self.lost.is_declared()
     }
 
     /// Why it is lost, as `enum huvm_lost`, and what that names; (0, 0) while it is not.
     pub(crate) fn loss(&self) -> (u32, u32) {
-        Loss::unpack(self.lost.load(Relaxed))
+        Loss::unpack(self.lost.why())
     }
 
     /// Chunks that it lent and does not use again, because the borrower was lost and may still write them.
@@ -345,7 +344,7 @@ impl Gpu {
     }
 
     fn lose(&self, why: Loss) {
-        if self.lost.cmpxchg(0, why.pack(), Full).is_err() {
+        if !self.lost.declare(why.pack()) {
             return;
         }
         pr_err!("gpu {} ({}) lost: {}\n", self.index, self.name(), why);
@@ -354,14 +353,14 @@ impl Gpu {
 
     /// Marks it lost because its driver is leaving in good order.
     pub(super) fn retire(&self) {
-        if self.lost.cmpxchg(0, Loss::Unbound.pack(), Full).is_ok() {
+        if self.lost.declare(Loss::Unbound.pack()) {
             self.announce_loss();
         }
     }
 
     fn announce_loss(&self) {
         self.channels.fail();
-        self.fault_wait.wake_all();
+        self.faults.ring();
         self.irq_wait.wake_all();
         self.launches.wake_all();
         self.lend.ring();

@@ -9,7 +9,7 @@ use crate::kernel::irq::IrqHandler;
 use crate::kernel::time;
 use huvm_hal::ga100::{fault, irq};
 use huvm_hal::ids::Vector;
-use kernel::sync::atomic::{Relaxed, Release};
+use kernel::sync::atomic::Relaxed;
 use kernel::{pr_warn, pr_warn_once};
 
 /// MSI-X entries of the interrupt tree.
@@ -48,8 +48,7 @@ impl Gpu {
             irq::mask(self, v);
             irq::clear(self, v);
             self.latencies().exposed.serving(time::now_ns());
-            self.fault_pending.store(true, Release);
-            self.fault_wait.wake_all();
+            self.faults.ring();
             return;
         }
         irq::clear(self, v);

@@ -8,9 +8,10 @@ use crate::kernel::memcg::{MemCg, CHARGED};
 use huvm_hal::ga100::instance;
 use huvm_hal::ids::{GpuVa, SysAddr, Veid};
 use huvm_hal::pagetable::{self, Invalidate, Level, Need, TableKey, Tree};
+use huvm_lockless::prepared::Prepared;
 use kernel::prelude::*;
 use kernel::rbtree::RBTree;
-use kernel::sync::atomic::{Acquire, Atomic, Relaxed, Release};
+use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex};
 
 /// Keeps the directory tables of one tree.
@@ -61,7 +62,7 @@ pub(crate) struct SpaceGpu {
     inst: DmaBuf,
     root: SysAddr,
     /// The last 512 MiB that [`Self::prepare`] was called for. Tables stay as long as the space.
-    prepared: Atomic<u64>,
+    prepared: Prepared,
     #[pin]
     tree: Mutex<Tree<Store>>,
 }
@@ -93,7 +94,7 @@ impl SpaceGpu {
                 stopped: Atomic::new(false),
                 inst,
                 root,
-                prepared: Atomic::new(u64::MAX),
+                prepared: Prepared::new(),
                 tree <- new_mutex!(tree, "huvm_tree"),
             }),
             GFP_KERNEL,
@@ -131,39 +132,38 @@ impl SpaceGpu {
     /// # Errors
     /// `ENOMEM`, `EIO`.
     pub(crate) fn prepare(&self, va: u64) -> Result {
-        let at = va >> PDE0_SHIFT;
-        if self.prepared.load(Acquire) == at {
-            return Ok(());
-        }
-        let mut done: Option<Invalidate> = None;
-        let mut failed: Result = Ok(());
-        {
-            let mut tree = self.tree.lock();
-            // Three levels below the root, at most.
-            for _ in 0..tree.missing(GpuVa(va)).min(3) {
-                let page = self.buffer(4096);
-                let inv = page.and_then(|page| {
-                    let supply = || tree.supply(&*self.gpu, GpuVa(va), page);
-                    let supplied = self.memory.charged(supply);
-                    supplied.map_err(|(_, _page)| ENOMEM)
-                });
-                match inv {
-                    Ok(inv) => done = Some(done.map_or(inv, |d| d.merge(&inv))),
-                    Err(e) => {
-                        failed = Err(e);
-                        break;
-                    }
+        self.prepared.prepare(
+            va >> PDE0_SHIFT,
+            || self.tree.lock(),
+            |tree| self.supply_directories(tree, va),
+            |(done, failed)| {
+                // Tables above one that failed stay. Whoever comes next finds them there and does not invalidate what the GPU
+                // knows of their absence.
+                if let Some(inv) = done {
+                    self.gpu.tlb_invalidate(self.root, &inv)?;
                 }
+                failed
+            },
+        )
+    }
+
+    /// Directory tables down to the one that covers `va`, as far as there is memory for them. What is to be invalidated.
+    fn supply_directories(&self, tree: &mut Tree<Store>, va: u64) -> (Option<Invalidate>, Result) {
+        let mut done: Option<Invalidate> = None;
+        // Three levels below the root, at most.
+        for _ in 0..tree.missing(GpuVa(va)).min(3) {
+            let page = self.buffer(4096);
+            let inv = page.and_then(|page| {
+                let supply = || tree.supply(&*self.gpu, GpuVa(va), page);
+                let supplied = self.memory.charged(supply);
+                supplied.map_err(|(_, _page)| ENOMEM)
+            });
+            match inv {
+                Ok(inv) => done = Some(done.map_or(inv, |d| d.merge(&inv))),
+                Err(e) => return (done, Err(e)),
             }
         }
-        // Tables above one that failed stay. Whoever comes next finds them there and does not invalidate what the GPU knows of
-        // their absence.
-        if let Some(inv) = done {
-            self.gpu.tlb_invalidate(self.root, &inv)?;
-        }
-        failed?;
-        self.prepared.store(at, Release);
-        Ok(())
+        (done, Ok(()))
     }
 
     /// Runs `f` on the PDE0 table that covers `va`, supplying block tables it asks for, and does the invalidate that it

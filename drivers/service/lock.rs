@@ -9,7 +9,7 @@
 //! | 3 | `Space::gpus` | looking up; never calls out | yes |
 //! | 4 | `Space::layout` | looking up and making a block, ranges | yes |
 //! | 5 | `Block` | changing one block; **never a wait for DMA on the usual road** ([`Block::settled`]) | yes |
-//! | 6 | `SpaceGpu::tree` | changing page tables | yes |
+//! | 6 | `SpaceGpu::tree` | changing page tables; making directories, and the invalidate (6a) that tells of them | yes |
 //! | 6a | a GPU's commands (`Gpu::commands`) | one invalidate, replay or cancel until it is acknowledged: 2 s at most, then the GPU is lost | yes |
 //! | 7 | `i_mmap_rwsem` (kernel's) | taking CPU mappings away, under 5 | yes |
 //! | 8 | `ChunkPool`, `HostPool` | O(1), adding | yes |

@@ -8,9 +8,13 @@
 //!
 //! | module | what is agreed on | who uses it |
 //! | --- | --- | --- |
-//! | [`bell`] | that there is something to do | each service thread |
+//! | [`bell`] | that there is something to do | each service thread, that of faults too |
 //! | [`handover`] | who settles what a channel that is given up was doing | `channel/watch.rs` |
 //! | [`listing`] | who waits for what, as anybody may read it | `account/waits.rs` |
+//! | [`standing`] | whether a channel works, and what became of what it was doing | `channel/lane.rs` |
+//! | [`cause`] | that a GPU is lost, and why | `device/gpu.rs` |
+//! | [`prepared`] | that page directories are there, and the GPU knows | `memory/gpu_space.rs` |
+//! | [`claim`] | what a device can say of how far it is | `channel/lane.rs` |
 //! | [`stamps`] | when a push began, counted by one alone | `channel/lane.rs` |
 //! | [`dated`] | a value that holds until something changes | `memory/offer.rs` |
 //! | [`changes`] | that something has changed | `account/policy.rs` |
@@ -29,9 +33,13 @@ mod atomic;
 use kernel::sync::atomic;
 
 pub mod bell;
+pub mod cause;
 pub mod changes;
+pub mod claim;
 pub mod dated;
 pub mod handover;
 pub mod listing;
 pub mod peak;
+pub mod prepared;
 pub mod stamps;
+pub mod standing;
