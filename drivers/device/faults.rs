@@ -97,9 +97,8 @@ fn read<T>(
         Err(e) => e,
     };
     let failed = gpu.hal(Err(e));
-    if matches!(e, huvm_hal::Error::Stuck(_)) {
+    if matches!(e, huvm_hal::Error::Stuck(_)) && gpu.hal(ring.skip(gpu)) == Ok(true) {
         account::count(Some(gpu), None, Counter::PacketsGivenUp, 1);
-        let _gone_or_worse = gpu.hal(ring.skip(gpu));
     }
     if e != huvm_hal::Error::Gone {
         health.fails(gpu, "a fault ring is not read", channel::errno(e));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A GPU that tells lies: fault packets that are lost without a word, wrong, or never complete; a GET that it takes for another; semaphores
- * that it does not write, or writes too high; a copy engine that faults whenever it is tried; interrupts without end. Each costs
+ * A GPU that tells lies: fault packets that are lost without a word, wrong, or never complete; a GET that it takes for another; a PUT that is
+ * out of its ring, or goes backwards; semaphores that it does not write, or writes too high; a copy engine that faults whenever it is tried; interrupts without end. Each costs
  * time alone, or a launch that is told why, or the GPU, within a bound. Other clients keep every byte, and the GPU works afterwards.
  */
 #include "lend_lib.h"
@@ -226,11 +226,75 @@ static void get_always_damaged(void)
 	comes_back(&s, "a fault ring does not work");
 }
 
-/* A copy engine faults, and the packet that tells of it is lost, wrong, never complete, or meets a full ring, or GET is damaged. */
+/* What PUT says, that is wrong. */
+enum { FAR, END, BEHIND, EMPTY };
+
+/* @looks at PUT are told it, before and while a launch faults. Nothing is passed that was not there. */
+static void put_wrong(uint32_t what, uint32_t looks)
+{
+	struct scene s = scene();
+	uint64_t given_up = of_gpu(s.fd, 0, HUVM_CNT_PACKETS_GIVEN_UP);
+
+	for (uint32_t n = 1; n <= looks; n++) {
+		uint64_t id;
+
+		test_reg(s.fd, 0, INJ_PUT_WRONG, what << 16 | n);
+		id = start(&s);
+		test_reg(s.fd, 0, INJ_PUT_WRONG, what << 16 | n);
+		served(&s, id);
+		CHECK(WITHIN(2000, !(read_reg(s.fd, 0, INJ_PUT_WRONG) & INJ_ALL)));
+	}
+	CHECK_EQ(of_gpu(s.fd, 0, HUVM_CNT_PACKETS_GIVEN_UP), given_up);
+	goes_on(&s);
+}
+
+/* Now and then PUT is no entry of the ring: it is not believed. */
+static void put_out_of_range(void)
+{
+	put_wrong(FAR, 3);
+	put_wrong(END, 3);
+}
+
+/*
+ * Now and then PUT goes behind GET, as if the ring were full, or back to it, as if it were empty. Catches a driver that passes what is not
+ * there: GET is then beyond the true PUT, and no packet is met again.
+ */
+static void put_goes_backwards(void)
+{
+	put_wrong(BEHIND, 5);
+	put_wrong(EMPTY, 3);
+}
+
+/* That, without end. A ring that gives packets all the same may give all of a launch first. */
+static void put_always_wrong(void)
+{
+	for (uint32_t what = FAR; what <= BEHIND; what++) {
+		struct scene s = scene();
+		struct teller e = teller_begin();
+		struct huvm_wait w;
+
+		test_reg(s.fd, 0, INJ_PUT_WRONG, what << 16 | INJ_ALL);
+		w = ends(&s, start(&s), soon_s());
+		if (what != BEHIND || w.status != HUVM_LAUNCH_DONE) {
+			CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+			CHECK_EQ(w.error, HUVM_ERROR_GPU_LOST);
+		}
+		CHECK(WITHIN(soon_s() * 1000, gpu_state(s.fd, 0) == HUVM_GPU_LOST));
+		printf("# lost after %.2f s\n", seconds() - s.began);
+		tells(&e, "gpu-lost *gpu0 *a fault ring gave nothing but errors", 1);
+		teller_end(&e);
+		doctor_finds("gpu 0 *lost: a fault ring gave nothing but errors*unbind");
+		/* What it has done is there alone. */
+		s.gone = w.status == HUVM_LAUNCH_DONE ? LEN / 4096 : unreadable(s.p, LEN, 60, 3);
+		comes_back(&s, "a fault ring does not work");
+	}
+}
+
+/* A copy engine faults, and the packet that tells of it is lost, wrong, never complete, or meets a full ring, or GET or PUT is damaged. */
 static void engine_faults_untold(void)
 {
 	static const uint32_t how[] = {
-		INJ_PACKET_LOST, INJ_PACKET_BAD, INJ_PACKET_NEVER_VALID, INJ_OTHER_OVERFLOW, INJ_GET_CORRUPT,
+		INJ_PACKET_LOST, INJ_PACKET_BAD, INJ_PACKET_NEVER_VALID, INJ_OTHER_OVERFLOW, INJ_GET_CORRUPT, INJ_PUT_WRONG,
 	};
 	struct scene s = scene();
 	uint64_t overflows = of_gpu(s.fd, 0, HUVM_CNT_OVERFLOWS);
@@ -409,6 +473,8 @@ static const struct ktap_test tests[] = {
 	{ "packets_lost", packets_lost }, { "packets_wrong", packets_wrong },
 	{ "packets_never_valid", packets_never_valid }, { "no_packet_is_valid", no_packet_is_valid },
 	{ "get_damaged", get_damaged }, { "get_always_damaged", get_always_damaged },
+	{ "put_out_of_range", put_out_of_range }, { "put_goes_backwards", put_goes_backwards },
+	{ "put_always_wrong", put_always_wrong },
 	{ "engine_faults_untold", engine_faults_untold }, { "engine_faults_each_time", engine_faults_each_time },
 	{ "semaphore_lost", semaphore_lost }, { "semaphore_never_written", semaphore_never_written },
 	{ "semaphore_too_high", semaphore_too_high },

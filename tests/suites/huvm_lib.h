@@ -490,8 +490,8 @@ enum {
 	INJ_ECC_REPORT = 0x50038, INJ_COMMAND_HANG = 0x5003c, INJ_CE_STALL = 0x50040,
 	INJ_PACKET_LOST = 0x50044, INJ_PACKET_BAD = 0x50048, INJ_PACKET_NEVER_VALID = 0x5004c,
 	INJ_OTHER_OVERFLOW = 0x50050, INJ_GET_CORRUPT = 0x50054, INJ_SEM_LOST = 0x50058, INJ_SEM_WRONG = 0x5005c,
-	INJ_INTR_STORM = 0x50060, INJ_CE_FAULT_EACH = 0x50064,
-	/* For packets and GET: without end, as far as a test goes; of the non-replayable ring. */
+	INJ_INTR_STORM = 0x50060, INJ_CE_FAULT_EACH = 0x50064, INJ_PUT_WRONG = 0x50068,
+	/* For packets, GET and PUT: without end, as far as a test goes; of the non-replayable ring. */
 	INJ_ALL = 0xffff,
 };
 #define INJ_OTHER_RING (1u << 31)

@@ -536,12 +536,16 @@ pub mod inject {
     pub const INTR_STORM: u32 = BASE + 0x60;
     /// Bitmap of copy engines whose launches fault whenever they are tried.
     pub const CE_FAULT_EACH: u32 = BASE + 0x64;
-    /// PACKET_LOST, PACKET_BAD, PACKET_NEVER_VALID, GET_CORRUPT: the next so many.
+    /// [`PACKETS`], of reads of PUT that say something else: what is [`PUT_WRONG_SHIFT`].
+    pub const PUT_WRONG: u32 = BASE + 0x68;
+    /// PACKET_LOST, PACKET_BAD, PACKET_NEVER_VALID, GET_CORRUPT, PUT_WRONG: the next so many.
     pub const PACKETS: u32 = 0xffff;
     /// The same: those of the non-replayable ring.
     pub const OTHER_RING: u32 = 1 << 31;
     /// PACKET_BAD: what is wrong, in 17:16: 0 all of it, 1 the instance, 2 the address, 3 the type.
     pub const BAD_WHAT_SHIFT: u32 = 16;
+    /// PUT_WRONG: what PUT says, in 17:16: 0 all ones, 1 the size, 2 one before GET, 3 GET.
+    pub const PUT_WRONG_SHIFT: u32 = 16;
     /// SEM_WRONG: by so much.
     pub const SEM_WRONG_ADD: u32 = 0x40;
     /// INTR_STORM: the shortest period, ns.

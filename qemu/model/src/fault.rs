@@ -396,14 +396,17 @@ impl Gpu {
     }
 
     /// Reads a fault register; `None` when it is none.
-    pub(crate) fn fault_read(&self, at: u32) -> Option<u32> {
+    pub(crate) fn fault_read(&mut self, at: u32) -> Option<u32> {
         if let Some(rel) = at.checked_sub(bar0::FAULT_LO) {
             if let Some(r) = self.rings.get((rel / bar0::FAULT_STRIDE) as usize) {
                 return Some(match rel % bar0::FAULT_STRIDE {
                     0x00 => r.lo,
                     0x04 => r.hi,
                     0x08 => r.get | r.flags(),
-                    0x0c => r.put | r.flags(),
+                    0x0c => {
+                        let wrong = self.inject.wrong_put(r.index, r.get, r.size);
+                        wrong.map_or(r.put, |w| w & PTR_MASK) | r.flags()
+                    }
                     0x10 => {
                         r.size
                             | (if r.overflow_intr { OVERFLOW_INTR } else { 0 })

@@ -691,6 +691,34 @@ fn a_get_that_is_taken_for_another() {
 }
 
 #[test]
+fn a_put_that_says_something_else() {
+    for (what, says) in [(0, 0xf_ffff), (1, 64), (2, 63), (3, 0)] {
+        let mut r = inject_and_fault(inject::PUT_WRONG, what << inject::PUT_WRONG_SHIFT | 2);
+        let put = bar0::FAULT_LO + 0x2c;
+        let other = bar0::FAULT_LO + 0xc;
+        assert_eq!(r.r0(0, other), 0, "that of the other ring is not meant");
+        assert_eq!(
+            [r.r0(0, put), r.r0(0, put), r.r0(0, put)],
+            [says, says, 1],
+            "{what}"
+        );
+        assert_eq!(r.r5(0, inject::PUT_WRONG), 0);
+        assert_eq!(r.drain(0, 1, 64).len(), 1, "the packet is there");
+        // GET is 1 now, and the ring empty. An overflow is told all the same.
+        r.w5(0, inject::OVERFLOW_COUNT, 1);
+        r.w5(0, inject::PUT_WRONG, what << inject::PUT_WRONG_SHIFT | 1);
+        assert_eq!(r.r0(0, bar0::FAULT_STATUS) >> 8 & 1, 0, "goes by the truth");
+        r.replay(0, 1);
+        r.run(1_000_000);
+        let behind = if what == 2 { 0 } else { says | what / 3 };
+        assert_eq!(r.r0(0, put), behind | 1 << 31, "{what}");
+        r.w0(0, put - 4, 1 | 1 << 31);
+        r.w0(0, put - 4, 1 | 1 << 31);
+        ends_well(&mut r);
+    }
+}
+
+#[test]
 fn a_storm_of_messages() {
     let mut r = rig(64);
     r.w5(0, inject::INTR_STORM, 2 << 28 | 1);

@@ -8,7 +8,7 @@
 )]
 
 use huvm_hal::channel::CancelAccess;
-use huvm_hal::ext::inject::{inject, Injection};
+use huvm_hal::ext::inject::{inject, BadPut, Injection, RingKind};
 use huvm_hal::ext::program::{Header, Instr};
 use huvm_hal::ext::stats::{counter, Counter};
 use huvm_hal::ext::workload::Status;
@@ -403,6 +403,60 @@ fn late_packets_are_waited_for() {
         .serve_until_done(0, |_, f| serve_page(&mut space, f))
         .unwrap();
     assert_eq!((report.status, report.mismatches), (Status::Done, 0));
+}
+
+/// A PUT that is out of the ring is an error; one that is in it and wrong costs a wait. Neither moves GET past what is there, so the ring
+/// works as before once PUT is right. Catches a GET that passes PUT, after which no packet is ever met.
+#[test]
+fn a_wrong_put_moves_nothing() {
+    for what in [BadPut::Far, BadPut::End, BadPut::Behind, BadPut::Empty] {
+        // Before there is a packet, and after; more looks than any one call has.
+        for (n, early) in [(1, true), (2, false), (3, true), (7, true), (7, false)] {
+            let l = loop_with(true, 12);
+            let mut d = Driver::new(&l, 0, 1, 256).unwrap();
+            let mut space = Space::new(&d.gpu).unwrap();
+            let root = space.tree.root();
+            let (header, program) = program();
+            if !early {
+                d.launch(0, root, &header, &program).unwrap();
+                l.settle();
+            }
+            inject(&d.gpu, Injection::PutWrong(RingKind::Replayable, what, n)).unwrap();
+            let mut batch = [Fault::default(); 8];
+            let (mut served, mut errors) = (0, 0);
+            // As the driver does: what is not read is passed, if it is there, and a replay follows.
+            for _ in 0..8 {
+                match d.replayable.drain(&d.gpu, &mut batch, &mut || false) {
+                    Ok(n) => served += n,
+                    Err(Error::Stuck(_)) => {
+                        errors += 1;
+                        let passed = d.replayable.skip(&d.gpu);
+                        assert!(matches!(passed, Ok(false) | Err(_)), "{what:?}: {passed:?}");
+                    }
+                    Err(e) => {
+                        errors += 1;
+                        assert!(
+                            matches!(e, Error::BadDevice("FAULT_BUFFER_PUT", _)),
+                            "{e:?}"
+                        );
+                    }
+                }
+            }
+            let told = matches!(what, BadPut::Far | BadPut::End);
+            assert!(!told || errors == n, "{what:?}: {errors} of {n}");
+            assert!(early || served != 0, "{what:?}: what was there was read");
+            if early {
+                d.launch(0, root, &header, &program).unwrap();
+            } else {
+                replay(&d.gpu, ReplayKind::Start, &mut l.wait()).unwrap();
+            }
+            let (report, _) = d
+                .serve_until_done(0, |_, f| serve_page(&mut space, f))
+                .unwrap();
+            assert_eq!((report.status, report.mismatches), (Status::Done, 0));
+            assert_eq!(l.take_errors(), [], "GET passed nothing");
+        }
+    }
 }
 
 #[test]

@@ -304,6 +304,8 @@ pub(crate) enum Injection {
     InterruptStorm,
     /// Bitmap of copy engines whose copies fault each time
     CopyFaultEach,
+    /// The next so many looks at a fault ring's PUT are told a lie (as above; 0: all ones, 1: its end, 2: behind GET, 3: none)
+    FaultPutWrong,
 }
 
 #[derive(Args, Debug)]
@@ -323,7 +325,7 @@ pub(crate) struct Inject {
 }
 
 /// A number as people write it: 12, 0x1f.
-fn parse_number(text: &str) -> Result<u32, String> {
+pub(crate) fn parse_number(text: &str) -> Result<u32, String> {
     let number = match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16),
         None => text.parse(),

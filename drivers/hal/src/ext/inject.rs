@@ -22,6 +22,19 @@ pub enum BadPart {
     Type,
 }
 
+/// What a PUT says that is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadPut {
+    /// All ones.
+    Far,
+    /// The ring's size: the first number that is none of its entries.
+    End,
+    /// One before GET: it went backwards, and the ring looks full.
+    Behind,
+    /// GET: the ring looks empty.
+    Empty,
+}
+
 /// A thing to go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Injection {
@@ -63,6 +76,8 @@ pub enum Injection {
     OtherOverflow(u32),
     /// The next n writes of GET of a ring are taken for one out of range; at most 65535.
     GetCorrupt(RingKind, u32),
+    /// The next n reads of PUT of a ring say something else; at most 65535.
+    PutWrong(RingKind, BadPut, u32),
     /// The next n semaphore releases write nothing.
     SemaphoreLost(u32),
     /// The next n semaphore releases write a value that is too high.
@@ -118,6 +133,10 @@ impl Injection {
             Injection::PacketNeverValid(ring, n) => (hw::PACKET_NEVER_VALID, packets(ring, n)?),
             Injection::OtherOverflow(n) => (hw::OTHER_OVERFLOW, n),
             Injection::GetCorrupt(ring, n) => (hw::GET_CORRUPT, packets(ring, n)?),
+            Injection::PutWrong(ring, what, n) => {
+                let what = (what as u32) << hw::PUT_WRONG_SHIFT;
+                (hw::PUT_WRONG, packets(ring, n)? | what)
+            }
             Injection::SemaphoreLost(n) => (hw::SEM_LOST, n),
             Injection::SemaphoreWrong(n) => (hw::SEM_WRONG, n),
             Injection::InterruptStorm(entry @ 0..=3, ns @ 0..=hw::STORM_NS) => {

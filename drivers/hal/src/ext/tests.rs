@@ -133,12 +133,13 @@ fn a_wrong_extension_is_an_error() {
 
 #[test]
 fn injections_of_one_ring() {
-    use inject::{BadPart, Injection, RingKind};
+    use inject::{BadPart, BadPut, Injection, RingKind};
     let regs = FakeRegs::default();
     for what in [
         Injection::PacketLost(RingKind::Replayable, 3),
         Injection::PacketBad(RingKind::NonReplayable, BadPart::Type, 2),
         Injection::GetCorrupt(RingKind::NonReplayable, 0xffff),
+        Injection::PutWrong(RingKind::Replayable, BadPut::Behind, 4),
         Injection::InterruptStorm(3, 5000),
     ] {
         inject::inject(&regs, what).unwrap();
@@ -150,6 +151,7 @@ fn injections_of_one_ring() {
             (0x5_0044, 3),
             (0x5_0048, 0x8003_0002),
             (0x5_0054, 0x8000_ffff),
+            (0x5_0068, 0x0002_0004),
             (0x5_0060, 0x3000_1388),
         ]
     );

@@ -22,6 +22,9 @@ const SIZE_SET_DEFAULT: u32 = 1 << 30;
 const SIZE_ENABLE: u32 = 1 << 31;
 const STATUS_BUSY: u32 = 1 << 30;
 const STATUS_DROPPED: u32 = 0xff;
+/// FAULT_STATUS: there are packets in the replayable ring; in the other one.
+const STATUS_REPLAYABLE: u32 = 1 << 8;
+const STATUS_NON_REPLAYABLE: u32 = 1 << 9;
 /// FAULT_BUFFER_LO: physical address, coherent system memory, volatile.
 const LO_SYS: u32 = 1 | 2 << 1 | 1 << 3;
 /// Offset of the packet's last dword.
@@ -228,6 +231,14 @@ impl RingKind {
             RingKind::Replayable => regs::FAULT_BUFFER + regs::FAULT_STRIDE,
         }
     }
+
+    /// The bit of FAULT_STATUS that says that it has packets.
+    const fn status(self) -> u32 {
+        match self {
+            RingKind::NonReplayable => STATUS_NON_REPLAYABLE,
+            RingKind::Replayable => STATUS_REPLAYABLE,
+        }
+    }
 }
 
 /// One fault ring: its memory and the next entry to read.
@@ -384,19 +395,22 @@ impl<D: DmaMem> FaultRing<D> {
     }
 
     /// Passes the packet for which [`Self::drain`] waited in vain ([`Error::Stuck`]), as if it had been read; a replay must follow. If it
-    /// becomes valid after all, it is read when the ring comes round to its place: a fault that was reported twice.
+    /// becomes valid after all, it is read when the ring comes round to its place: a fault that was reported twice. `false`: there is none,
+    /// and nothing was passed. PUT alone is not believed: one that went behind GET makes an empty ring look full, and a GET that passed the
+    /// true PUT would never meet a packet again.
     ///
     /// # Errors
     /// [`Error::Gone`], [`Error::BadDevice`].
-    pub fn skip<M: Mmio + ?Sized>(&mut self, m: &M) -> Result<()> {
-        if self.pending(m)? == 0 {
-            return Ok(());
+    pub fn skip<M: Mmio + ?Sized>(&mut self, m: &M) -> Result<bool> {
+        let there = read(m, regs::FAULT_STATUS)? & self.kind.status() != 0;
+        if !there || self.pending(m)? == 0 {
+            return Ok(false);
         }
         self.mem.write32(self.offset(self.get) + INFO, 0);
         self.step();
         m.wmb();
         self.rearm(m);
-        Ok(())
+        Ok(true)
     }
 
     fn step(&mut self) {

@@ -33,6 +33,7 @@ pub(crate) struct Inject {
     pub(crate) sem_wrong: u32,
     intr_storm: u32,
     pub(crate) ce_fault_each: u32,
+    put_wrong: u32,
     rng: u64,
 }
 
@@ -62,6 +63,7 @@ impl Inject {
             sem_wrong: 0,
             intr_storm: 0,
             ce_fault_each: 0,
+            put_wrong: 0,
             rng: scramble(seed),
         }
     }
@@ -120,6 +122,20 @@ impl Inject {
         }
     }
 
+    /// What a read of a ring's PUT says instead, if PUT_WRONG says so.
+    pub(crate) fn wrong_put(&mut self, ring: usize, get: u32, size: u32) -> Option<u32> {
+        let what = self.put_wrong >> reg::PUT_WRONG_SHIFT & 3;
+        if !Inject::next_of(&mut self.put_wrong, ring) {
+            return None;
+        }
+        Some(match what {
+            0 => u32::MAX,
+            1 => size,
+            2 => get.checked_sub(1).unwrap_or(size.saturating_sub(1)),
+            _ => get,
+        })
+    }
+
     /// Counts down a "the n-th from now" register; true when this is the one.
     pub(crate) fn countdown(counter: &mut u32) -> bool {
         match *counter {
@@ -165,6 +181,7 @@ impl Gpu {
             reg::SEM_WRONG => i.sem_wrong,
             reg::INTR_STORM => i.intr_storm,
             reg::CE_FAULT_EACH => i.ce_fault_each,
+            reg::PUT_WRONG => i.put_wrong,
             _ => 0,
         }
     }
@@ -228,6 +245,7 @@ impl Gpu {
                 self.storm_goes_on(cx);
             }
             reg::CE_FAULT_EACH => i.ce_fault_each = value,
+            reg::PUT_WRONG => i.put_wrong = value,
             _ => {}
         }
     }

@@ -38,6 +38,7 @@ fn register(kind: Injection) -> (u32, u32) {
         Injection::SemaphoreWrong => (0x5c, u32::MAX),
         Injection::InterruptStorm => (0x60, 0x3fff_ffff),
         Injection::CopyFaultEach => (0x64, u32::MAX),
+        Injection::FaultPutWrong => (0x68, u32::MAX),
     };
     (INJECT + offset, max)
 }
