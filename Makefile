@@ -49,7 +49,7 @@ test-mutants: deps ## can the tests fail? The bugs of tests/mutants, put in one 
 test-race: deps ## data races: the suites on a kernel with KCSAN, which sees the driver's Rust code too; VM= some of tests/suites/suites.list
 	@HOST=0 KCONF=race tests/run $(VM)
 
-fuzz: deps ## coverage-guided fuzzing of what parses device, guest and user bytes, on the host; FUZZ=guest, device, files; S=seconds each
+fuzz: deps ## coverage-guided fuzzing of what parses device, guest and user bytes, on the host; FUZZ=guest, device, files, tool; S=seconds each
 	@SECONDS_EACH=$(or $(S),60) $(T)/fuzz.sh $(FUZZ)
 
 check: deps ## the fast checks: formatting, clippy (host and kernel), unit tests

@@ -102,12 +102,3 @@ pub(super) fn put_text(to: &mut [kernel::ffi::c_char], text: &str) {
         *slot = byte as kernel::ffi::c_char;
     }
 }
-
-/// The text in a fixed C string field; `None` if it is not terminated or not UTF-8.
-pub(super) fn get_text<'a>(from: &[kernel::ffi::c_char], buf: &'a mut [u8; 32]) -> Option<&'a str> {
-    let len = from.iter().position(|c| *c == 0)?;
-    for (to, c) in buf.iter_mut().zip(from.iter().take(len)) {
-        *to = *c;
-    }
-    core::str::from_utf8(buf.get(..len)?).ok()
-}

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Calls about policy.
 
-use super::ioctl::{argument, get_text, gpu, owner_only, put_text, zero};
+use super::ioctl::{argument, gpu, owner_only, put_text, zero};
 use crate::account::policy as store;
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::{task, user};
 use crate::memory::registry as spaces;
 use crate::memory::space::Space;
-use huvm_policy::config::{knob_by_index, Knob, KnobId, KnobKind, Policy};
+use huvm_policy::config::{knob_by_index, text_in, Knob, KnobId, KnobKind, Policy};
 use huvm_policy::preset::{preset_by_name, preset_of, PRESETS};
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -239,8 +239,7 @@ pub(super) fn preset_set(space: &Arc<Space>, arg: usize) -> Result {
         }
         return scope.reset(None);
     }
-    let mut buf = [0; 32];
-    let name = get_text(&a.name, &mut buf).ok_or(EINVAL)?;
+    let name = text_in(&a.name).ok_or(EINVAL)?;
     let policy = preset_by_name(name).ok_or(ENOENT)?.policy();
     scope.set_all(&policy)
 }

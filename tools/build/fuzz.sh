@@ -7,7 +7,7 @@
 # build/fuzz/TARGET reaches more than the corpus does goes there, inputs of at most so many bytes.
 . "$(dirname "$0")/lib.sh"
 SECONDS_EACH=${SECONDS_EACH:-60}
-[ $# != 0 ] || set -- guest device files
+[ $# != 0 ] || set -- guest device files tool
 target=$(rustc -vV | sed -n 's/^host: //p')
 # libFuzzer asks for counters, and for what was compared. The compiler has them for every program; only its option is unstable.
 flags="--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 -Cllvm-args=-sanitizer-coverage-level=4"
@@ -17,11 +17,17 @@ cxx=$(clang_)
 say "building the fuzz targets"
 export CARGO_TARGET_DIR=$BUILD/cargo-fuzz RUSTC_BOOTSTRAP=1 RUSTFLAGS=$flags CXX=${cxx/clang/clang++}
 logged "$BUILD/logs/fuzz-build.log" cargo build --locked --manifest-path "$ROOT/tests/fuzz/Cargo.toml" --target "$target"
-mkdir -p "$BUILD/fuzz/files"
+mkdir -p "$BUILD/fuzz/files" "$BUILD/fuzz/tool"
 # Files as they should be are where the search starts.
 for f in "$ROOT"/qemu/profiles/*.toml; do { printf 0 && cat "$f"; } >"$BUILD/fuzz/files/${f##*/}"; done
 for f in "$ROOT"/Documentation/results-notes.toml; do { printf 4 && head -c 8000 "$f"; } >"$BUILD/fuzz/files/${f##*/}"; done
 for f in "$ROOT"/tools/results/tests/data/a/*.json; do { printf 2 && head -c 8000 "$f"; } >"$BUILD/fuzz/files/${f##*/}"; done
+{ printf 4 && head -c 8000 "$ROOT/tools/results/paper.toml"; } >"$BUILD/fuzz/files/paper.toml"
+# First bytes: tests/fuzz/bodies.
+head -20 "$ROOT/tools/uvmctl/tests/data/trace.jsonl" >"$BUILD/fuzz/trace.jsonl"
+{ printf 3 && cat "$BUILD/fuzz/trace.jsonl"; } >"$BUILD/fuzz/files/trace.jsonl"
+{ printf 2 && cat "$BUILD/fuzz/trace.jsonl"; } >"$BUILD/fuzz/tool/trace.jsonl"
+for n in {0..23}; do { printf '1%b' "\\x$(printf %02x $n)" && head -c 200 /dev/urandom; } >"$BUILD/fuzz/tool/changed-$n"; done
 bad=()
 for t in "$@"; do
 	kept=("$ROOT/tests/fuzz/corpus/$t" "$ROOT/tests/fuzz/found/$t")

@@ -141,6 +141,12 @@ impl core::fmt::Display for KnobText {
     }
 }
 
+/// The text in a C string field of fixed size, as users give names; `None` if it is not terminated, or no UTF-8.
+pub fn text_in(field: &[u8]) -> Option<&str> {
+    let len = field.iter().position(|c| *c == 0)?;
+    core::str::from_utf8(field.get(..len)?).ok()
+}
+
 /// The knob of this name.
 pub fn knob_by_name(name: &str) -> Option<&'static Knob> {
     KNOBS.iter().find(|k| k.name == name)

@@ -78,7 +78,7 @@ impl Threads {
 
 /// What a thread does for a GPU, by a line of `/proc/PID/stat`: `PID (huvm-WHAT/GPU) STATE PARENT ...`. Any process can have such
 /// a name; only kernel threads have their parent.
-fn purpose(stat: &str, gpu: u32) -> Option<&str> {
+pub fn purpose(stat: &str, gpu: u32) -> Option<&str> {
     let (head, tail) = stat.rsplit_once(')')?;
     let (_, name) = head.split_once('(')?;
     let (what, of) = name.strip_prefix("huvm-")?.split_once('/')?;

@@ -269,15 +269,24 @@ pub fn parse(text: &str) -> std::result::Result<Vec<Row>, String> {
 }
 
 fn read_meta(path: &Path) -> Result<Meta> {
-    let meta: Meta = serde_json::from_str(&text(path)?).map_err(|e| Failure::file(path, e))?;
+    parse_meta(&text(path)?).map_err(|e| Failure::file(path, e))
+}
+
+/// What stands beside a file of results.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_meta(text: &str) -> std::result::Result<Meta, String> {
+    let meta: Meta = serde_json::from_str(text).map_err(|e| e.to_string())?;
     if meta.schema != SCHEMA {
-        let what = format!("schema '{}'; this tool knows {SCHEMA}", meta.schema);
-        return Err(Failure::file(path, what));
+        return Err(format!(
+            "schema '{}'; this tool knows {SCHEMA}",
+            meta.schema
+        ));
     }
     match meta.warnings.first() {
-        Some(first) => Err(Failure::file(
-            path,
-            format!("the run complained, so there is no result: {first}"),
+        Some(first) => Err(format!(
+            "the run complained, so there is no result: {first}"
         )),
         None => Ok(meta),
     }

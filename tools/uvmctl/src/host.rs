@@ -15,7 +15,7 @@ fn read(name: &str) -> Option<u64> {
     field(&std::fs::read_to_string("/proc/meminfo").ok()?, name)
 }
 
-fn field(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     let value = |l: &str| l.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
     let line = text.lines().find_map(value)?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;

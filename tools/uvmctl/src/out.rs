@@ -102,6 +102,37 @@ struct State {
     told: bool,
 }
 
+/// What `--from` named.
+enum From {
+    /// A file, or standard input.
+    File(PathBuf),
+    /// The text of one.
+    Text(String),
+}
+
+impl From {
+    fn path(&self) -> &Path {
+        match self {
+            From::File(path) => path,
+            From::Text(_) => Path::new("-"),
+        }
+    }
+
+    fn text(&self) -> std::io::Result<String> {
+        let mut text = String::new();
+        match self {
+            From::Text(given) => text.clone_from(given),
+            From::File(path) if path.as_os_str() == "-" => {
+                std::io::stdin().read_to_string(&mut text)?;
+            }
+            From::File(path) => {
+                std::fs::File::open(path)?.read_to_string(&mut text)?;
+            }
+        }
+        Ok(text)
+    }
+}
+
 /// How to print, and where data comes from.
 pub(crate) struct Out {
     mode: Mode,
@@ -114,7 +145,9 @@ pub(crate) struct Out {
     pub(crate) quiet: bool,
     /// Every column.
     pub(crate) verbose: bool,
-    from: Option<PathBuf>,
+    from: Option<From>,
+    /// What would be on standard output and stderr is put here instead.
+    kept: Option<RefCell<String>>,
     state: RefCell<State>,
 }
 
@@ -192,7 +225,8 @@ impl Out {
             color: colors(args.color, std::io::stdout().is_terminal()),
             quiet: args.quiet,
             verbose: args.verbose,
-            from: args.from.clone(),
+            from: args.from.clone().map(From::File),
+            kept: None,
             state: RefCell::default(),
         }
     }
@@ -208,7 +242,41 @@ impl Out {
             quiet: false,
             verbose: false,
             from: None,
+            kept: None,
             state: RefCell::default(),
+        }
+    }
+
+    /// As [`Self::new`], but `text` is the document of `--from`, and what is printed is kept.
+    pub(crate) fn given(args: &Cli, text: &str) -> Self {
+        Out {
+            from: Some(From::Text(text.into())),
+            kept: Some(RefCell::default()),
+            ..Out::new(args)
+        }
+    }
+
+    /// What was printed, of one that keeps it.
+    pub(crate) fn into_kept(self) -> String {
+        self.kept.map(RefCell::into_inner).unwrap_or_default()
+    }
+
+    fn terminal(&self) -> bool {
+        self.kept.is_none() && std::io::stdout().is_terminal()
+    }
+
+    fn write(&self, text: &str) -> Result<()> {
+        match &self.kept {
+            Some(kept) => kept.borrow_mut().push_str(text),
+            None => write(text)?,
+        }
+        Ok(())
+    }
+
+    fn aside(&self, line: &str) {
+        match &self.kept {
+            Some(kept) => kept.borrow_mut().push_str(line),
+            None => aside(line),
         }
     }
 
@@ -221,7 +289,7 @@ impl Out {
     pub(crate) fn on_terminal(&self) -> bool {
         self.mode == Mode::Human
             && self.fields.is_none()
-            && std::io::stdout().is_terminal()
+            && self.terminal()
             && std::io::stdin().is_terminal()
     }
 
@@ -257,17 +325,12 @@ impl Out {
         &self,
         schema: &str,
     ) -> Result<Option<Vec<Loaded<M>>>> {
-        let Some(path) = &self.from else {
+        let Some(from) = &self.from else {
             return Ok(None);
         };
+        let path = from.path();
         let failed = |e: &dyn std::fmt::Display| Failure::file(path, e);
-        let mut text = String::new();
-        if path.as_os_str() == "-" {
-            std::io::stdin().read_to_string(&mut text)
-        } else {
-            std::fs::File::open(path).and_then(|mut f| f.read_to_string(&mut text))
-        }
-        .map_err(|e| failed(&e))?;
+        let text = from.text().map_err(|e| failed(&e))?;
         let mut all = Vec::new();
         for document in serde_json::Deserializer::from_str(&text).into_iter::<Saved>() {
             let d = document.map_err(|e| failed(&e))?;
@@ -335,7 +398,7 @@ impl Out {
 
     /// A table as text, as wide as the terminal at most.
     pub(crate) fn draw(&self, table: Table) -> String {
-        let width = if std::io::stdout().is_terminal() {
+        let width = if self.terminal() {
             terminal_size().map(|(w, _)| usize::from(w))
         } else {
             None
@@ -352,10 +415,10 @@ impl Out {
         human: impl FnOnce() -> String,
     ) -> Result<()> {
         match self.mode {
-            Mode::Json => write(&self.document(schema, Some(model), None, false)?),
-            Mode::Csv => write(&self.csv(rows, self.header)),
-            Mode::Human if self.fields.is_some() => write(&self.render(rows)),
-            Mode::Human => write(&human()),
+            Mode::Json => self.write(&self.document(schema, Some(model), None, false)?),
+            Mode::Csv => self.write(&self.csv(rows, self.header)),
+            Mode::Human if self.fields.is_some() => self.write(&self.render(rows)),
+            Mode::Human => self.write(&human()),
         }
     }
 
@@ -383,7 +446,7 @@ impl Out {
         human: impl FnOnce() -> String,
     ) -> Result<()> {
         if self.mode == Mode::Json {
-            write(&self.document(schema, Some(&rows), failure.as_ref(), false)?)?;
+            self.write(&self.document(schema, Some(&rows), failure.as_ref(), false)?)?;
             self.state.borrow_mut().told = true;
         } else {
             self.show(schema, &rows, rows, human)?;
@@ -401,13 +464,13 @@ impl Out {
     ) -> Result<()> {
         let header = self.header && !std::mem::replace(&mut self.state.borrow_mut().headed, true);
         match self.mode {
-            Mode::Json => write(&self.document(schema, Some(model), None, true)?),
-            Mode::Csv => write(&self.csv(rows, header)),
+            Mode::Json => self.write(&self.document(schema, Some(model), None, true)?),
+            Mode::Csv => self.write(&self.csv(rows, header)),
             Mode::Human if self.fields.is_some() => {
                 let table = Table::of(rows, self.fields.as_deref(), self.exact);
-                write(&table.steady().render(header, None))
+                self.write(&table.steady().render(header, None))
             }
-            Mode::Human => write(&human()),
+            Mode::Human => self.write(&human()),
         }
     }
 
@@ -449,7 +512,7 @@ impl Out {
             warnings: &state.origin.warnings,
             error: error.map(Trouble::new),
         };
-        let text = if !one_line && std::io::stdout().is_terminal() {
+        let text = if !one_line && self.terminal() {
             serde_json::to_string_pretty(&doc)
         } else {
             serde_json::to_string(&doc)
@@ -466,29 +529,29 @@ impl Out {
             // There is nobody left to tell if this fails too.
             let _closed = self
                 .document::<()>("error", None, Some(e), false)
-                .and_then(|text| write(&text));
+                .and_then(|text| self.write(&text));
         }
         match e.hint().filter(|_| !self.quiet) {
-            Some(h) => aside(&format!("uvmctl: {e}; hint: {h}")),
-            None => aside(&format!("uvmctl: {e}")),
+            Some(h) => self.aside(&format!("uvmctl: {e}; hint: {h}")),
+            None => self.aside(&format!("uvmctl: {e}")),
         }
     }
 
     /// Says on stderr what went wrong, and in the document that is still to come.
     pub(crate) fn warn(&self, what: &str) {
-        aside(&format!("uvmctl: {what}"));
+        self.aside(&format!("uvmctl: {what}"));
         self.state.borrow_mut().origin.warnings.push(what.into());
     }
 
     /// Says on stderr what is going on; not with `--quiet`.
     pub(crate) fn note(&self, what: &str) {
         if !self.quiet {
-            aside(what);
+            self.aside(what);
         }
     }
 
     /// Prints text as it is.
     pub(crate) fn text(&self, text: &str) -> Result<()> {
-        write(text)
+        self.write(text)
     }
 }

@@ -180,7 +180,7 @@ fn hex(text: &str) -> Option<u64> {
 }
 
 /// Reads ADDR or ADDR-ADDR; the second value is the first address behind.
-fn addresses(text: &str) -> Result<(u64, u64)> {
+pub(crate) fn addresses(text: &str) -> Result<(u64, u64)> {
     let (from, to) = text.split_once('-').unwrap_or((text, ""));
     let bad = |what: &str| Failure::Usage(format!("'{what}' is no hexadecimal address"));
     let start = hex(from).ok_or_else(|| bad(from))?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// A check and what came of it.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct Check {
+pub(crate) struct Check {
     name: String,
     /// `ok`, `failed`, or `unknown` when it cannot be found out here.
     result: String,
@@ -150,6 +150,11 @@ fn devices(root: &Path) -> Vec<(String, bool)> {
 /// What the driver's threads and clients wait for, if the caller may read that: a wait that is longer than its bound is a hang.
 fn waits(root: &Path) -> Option<Check> {
     let text = std::fs::read_to_string(root.join("sys/kernel/debug/huvm/waits")).ok()?;
+    Some(listed(&text))
+}
+
+/// What a list of waits says.
+pub(crate) fn listed(text: &str) -> Check {
     // `ms bound_ms pid name what gpu number`; names may have spaces, but nothing before them.
     let waits: Vec<(u64, u64, &str)> = text
         .lines()
@@ -166,12 +171,12 @@ fn waits(root: &Path) -> Option<Check> {
         Some((waited, _, who)) => format!("{waited} ms: {who}"),
         None => format!("{}, none too long", waits.len()),
     };
-    Some(check(
+    check(
         "waits",
         longest.is_none(),
         found,
         "see dmesg for who waits beside it; 'cat /sys/kernel/debug/huvm/waits' has all",
-    ))
+    )
 }
 
 /// What files tell, below `root`.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One file per noun: arguments, request, model, table.
 
-mod bench;
-mod client;
+pub(crate) mod bench;
+pub(crate) mod client;
 mod counters;
 mod demo;
-mod doctor;
+pub(crate) mod doctor;
 pub(crate) mod events;
 mod figures;
 mod gpu;
@@ -16,15 +16,15 @@ mod loss;
 mod man;
 mod mem;
 mod overview;
-mod policy;
-mod quota;
+pub(crate) mod policy;
+pub(crate) mod quota;
 mod run;
 mod stat;
 mod steps;
 mod sweep;
 mod top;
 mod topo;
-mod trace;
+pub(crate) mod trace;
 
 use crate::catalog;
 use crate::cli::Cli;

@@ -268,7 +268,7 @@ pub(super) fn within(knob: &Knob, value: Option<u64>, text: &str) -> Result<u64>
 }
 
 /// Reads KNOB=VALUE.
-fn assignment<'a>(knobs: &'a [Knob], text: &str) -> Result<(&'a Knob, u64)> {
+pub(crate) fn assignment<'a>(knobs: &'a [Knob], text: &str) -> Result<(&'a Knob, u64)> {
     let (name, value) = text
         .split_once('=')
         .ok_or_else(|| Failure::Usage(format!("'{text}' is not KNOB=VALUE")))?;

@@ -79,10 +79,10 @@ fn show(out: &Out, id: Option<&str>) -> Result<()> {
 }
 
 /// Values of knobs, by name.
-type Values = Vec<(&'static str, u64)>;
+pub(crate) type Values = Vec<(&'static str, u64)>;
 
 /// The knobs that a limit stands for.
-fn limit(text: &str) -> Result<Values> {
+pub(crate) fn limit(text: &str) -> Result<Values> {
     let bad = |why: &str| Failure::Usage(format!("'{text}' is no limit: {why}"));
     let (percent, mib) = if text == "none" {
         (100, 0)

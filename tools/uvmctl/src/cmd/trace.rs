@@ -138,7 +138,24 @@ struct Document {
 }
 
 fn load(path: &Path) -> Result<Vec<Event>> {
-    let file = BufReader::new(File::open(path).map_err(|e| Failure::file(path, e))?);
+    read(
+        BufReader::new(File::open(path).map_err(|e| Failure::file(path, e))?),
+        path,
+    )
+}
+
+/// What a recording makes of a report and of a replay: for who gives it anything.
+pub(crate) fn given(out: &Out, text: &str) -> Result<()> {
+    let events = read(text.as_bytes(), Path::new("-"))?;
+    let report = summarise(&events);
+    let (list, blocks) = accesses(&events);
+    debug_assert!(list.iter().all(|(at, _)| at / BLOCK < blocks));
+    out.show("trace.report", &report, &report.lines, || {
+        paint(out, &report)
+    })
+}
+
+fn read(file: impl BufRead, path: &Path) -> Result<Vec<Event>> {
     let mut events = Vec::new();
     for (n, line) in (1..).zip(file.lines()) {
         let line = line.map_err(|e| Failure::file(path, e))?;

@@ -163,7 +163,7 @@ pub(in crate::cmd) fn all_found<'a>(
 }
 
 /// `KNOB=VALUE`, the value as users write it.
-fn assignment(text: &str) -> Result<(&'static str, u64)> {
+pub(crate) fn assignment(text: &str) -> Result<(&'static str, u64)> {
     let bad = |why: &str| Failure::Usage(format!("'{text}': {why}"));
     let (name, value) = text
         .split_once('=')

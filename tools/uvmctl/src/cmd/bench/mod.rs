@@ -24,7 +24,7 @@
 //! On a machine of one GPU there is `off` alone. The rows of both machines in one document, read with `--from`, give all
 //! figures and what they are to be ([`targets`]).
 
-pub(super) mod lineup;
+pub(crate) mod lineup;
 
 mod corun;
 mod flat;
@@ -34,7 +34,7 @@ mod oversub;
 mod paper;
 mod scaling;
 mod scene;
-mod tape;
+pub(crate) mod tape;
 mod targets;
 mod toucher;
 

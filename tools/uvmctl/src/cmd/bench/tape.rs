@@ -102,7 +102,7 @@ fn file_name(workload: &Workload, fits: bool) -> String {
 /// Passes in little-endian words of 32 bits: how many; of each, how many steps; of each step its computing time (low, high), how
 /// many touches; of each touch twice the allocation plus 1 for a write, then the page. Instead of so many touches `u32::MAX`:
 /// the allocation in the first word is dead. `None` if there is another step.
-fn encode(passes: &[Vec<Step>]) -> Option<Vec<u8>> {
+pub(crate) fn encode(passes: &[Vec<Step>]) -> Option<Vec<u8>> {
     let mut words = vec![u32::try_from(passes.len()).ok()?];
     for pass in passes {
         words.push(u32::try_from(pass.len()).ok()?);
@@ -127,7 +127,7 @@ fn encode(passes: &[Vec<Step>]) -> Option<Vec<u8>> {
 }
 
 /// What [`encode`] made.
-fn decode(bytes: &[u8]) -> Option<Vec<Vec<Step>>> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Vec<Step>>> {
     let mut words = bytes.chunks_exact(4).map(|w| {
         let w: [u8; 4] = w.try_into().unwrap_or_default();
         u32::from_le_bytes(w)
