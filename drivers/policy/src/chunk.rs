@@ -52,7 +52,8 @@
 //! **Order.** [`ChunkState::Used`] is a list with the chunk migrated to longest ago at its head
 //! (`nvidia-uvm.md` 4.5). Its last chunks may be a list of their own, the *young*: no more than the guard
 //! ([`ChunkTable::steer`]), so that [`VictimOrder::Recent`] finds the youngest of the others at once; one of these that is to stay
-//! ([`ChunkTable::keep`]) sends the oldest in its place. Before it,
+//! ([`ChunkTable::keep`]) sends the oldest in its place. A third list has those that an order chose and that were passed over, as their
+//! owner has no more than its share ([`ChunkTable::pick_fair_victim`]): the *deferred*. Before it,
 //! victims come from the chunks with no resident page and then from those with
 //! discarded pages only (4.4).
 //!
@@ -248,6 +249,8 @@ pub struct ChunkEntry {
     condemned: bool,
     /// Young, and to be kept when it is so no more ([`ChunkTable::keep`]).
     comes_back: bool,
+    /// In use, and passed over once ([`ChunkTable::pick_fair_victim`]).
+    deferred: bool,
 }
 
 impl ChunkEntry {
@@ -262,6 +265,7 @@ impl ChunkEntry {
             young: false,
             condemned: false,
             comes_back: false,
+            deferred: false,
         }
     }
 
@@ -299,6 +303,8 @@ pub struct ChunkLists {
     keep_old: bool,
     /// Chunks that are kept though they came last: so many of the oldest make way for them.
     owed: u32,
+    /// Chunks in use that were passed over.
+    deferred: u32,
 }
 
 impl ChunkLists {
@@ -313,6 +319,7 @@ impl ChunkLists {
             guard: 0,
             keep_old: false,
             owed: 0,
+            deferred: 0,
         }
     }
 
@@ -330,6 +337,11 @@ impl ChunkLists {
     /// Chunks in use behind the guard. They count as [`ChunkState::Used`] too.
     pub const fn young(&self) -> u32 {
         self.young
+    }
+
+    /// Chunks in use that were passed over. They count as [`ChunkState::Used`] too.
+    pub const fn deferred(&self) -> u32 {
+        self.deferred
     }
 
     /// Chunks that will be free when the copy out of them ends. They count as [`ChunkState::Pinned`] too.
@@ -356,6 +368,10 @@ pub struct ChunkTable<'a> {
 const RANDOM_DRAWS: u32 = 32;
 /// One victim of this many is the oldest under [`VictimOrder::Recent`] (the bimodal throttle, Qureshi et al., ISCA'07).
 const RECENT_OLDEST_OF: u32 = 32;
+/// Chunks that [`ChunkTable::pick_fair_victim`] passes over, at most, before it takes the next one whoever has it.
+pub const PASSES_MAX: u32 = 32;
+/// Deferred chunks that it looks at once more, at most.
+const DEFERRED_LOOKS: u32 = 2;
 
 impl<'a> ChunkTable<'a> {
     /// The table over `entries`, whose lists are `lists`. Costs nothing; the two must always come together.
@@ -398,12 +414,9 @@ impl<'a> ChunkTable<'a> {
     /// state whose chunks are on no list. Those under write-back are not among them
     /// ([`iter_writing_back`](Self::iter_writing_back)). For views and tests: takes time in proportion to the list.
     pub fn iter(&self, state: ChunkState) -> ChunkIter<'_> {
-        let young = (state == ChunkState::Used).then_some(list::Place::YOUNG);
-        ChunkIter::new(
-            self,
-            list::Place::of(state).list(),
-            young.and_then(list::Place::list),
-        )
+        let then = [list::Place::YOUNG, list::Place::DEFERRED]
+            .map(|p| p.list().filter(|_| state == ChunkState::Used));
+        ChunkIter::new(self, list::Place::of(state).list(), then)
     }
 
     /// Sets how many chunks the guard of [`VictimOrder::Recent`] holds, and whether a [`touch`](Self::touch) leaves a chunk
@@ -511,7 +524,8 @@ impl<'a> ChunkTable<'a> {
         }
         let oldest = self
             .first(ChunkState::Used)
-            .or_else(|| self.first_of(list::Place::YOUNG))?;
+            .or_else(|| self.first_of(list::Place::YOUNG))
+            .or_else(|| self.first_of(list::Place::DEFERRED))?;
         match order {
             // Whoever has it to adapt says which of the others it is now.
             VictimOrder::LeastRecentlyMigrated | VictimOrder::Adaptive => Some(oldest),
@@ -525,10 +539,56 @@ impl<'a> ChunkTable<'a> {
                 let mut rng = SplitMix64::new(rng_seed);
                 let hit = (0..RANDOM_DRAWS)
                     .map(|_| ChunkId(rng.below(self.len())))
-                    .find(|&id| self.state(id) == Some(ChunkState::Used));
+                    .find(|&id| self.is_drawn(id));
                 Some(hit.unwrap_or(oldest))
             }
         }
+    }
+
+    /// Whether a random victim may be this one.
+    fn is_drawn(&self, id: ChunkId) -> bool {
+        self.entry(id)
+            .is_some_and(|e| e.state == ChunkState::Used && !e.deferred)
+    }
+
+    /// [`pick_victim`](Self::pick_victim), but a chunk that `defers` has a word for is passed over: what one has of its share, where
+    /// others have more than theirs. Says too how many were.
+    ///
+    /// A chunk that was passed over is out of the order's sight until it is touched. It was chosen already, so it comes first once
+    /// `defers` has nothing to say for it any more. A constant number of steps: with [`PASSES_MAX`] passed over, or nothing else in
+    /// use, the order's choice stands, so nobody's progress hangs on it. While `defers` speaks for no chunk, and none is deferred,
+    /// this is `pick_victim`.
+    pub fn pick_fair_victim(
+        &mut self,
+        order: VictimOrder,
+        rng_seed: u64,
+        defers: impl Fn(ChunkId) -> bool,
+    ) -> Option<(ChunkId, u32)> {
+        let is_used = |t: &Self, id| t.state(id) == Some(ChunkState::Used);
+        let mut next = self.pick_victim(order, rng_seed)?;
+        if !is_used(self, next) {
+            return Some((next, 0));
+        }
+        for _ in 0..DEFERRED_LOOKS {
+            let Some(id) = self.first_of(list::Place::DEFERRED) else {
+                break;
+            };
+            if !defers(id) {
+                return Some((id, 0));
+            }
+            // To the end of its list. Fails for entries that do not fit to each other.
+            if self.shift_to(id, list::Place::DEFERRED).is_err() {
+                break;
+            }
+        }
+        for passed in 0..PASSES_MAX {
+            let is_deferred = self.entry(next).is_some_and(|e| e.deferred);
+            if is_deferred || !defers(next) || self.shift_to(next, list::Place::DEFERRED).is_err() {
+                return Some((next, passed));
+            }
+            next = self.pick_victim(order, rng_seed)?;
+        }
+        Some((next, PASSES_MAX))
     }
 
     /// Used, Unused, Discarded or lent → Evicting: off all lists, so that nobody else picks it. Ends with

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a client may have of that which a GPU has few of, beside others: subcontexts, launches, blocks that run.
+//! What a client may have of that which a GPU has few of, beside others: subcontexts, launches, blocks that run, memory.
 //!
 //! Places that are held for long (subcontexts, launches) are bounded always, since nobody can take them from who has them. What runs
 //! (blocks) is divided among those who want it now: one alone has all of it.
+//!
+//! Memory lies between the two: chunks are held, and can be taken, at the price of bringing their data in again. Anybody may have
+//! as many as he can get; but while several use a GPU, who has no more than his share keeps it, and evictions for others go past him
+//! ([`Stakes`]). So memory is never left unused, and no more is passed over than the shares of those who use the GPU.
 
 /// Whose a space is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +78,91 @@ pub fn blocks_of(me: &Runner, all: &[Runner], max: u32) -> Option<u32> {
     Some(mine.checked_div(spaces).unwrap_or(0).max(1))
 }
 
+/// Clients of a GPU, at most: subcontexts.
+pub const CLIENTS: usize = 64;
+/// Chunks that are worth keeping together: a share of fewer protects nobody. With so few, clients that need some at a time would each
+/// evict their own for ever.
+pub const SHARE_LEAST: u32 = 8;
+
+/// How many of `chunks` are the share of `me`, one of `all` that use the GPU, divided as blocks are. `None`: nobody else is there, or
+/// it is too little to be kept.
+pub fn chunks_of(me: &Runner, all: &[Runner], chunks: u32) -> Option<u32> {
+    blocks_of(me, all, chunks).filter(|n| *n >= SHARE_LEAST)
+}
+
+/// What a client has of a GPU's chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stake {
+    held: u32,
+    /// 0: it has no share.
+    share: u32,
+}
+
+/// Who has how many chunks of a GPU, and what their shares are. Clients go by their subcontexts; one that there is not has nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stakes([Stake; CLIENTS]);
+
+impl Stakes {
+    /// Nobody has anything, nor a share.
+    pub const fn new() -> Self {
+        Self([Stake { held: 0, share: 0 }; CLIENTS])
+    }
+
+    fn of(&self, client: u8) -> Stake {
+        self.0.get(usize::from(client)).copied().unwrap_or_default()
+    }
+
+    /// The client has one chunk more.
+    pub fn comes(&mut self, client: u8) {
+        if let Some(s) = self.0.get_mut(usize::from(client)) {
+            s.held = s.held.saturating_add(1);
+        }
+    }
+
+    /// The client has one chunk less.
+    pub fn goes(&mut self, client: u8) {
+        if let Some(s) = self.0.get_mut(usize::from(client)) {
+            s.held = s.held.saturating_sub(1);
+        }
+    }
+
+    /// What the shares are now; 0: none.
+    pub fn divide(&mut self, shares: &[u32; CLIENTS]) {
+        for (s, share) in self.0.iter_mut().zip(shares) {
+            s.share = *share;
+        }
+    }
+
+    /// Chunks that the client has.
+    pub fn held(&self, client: u8) -> u32 {
+        self.of(client).held
+    }
+
+    /// The client's share, if it has one.
+    pub fn share(&self, client: u8) -> Option<u32> {
+        Some(self.of(client).share).filter(|s| *s != 0)
+    }
+
+    /// Whether `owner` keeps its chunk, of which room is to be made for `by` (`None`: nobody in particular): it has no more than its
+    /// share. For itself it gives one up if it has all of that; as long as it has less, somebody else has more than his.
+    pub fn keeps(&self, owner: u8, by: Option<u8>) -> bool {
+        self.share(owner).is_some_and(|share| {
+            let held = self.held(owner);
+            if by == Some(owner) {
+                held < share
+            } else {
+                held <= share
+            }
+        })
+    }
+}
+
+impl Default for Stakes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,6 +222,68 @@ mod tests {
         assert_eq!(shares, [Some(6), Some(6), Some(6), Some(20), Some(40)]);
         let none: Vec<_> = all.iter().map(|r| blocks_of(r, &all, 0)).collect();
         assert_eq!(none, [Some(1); 5]);
+    }
+
+    #[test]
+    fn a_share_of_memory_is_worth_keeping_or_none() {
+        let r = |veid| Runner {
+            owner: owner(u64::from(veid), u32::from(veid)),
+            veid,
+        };
+        let all: Vec<_> = (0..4).map(r).collect();
+        assert_eq!(chunks_of(&all[0], &all[..1], 4096), None);
+        assert_eq!(chunks_of(&all[0], &all, 4096), Some(1024));
+        assert_eq!(chunks_of(&all[0], &all, 4 * SHARE_LEAST), Some(SHARE_LEAST));
+        assert_eq!(chunks_of(&all[0], &all, 4 * SHARE_LEAST - 1), None);
+        // Whose processes are many has no more, and the other's share is as large as it was.
+        let many = (0..60).map(|veid| Runner {
+            owner: owner(u64::from(veid), u32::from(veid != 0)),
+            veid,
+        });
+        let many: Vec<_> = many.collect();
+        assert_eq!(chunks_of(&many[0], &many, 32), Some(16));
+        assert_eq!(chunks_of(&many[1], &many, 32), None);
+    }
+
+    #[test]
+    fn who_has_no_more_than_his_share_keeps_it() {
+        let mut s = Stakes::new();
+        let mut shares = [0; CLIENTS];
+        (shares[1], shares[2]) = (10, 10);
+        let hold = |s: &mut Stakes, client, n| {
+            while s.held(client) < n {
+                s.comes(client);
+            }
+            while s.held(client) > n {
+                s.goes(client);
+            }
+        };
+        hold(&mut s, 1, 10);
+        assert!(!s.keeps(1, Some(2)), "without shares nobody keeps anything");
+        s.divide(&shares);
+        for (held, for_others, for_itself) in [
+            (0, true, true),
+            (9, true, true),
+            (10, true, false),
+            (11, false, false),
+        ] {
+            hold(&mut s, 1, held);
+            assert_eq!(s.keeps(1, Some(2)), for_others, "{held}");
+            assert_eq!(s.keeps(1, None), for_others, "{held}");
+            assert_eq!(s.keeps(1, Some(1)), for_itself, "{held}");
+        }
+        // Without a share: what is idle, or no client at all.
+        hold(&mut s, 3, 1);
+        assert!(!s.keeps(3, Some(1)) && !s.keeps(200, None));
+        s.comes(200);
+        s.goes(200);
+        assert_eq!(
+            (s.held(200), s.share(200), s.share(3), s.share(2)),
+            (0, None, None, Some(10))
+        );
+        s.divide(&[0; CLIENTS]);
+        hold(&mut s, 1, 1);
+        assert!(!s.keeps(1, Some(2)));
     }
 
     #[test]

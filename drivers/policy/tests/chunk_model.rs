@@ -10,7 +10,7 @@
 
 use huvm_policy::chunk::{
     ChunkEntry, ChunkError, ChunkLists, ChunkState, ChunkTable, EvictNeed, Reclaim, WriteBackEnd,
-    ALL_STATES,
+    ALL_STATES, PASSES_MAX,
 };
 use huvm_policy::evict::VictimOrder;
 use huvm_policy::types::ChunkId;
@@ -24,6 +24,8 @@ use ChunkState::*;
 /// Keys of the lists of chunks with a copy in flight: lent, and wanted by nobody.
 const WRITING: u8 = 100;
 const DRAINING: u8 = 101;
+/// And of those in use that were passed over.
+const DEFERRED: u8 = 102;
 
 /// What the table should be: each list a vector, chunks on no list in a map.
 struct Model {
@@ -61,7 +63,27 @@ impl Model {
         }
     }
 
-    /// The chunks in use that are not young, the oldest first.
+    /// All in use, in the order of the table's list.
+    fn used(&self) -> Vec<u32> {
+        [self.list(Used), self.keyed(DEFERRED)].concat()
+    }
+
+    /// The one that goes if all orders but the plain one have nobody.
+    fn oldest(&self) -> Option<u32> {
+        self.used().first().copied()
+    }
+
+    /// An order's choice was passed over.
+    fn defer(&mut self, id: u32) {
+        for list in self.lists.values_mut() {
+            list.retain(|&c| c != id);
+        }
+        self.young.retain(|&c| c != id);
+        self.kept.retain(|&c| c != id);
+        self.lists.entry(DEFERRED).or_default().push(id);
+    }
+
+    /// The chunks in use that are neither young nor deferred, the oldest first.
     fn old(&self) -> Vec<u32> {
         let mut used = self.list(Used).to_vec();
         used.retain(|c| !self.young.contains(c));
@@ -83,7 +105,8 @@ impl Model {
     }
 
     fn touch(&mut self, id: u32) -> bool {
-        if self.keep_old && self.old().contains(&id) && !self.is_copying(id) {
+        let old = self.old().contains(&id) || self.keyed(DEFERRED).contains(&id);
+        if self.keep_old && old && !self.is_copying(id) {
             return true;
         }
         self.go(id, &[Used, Unused, Discarded], Used)
@@ -160,6 +183,8 @@ enum Op {
     Unused(u32),
     Discarded(u32),
     BeginVictim(VictimOrder, u64),
+    /// With a bit for each chunk that is not to go.
+    BeginFair(VictimOrder, u64, u32),
     Begin(u32),
     Finish(u32),
     HandOver(u32),
@@ -182,12 +207,14 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     // One past the table, so that ids that do not exist are tried too.
     let id = || 0..=CHUNKS;
-    let order = prop_oneof![
-        Just(VictimOrder::LeastRecentlyMigrated),
-        Just(VictimOrder::Random),
-        Just(VictimOrder::Recent),
-        Just(VictimOrder::Adaptive)
-    ];
+    let order = || {
+        prop_oneof![
+            Just(VictimOrder::LeastRecentlyMigrated),
+            Just(VictimOrder::Random),
+            Just(VictimOrder::Recent),
+            Just(VictimOrder::Adaptive)
+        ]
+    };
     prop_oneof![
         8 => Just(Op::Alloc),
         8 => id().prop_map(Op::Activate),
@@ -195,7 +222,8 @@ fn op() -> impl Strategy<Value = Op> {
         4 => id().prop_map(Op::Touch),
         1 => id().prop_map(Op::Unused),
         1 => id().prop_map(Op::Discarded),
-        4 => (order, any::<u64>()).prop_map(|(o, s)| Op::BeginVictim(o, s)),
+        4 => (order(), any::<u64>()).prop_map(|(o, s)| Op::BeginVictim(o, s)),
+        4 => (order(), any::<u64>(), any::<u32>()).prop_map(|(o, s, k)| Op::BeginFair(o, s, k)),
         2 => id().prop_map(Op::Begin),
         3 => id().prop_map(Op::Finish),
         2 => id().prop_map(Op::HandOver),
@@ -240,14 +268,16 @@ fn apply(op: &Op, t: &mut ChunkTable<'_>, m: &mut Model) -> Result<(), TestCaseE
             match (free_of_copy, order) {
                 (Some(&id), _) => prop_assert_eq!(pick, Some(ChunkId(id))),
                 (None, VictimOrder::LeastRecentlyMigrated | VictimOrder::Adaptive) => {
-                    prop_assert_eq!(pick, m.list(Used).first().map(|&c| ChunkId(c)));
+                    prop_assert_eq!(pick, m.oldest().map(ChunkId));
                 }
                 (None, VictimOrder::Random) => match pick {
-                    Some(id) => prop_assert!(m.list(Used).contains(&id.0)),
-                    None => prop_assert!(m.list(Used).is_empty()),
+                    Some(id) => {
+                        prop_assert!(m.list(Used).contains(&id.0) || m.oldest() == Some(id.0))
+                    }
+                    None => prop_assert!(m.used().is_empty()),
                 },
                 (None, VictimOrder::Recent) => {
-                    let oldest = m.list(Used).first().map(|&c| ChunkId(c));
+                    let oldest = m.oldest().map(ChunkId);
                     let recent = m.old().last().map(|&c| ChunkId(c)).or(oldest);
                     prop_assert!(pick == recent || pick == oldest, "{:?}", pick);
                     if m.owed != 0 {
@@ -257,6 +287,12 @@ fn apply(op: &Op, t: &mut ChunkTable<'_>, m: &mut Model) -> Result<(), TestCaseE
             }
             let Some(id) = pick else { return Ok(()) };
             (t.begin_evict(id), m.go(id.0, &evictable, Evicting))
+        }
+        Op::BeginFair(order, seed, keeps) => {
+            let Some(id) = fair(t, m, order, seed, keeps)? else {
+                return Ok(());
+            };
+            (t.begin_evict(ChunkId(id)), m.go(id, &evictable, Evicting))
         }
         Op::Activate(i) => (t.activate(ChunkId(i)), m.go(i, &[Pinned], Used)),
         Op::Pin(i) => (t.pin(ChunkId(i)), m.go(i, &evictable, Pinned)),
@@ -357,6 +393,46 @@ fn apply(op: &Op, t: &mut ChunkTable<'_>, m: &mut Model) -> Result<(), TestCaseE
     Ok(())
 }
 
+/// A victim that is not among those kept, as long as there are others; both pass over the same ones.
+fn fair(
+    t: &mut ChunkTable<'_>,
+    m: &mut Model,
+    order: VictimOrder,
+    seed: u64,
+    keeps: u32,
+) -> Result<Option<u32>, TestCaseError> {
+    let asked = std::cell::RefCell::new(Vec::new());
+    let plain = t.pick_victim(order, seed);
+    let defers = |id: ChunkId| {
+        asked.borrow_mut().push(id.0);
+        keeps & (1 << id.0) != 0
+    };
+    let Some((ChunkId(id), passed)) = t.pick_fair_victim(order, seed, defers) else {
+        prop_assert_eq!(plain, None);
+        return Ok(None);
+    };
+    let asked = asked.into_inner();
+    prop_assert!(asked.len() <= 2 + PASSES_MAX as usize + 1);
+    prop_assert!(passed <= PASSES_MAX);
+    if m.state[id as usize] != Used {
+        prop_assert_eq!(plain, Some(ChunkId(id)));
+        prop_assert!(asked.is_empty());
+        return Ok(Some(id));
+    }
+    // Whoever was asked for and kept is deferred now, in that order.
+    for &a in asked.iter().filter(|&&a| keeps & (1 << a) != 0) {
+        m.defer(a);
+    }
+    let kept = |c: &u32| keeps & (1 << c) != 0;
+    if kept(&id) {
+        prop_assert!(m.list(Used).is_empty(), "others were there");
+    }
+    if keeps == 0 && m.keyed(DEFERRED).is_empty() {
+        prop_assert_eq!((Some(ChunkId(id)), passed), (plain, 0));
+    }
+    Ok(Some(id))
+}
+
 /// A write-back begins.
 fn begin_copy(m: &mut Model, id: u32) -> bool {
     if m.is_copying(id) || m.state.get(id as usize) != Some(&LentOnly) {
@@ -408,7 +484,8 @@ proptest! {
             // Lists in order, counts right, every chunk in the state that the model says.
             for s in ALL_STATES {
                 let got: Vec<u32> = table.iter(s).map(|c| c.0).collect();
-                prop_assert_eq!(&got, model.list(s), "list of {:?}", s);
+                let want = if s == Used { model.used() } else { model.list(s).to_vec() };
+                prop_assert_eq!(got, want, "list of {:?}", s);
                 let n = model.state.iter().filter(|&&have| have == s).count();
                 prop_assert_eq!(table.count(s), n as u32);
             }
@@ -429,6 +506,7 @@ proptest! {
             prop_assert_eq!(lists.writing_back() as usize, got[0].len());
             prop_assert_eq!(lists.draining() as usize, got[1].len());
             prop_assert_eq!(lists.young() as usize, model.young.len());
+            prop_assert_eq!(lists.deferred() as usize, model.keyed(DEFERRED).len());
             // Backward links: what the iterator walks forward must be there backward too. Freeing a chunk checks both
             // neighbours, so try every one of them on a copy.
             for i in 0..CHUNKS {
@@ -467,6 +545,9 @@ proptest! {
             let r = match *op {
                 Op::Alloc => { let _ = t.alloc(); Ok(()) }
                 Op::BeginVictim(o, s) => t.take_victim(o, s).map_or(Ok(()), |v| v.abort(&mut t).map_err(|e| e.1)),
+                Op::BeginFair(o, s, k) => t
+                    .take_fair_victim(o, s, |id| k.checked_shr(id.0).unwrap_or(0) & 1 != 0)
+                    .map_or(Ok(()), |(v, _)| v.abort(&mut t).map_err(|e| e.1)),
                 Op::Activate(i) => t.activate(ChunkId(i)),
                 Op::Keep(i) => t.keep(ChunkId(i)),
                 Op::Pin(i) => t.pin(ChunkId(i)),
@@ -489,7 +570,7 @@ proptest! {
             for s in ALL_STATES {
                 prop_assert!(t.iter(s).count() <= keep);
             }
-            if r.is_err() && !matches!(op, Op::BeginVictim(..)) {
+            if r.is_err() && !matches!(op, Op::BeginVictim(..) | Op::BeginFair(..)) {
                 prop_assert_eq!((before.0.as_slice(), &before.1), (&*entries, &lists));
             }
         }

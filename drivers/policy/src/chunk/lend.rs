@@ -155,12 +155,12 @@ impl ChunkTable<'_> {
 
     /// Lent chunks under write-back that nobody has claimed, the one to wait for first. For views and tests.
     pub fn iter_writing_back(&self) -> ChunkIter<'_> {
-        ChunkIter::new(self, Place::WRITING.list(), None)
+        ChunkIter::new(self, Place::WRITING.list(), [None; 2])
     }
 
     /// Chunks that will be free when the copy out of them ends, the oldest first. For views and tests.
     pub fn iter_draining(&self) -> ChunkIter<'_> {
-        ChunkIter::new(self, Place::DRAINING.list(), None)
+        ChunkIter::new(self, Place::DRAINING.list(), [None; 2])
     }
 }
 

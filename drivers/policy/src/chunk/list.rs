@@ -9,14 +9,17 @@ use crate::types::ChunkId;
 /// No entry: the link past either end of a list.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Number of lists: one per state, of which some are never used, two for chunks with a copy in flight, one for the young.
-pub(super) const LISTS: usize = STATES + 3;
+/// Number of lists: one per state, of which some are never used, two for chunks with a copy in flight, one for the young, one for
+/// the deferred.
+pub(super) const LISTS: usize = STATES + 4;
 /// List of the chunks in LentOnly*.
 const WRITING: usize = STATES;
 /// List of the chunks in Pinned*.
 const DRAINING: usize = STATES + 1;
 /// List of the chunks in use behind the guard.
 const YOUNG: usize = STATES + 2;
+/// List of the chunks in use that were passed over.
+const DEFERRED: usize = STATES + 3;
 
 /// Where a chunk is: its state and the marks beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub(super) struct Place {
     pub(super) copying: bool,
     /// In use, and behind the guard.
     young: bool,
+    /// In use, and passed over once.
+    deferred: bool,
 }
 
 impl Place {
@@ -38,6 +43,14 @@ impl Place {
         state: ChunkState::Used,
         copying: false,
         young: true,
+        deferred: false,
+    };
+    /// The chunks in use that were passed over.
+    pub(super) const DEFERRED: Self = Self {
+        state: ChunkState::Used,
+        copying: false,
+        young: false,
+        deferred: true,
     };
 
     /// This state with or without the mark.
@@ -46,6 +59,7 @@ impl Place {
             state,
             copying,
             young: false,
+            deferred: false,
         }
     }
 
@@ -60,6 +74,7 @@ impl Place {
             state: e.state,
             copying: e.copying,
             young: e.young,
+            deferred: e.deferred,
         }
     }
 
@@ -67,6 +82,7 @@ impl Place {
     pub(super) const fn list(self) -> Option<usize> {
         match (self.state, self.copying) {
             (ChunkState::Used, false) if self.young => Some(YOUNG),
+            (ChunkState::Used, false) if self.deferred => Some(DEFERRED),
             (ChunkState::LentOnly, true) => Some(WRITING),
             (ChunkState::Pinned, true) => Some(DRAINING),
             (_, true) => None,
@@ -265,7 +281,8 @@ impl ChunkTable<'_> {
     /// Notes the new place in the entry and in the counts.
     fn set_place(&mut self, id: ChunkId, from: Place, to: Place) {
         if let Some(e) = self.entry_mut(id) {
-            (e.state, e.copying, e.young) = (to.state, to.copying, to.young);
+            (e.state, e.copying) = (to.state, to.copying);
+            (e.young, e.deferred) = (to.young, to.deferred);
             e.comes_back = false;
         }
         for (place, less) in [(from, true), (to, false)] {
@@ -273,6 +290,7 @@ impl ChunkTable<'_> {
                 Place::WRITING => Some(&mut self.lists.writing),
                 Place::DRAINING => Some(&mut self.lists.draining),
                 Place::YOUNG => Some(&mut self.lists.young),
+                Place::DEFERRED => Some(&mut self.lists.deferred),
                 _ => None,
             };
             let main = self.lists.counts.get_mut(place.state.index());
@@ -295,19 +313,23 @@ pub struct ChunkIter<'t> {
     entries: &'t [ChunkEntry],
     list: Option<usize>,
     next: u32,
-    /// The list that goes on where this one ends, and its head.
-    then: Option<(usize, u32)>,
+    /// The lists that go on where this one ends, and their heads.
+    then: [Option<(usize, u32)>; 2],
     steps_left: u32,
 }
 
 impl<'t> ChunkIter<'t> {
-    /// This list, or none; and one after it.
-    pub(super) fn new(table: &'t ChunkTable<'_>, list: Option<usize>, then: Option<usize>) -> Self {
+    /// This list, or none; and those after it.
+    pub(super) fn new(
+        table: &'t ChunkTable<'_>,
+        list: Option<usize>,
+        then: [Option<usize>; 2],
+    ) -> Self {
         Self {
             entries: table.entries,
             list,
             next: list.map_or(NONE, |l| table.ends(l).head),
-            then: then.map(|l| (l, table.ends(l).head)),
+            then: then.map(|list| list.map(|l| (l, table.ends(l).head))),
             steps_left: table.len(),
         }
     }
@@ -318,8 +340,8 @@ impl Iterator for ChunkIter<'_> {
 
     fn next(&mut self) -> Option<ChunkId> {
         self.steps_left = self.steps_left.checked_sub(1)?;
-        if self.next == NONE {
-            let (list, head) = self.then.take()?;
+        while self.next == NONE {
+            let (list, head) = self.then.iter_mut().find_map(Option::take)?;
             (self.list, self.next) = (Some(list), head);
         }
         let id = ChunkId(self.next);

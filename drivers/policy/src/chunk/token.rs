@@ -84,6 +84,17 @@ impl ChunkTable<'_> {
         self.evict_chunk(id).ok()
     }
 
+    /// [`pick_fair_victim`](Self::pick_fair_victim) and [`begin_evict`](Self::begin_evict) in one step; and how many were passed over.
+    pub fn take_fair_victim(
+        &mut self,
+        order: VictimOrder,
+        rng_seed: u64,
+        defers: impl Fn(ChunkId) -> bool,
+    ) -> Option<(EvictingChunk, u32)> {
+        let (id, passed) = self.pick_fair_victim(order, rng_seed, defers)?;
+        Some((self.evict_chunk(id).ok()?, passed))
+    }
+
     /// [`pick_write_back`](Self::pick_write_back) and [`begin_write_back`](Self::begin_write_back) in one step.
     pub fn take_write_back(&mut self) -> Option<WritingChunk> {
         let id = self.pick_write_back()?;
