@@ -163,6 +163,8 @@ pub(crate) enum Counter {
     BlindReplays = uapi::HUVM_CNT_BLIND_REPLAYS,
     /// `HUVM_CNT_INTERRUPT_STORMS`: times that a message interrupt was off for a while.
     InterruptStorms = uapi::HUVM_CNT_INTERRUPT_STORMS,
+    /// `HUVM_CNT_VICTIMS_PASSED_OVER`: chunks that stayed because of their owner's share.
+    VictimsPassedOver = uapi::HUVM_CNT_VICTIMS_PASSED_OVER,
 }
 
 /// The counters of one scope.

@@ -22,6 +22,7 @@ use crate::memory::chunk::ChunkPool;
 use crate::memory::clients::Clients;
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::host_pool::HostPool;
+use crate::service::fair::Activity;
 use crate::service::launch::Slots;
 use crate::service::prefetch;
 use huvm_hal::ext::discover::Extension;
@@ -97,6 +98,8 @@ pub(crate) struct Gpu {
     pub(crate) demand: Atomic<u32>,
     /// 1 while a batch of faults is served that is about more blocks than there are chunks, else 0.
     pub(crate) crowded: Atomic<bool>,
+    /// Which spaces use it.
+    pub(crate) activity: Activity,
     /// The invalidate registers take one command at a time. An invalidate that nobody waits for may be under way.
     #[pin]
     commands: Mutex<bool>,
@@ -185,6 +188,7 @@ impl Gpu {
                 front: Atomic::new(0),
                 demand: Atomic::new(0),
                 crowded: Atomic::new(false),
+                activity: Activity::new(),
                 commands <- new_mutex!(false, "huvm_gpu_commands"),
                 channels <- Pool::new(),
                 chunks <- chunks,

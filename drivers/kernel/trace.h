@@ -136,6 +136,7 @@
 	HUVM_WORD(HUVM_CNT_PACKETS_GIVEN_UP, "packets_given_up")	\
 	HUVM_WORD(HUVM_CNT_BLIND_REPLAYS, "blind_replays")		\
 	HUVM_WORD(HUVM_CNT_INTERRUPT_STORMS, "interrupt_storms")	\
+	HUVM_WORD(HUVM_CNT_VICTIMS_PASSED_OVER, "victims_passed_over")	\
 	HUVM_LAST(HUVM_CNT_COUNT, "none")
 
 /* perf reads the format without the header: give it the numbers. */

@@ -15,6 +15,7 @@ use huvm_policy::chunk::{
 };
 use huvm_policy::evict::VictimOrder;
 use huvm_policy::refault::{EvictConfig, Refaults};
+use huvm_policy::share::{Stakes, CLIENTS};
 use huvm_policy::spare::{LendConfig, SPARE_GPUS_MAX};
 use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
@@ -26,6 +27,8 @@ struct Owner {
     block: Arc<Block>,
     /// For a lent chunk, the GPU that borrows it.
     borrower: Option<u8>,
+    /// For one that is not lent, the subcontext that has it.
+    veid: Option<u8>,
 }
 
 struct Inner {
@@ -34,6 +37,8 @@ struct Inner {
     owners: KVVec<Option<Owner>>,
     /// Chunks lent, by borrower: as many as `owners` says.
     lent_to: [u32; SPARE_GPUS_MAX],
+    /// Chunks in use by subcontext, as many as `owners` says, and shares.
+    stakes: Stakes,
     picks: u64,
     /// How victims are chosen, as last asked for.
     evict: EvictConfig,
@@ -62,6 +67,12 @@ impl Inner {
         if let Some(n) = was.and_then(|b| self.lent_to.get_mut(usize::from(b))) {
             *n = n.saturating_sub(1);
         }
+        if let Some(veid) = slot.as_ref().and_then(|o| o.veid) {
+            self.stakes.comes(veid);
+        }
+        if let Some(veid) = old.as_ref().and_then(|o| o.veid) {
+            self.stakes.goes(veid);
+        }
         old
     }
 
@@ -85,6 +96,18 @@ impl Inner {
         Some(owner.block.clone())
     }
 
+    /// Takes the next victim, past those who keep theirs when room is made for `by`; and how many these were.
+    fn choose(&mut self, order: VictimOrder, by: Option<u8>) -> Option<(EvictingChunk, u32)> {
+        let (seed, owners, stakes) = (self.picks, &self.owners, &self.stakes);
+        let keeps = |id: ChunkId| {
+            let owner = owners.get(id.as_usize()).and_then(Option::as_ref);
+            owner
+                .and_then(|o| o.veid)
+                .is_some_and(|v| stakes.keeps(v, by))
+        };
+        ChunkTable::new(&mut self.entries, &mut self.lists).take_fair_victim(order, seed, keeps)
+    }
+
     /// Takes a chunk that somebody has.
     fn claim(&mut self, id: ChunkId) -> Option<Victim> {
         let chunk = self.table().evict_chunk(id).ok()?;
@@ -93,6 +116,7 @@ impl Inner {
             chunk,
             owner,
             recent: false,
+            passed: 0,
         })
     }
 }
@@ -144,6 +168,8 @@ pub(crate) struct Victim {
     pub(crate) owner: Option<Arc<Block>>,
     /// It was chosen as a recent one.
     pub(crate) recent: bool,
+    /// So many were passed over for their owners' shares.
+    pub(crate) passed: u32,
 }
 
 /// A block was evicted from a GPU and is not back: which eviction that was. The block keeps it; the GPU counts them.
@@ -210,6 +236,7 @@ impl ChunkPool {
             lists: ChunkLists::new(),
             owners,
             lent_to: [0; SPARE_GPUS_MAX],
+            stakes: Stakes::new(),
             picks: 0,
             evict: EvictConfig::LRM,
             refaults: Refaults::new(),
@@ -255,27 +282,38 @@ impl ChunkPool {
         }
     }
 
-    /// Takes the next victim off the lists. What `config` says of the order is kept to until the next call.
-    pub(crate) fn take_victim(&self, config: &EvictConfig) -> Option<Victim> {
+    /// Takes the next victim off the lists, to make room for subcontext `by`, or nobody in particular. What `config` says of the order
+    /// is kept to until the next call.
+    pub(crate) fn take_victim(&self, config: &EvictConfig, by: Option<u8>) -> Option<Victim> {
         let mut inner = self.lock();
         inner.picks = inner.picks.wrapping_add(1);
         inner.evict = *config;
-        let (seed, order) = (inner.picks, inner.refaults.order(config));
+        let order = inner.refaults.order(config);
         let recent = order == VictimOrder::Recent;
         let guard = inner.refaults.guard(config);
-        let mut table = inner.table();
-        table.steer(guard, recent);
-        let chunk = table.take_victim(order, seed)?;
+        inner.table().steer(guard, recent);
+        let (chunk, passed) = inner.choose(order, by)?;
         let owner = inner.block(chunk.id());
         Some(Victim {
             chunk,
             owner,
             recent,
+            passed,
         })
     }
 
-    /// Puts a chunk to use for `owner`, as the most recently migrated one. `left`: the block was evicted from here. Says too
-    /// whether that was not long ago.
+    /// What the shares of the subcontexts are now; 0: none.
+    pub(crate) fn divide(&self, shares: &[u32; CLIENTS]) {
+        self.lock().stakes.divide(shares);
+    }
+
+    /// The share of a subcontext, if it has one.
+    pub(crate) fn share_of(&self, veid: u8) -> Option<u32> {
+        self.lock().stakes.share(veid)
+    }
+
+    /// Puts a chunk to use for `owner`, a block of subcontext `veid`, as the most recently migrated one. `left`: the block was evicted
+    /// from here. Says too whether that was not long ago.
     ///
     /// # Errors
     /// `EAGAIN` if its memory failed: take another one.
@@ -283,6 +321,7 @@ impl ChunkPool {
         &self,
         chunk: FreeChunk,
         owner: Arc<Block>,
+        veid: u8,
         left: Option<Departure>,
     ) -> Result<(ChunkId, bool)> {
         let mut inner = self.lock();
@@ -296,6 +335,7 @@ impl ChunkPool {
                 let owner = Owner {
                     block: owner,
                     borrower: None,
+                    veid: Some(veid),
                 };
                 let _none = inner.set_owner(id, Some(owner));
                 let config = inner.evict;
@@ -337,6 +377,7 @@ impl ChunkPool {
                 let owner = Owner {
                     block,
                     borrower: Some(borrower),
+                    veid: None,
                 };
                 let _none = inner.set_owner(id, Some(owner));
                 Some(id)

@@ -123,6 +123,15 @@ impl Clients {
         }
     }
 
+    /// Each client's subcontext and owner.
+    pub(crate) fn each(&self, mut f: impl FnMut(u8, Owner)) {
+        for (veid, slot) in (0u8..).zip(self.slots.lock().iter()) {
+            if let Slot::Used(client) = slot {
+                f(veid, client.space.owner());
+            }
+        }
+    }
+
     /// Clients now.
     pub(crate) fn count(&self) -> u32 {
         let slots = self.slots.lock();

@@ -5,6 +5,7 @@
 //! tracker of the copy out, which the copy in waits for on the GPU (`nvidia-uvm.md` 4.6). So eviction overlaps with
 //! everything but the copy that needs its room.
 
+use super::fair;
 use super::harvest::{self, Found};
 use super::map;
 use super::pool::{self, Need};
@@ -113,12 +114,19 @@ const ALL_BUSY_BOUND_NS: u64 = 2 * ALL_BUSY_NS;
 
 /// How victims are chosen on `gpu` now, under policy `p`.
 pub(super) fn order(gpu: &Gpu, p: &Policy) -> EvictConfig {
+    fair::look(gpu);
     let memory = Memory {
         chunks: gpu.chunks().usable(),
         ahead: gpu.ahead.load(Relaxed),
         front: gpu.front.load(Relaxed),
     };
     EvictConfig::of(p, &memory)
+}
+
+/// As `gpu_fault::is_crowded`, for one that others leave no more than its share.
+fn is_cramped(gpu: &Gpu, by: Option<u8>) -> bool {
+    let share = by.and_then(|by| gpu.chunks().share_of(by));
+    share.is_some_and(|share| gpu.front.load(Relaxed) >= share)
 }
 
 /// Frees a chunk of `gpu`. `in_fault`: a GPU waits for it.
@@ -137,7 +145,8 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
             p.is_on(KnobId::EvictEnable),
         )
     };
-    if in_fault && gpu.crowded.load(Relaxed) {
+    let by = space.and_then(|s| s.on_gpu(gpu.index())).map(|sg| sg.veid);
+    if in_fault && (gpu.crowded.load(Relaxed) || is_cramped(gpu, by)) {
         order.order = VictimOrder::Random;
     }
     let started = time::now_ns();
@@ -167,7 +176,7 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
         if !enabled {
             break;
         }
-        let Some(victim) = gpu.chunks().take_victim(&order) else {
+        let Some(victim) = gpu.chunks().take_victim(&order, by) else {
             let listed = || {
                 let listed = Waiting::on(What::Chunk, gpu.index(), 0, ALL_BUSY_BOUND_NS);
                 (listed, time::now_ns())
@@ -212,7 +221,9 @@ pub(super) fn evict(
         chunk,
         owner,
         recent,
+        passed,
     } = victim;
+    account::count(Some(gpu), None, Counter::VictimsPassedOver, passed.into());
     let Some(block) = owner else {
         pool.abort(chunk);
         return Err(EAGAIN);
@@ -339,7 +350,7 @@ pub(super) fn empty(
 pub(crate) fn some(gpu: &Arc<Gpu>, max: u32) -> Result<u32> {
     let mut done = 0;
     while done < max {
-        let Some(victim) = gpu.chunks().take_victim(&EvictConfig::LRM) else {
+        let Some(victim) = gpu.chunks().take_victim(&EvictConfig::LRM, None) else {
             break;
         };
         match evict(gpu, victim, Need::Owner, false) {

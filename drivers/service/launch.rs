@@ -269,6 +269,7 @@ pub(crate) fn launch(
     if let Some(Some(b)) = slots.table.lock().busy.get_mut(slot) {
         b.started = true;
     }
+    gpu.activity.note(runner.veid);
     // One launch alone shares with nobody.
     if slots.held.load(Relaxed) > 1 || slots.is_shared() {
         share_out(gpu, &mut buffers);
@@ -322,6 +323,24 @@ fn share_out(gpu: &Gpu, buffers: &mut Buffers) {
         }
     }
     slots.shared.store(shared, Relaxed);
+}
+
+/// The subcontext of each launch that runs.
+pub(super) fn each_running(gpu: &Gpu, mut f: impl FnMut(u8)) {
+    let (Ok(engine), slots) = (engine(gpu), gpu.launches()) else {
+        return;
+    };
+    if !slots.are_there() || gpu.is_lost() {
+        return;
+    }
+    for slot in 0..SLOTS {
+        let held = slots.table.lock().busy.get(slot).copied().flatten();
+        let runs = || matches!(engine.status(gpu, slot as u32), Ok(Status::Running));
+        // CAST: below 64. What has ended and waits to be collected runs nothing.
+        if let Some(b) = held.filter(|b| b.started && runs()) {
+            f(b.runner.veid);
+        }
+    }
 }
 
 /// A launch has ended: what it had is the others'. Costs nothing where nobody shares.
@@ -475,6 +494,7 @@ pub(crate) fn wait(
             }
             // Nothing is there to free if the space let go of the GPU meanwhile.
             let _busy = slots.free(slot, space.id(), id);
+            gpu.activity.note(found.runner.veid);
             divide_anew(&gpu);
             slots.wake_all();
             events::emit(

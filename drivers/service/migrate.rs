@@ -200,8 +200,10 @@ fn take_chunk(
         Some(chunk) => chunk,
         None => pool.take_free().ok_or(Stop::NeedChunk)?,
     };
-    let (id, refault) = pool.activate(chunk, block.clone(), part.departed.take())?;
+    let veid = part.sg.veid;
+    let (id, refault) = pool.activate(chunk, block.clone(), veid, part.departed.take())?;
     part.chunk = Some(id);
+    part.sg.gpu.activity.note(veid);
     for (counter, n) in [
         (Counter::ChunksAllocated, 1),
         (Counter::Refaults, u64::from(refault)),

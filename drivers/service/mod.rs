@@ -9,6 +9,7 @@ pub(crate) mod advise;
 pub(crate) mod cpu_fault;
 pub(crate) mod ecc;
 pub(crate) mod evict;
+pub(crate) mod fair;
 pub(crate) mod gpu_fault;
 pub(crate) mod harvest;
 pub(crate) mod launch;

@@ -81,7 +81,7 @@ impl PreEvict {
 
     /// Begins one eviction. `false`: none can be begun now.
     fn begin(&mut self, gpu: &Arc<Gpu>, order: &EvictConfig) -> bool {
-        let Some(victim) = gpu.chunks().take_victim(order) else {
+        let Some(victim) = gpu.chunks().take_victim(order, None) else {
             return false;
         };
         let Ok(room) = evict::evict(gpu, victim, Need::Ahead, false) else {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Fair share: what one client can take of a GPU while others want it too. An attacker that takes all it can get, beside a victim of
- * the same user and one of another: both get on, beside one that fills the engine at a quarter of their speed alone at least.
+ * the same user and one of another: both get on, beside one that fills the engine at a quarter of their speed alone at least, and keep
+ * what they have of the GPU's memory if it is no more than their share.
  */
 #include "huvm_lib.h"
 
@@ -208,9 +209,210 @@ static void an_engine_that_is_full(void)
 	CHECK(*result < 2 * TURN_NS - TURN_NS / 4);
 }
 
+/* Goes over @len bytes for ever. */
+static void stream(uint64_t len)
+{
+	struct huvm_instr in = over(HUVM_OP_FILL, len, 8);
+	int fd = huvm_open();
+
+	CHECK_OK(gpu_register(fd, 0));
+	in.dst = (uintptr_t)managed(fd, len);
+	ARG(huvm_launch, l, .gpu = 0, .blocks = 8, .iterations = 100000, .elem_bytes = 8, .nr_instr = 1, .instrs = (uintptr_t)&in);
+	CHECK_OK(ioctl(fd, HUVM_IOC_LAUNCH, &l));
+}
+
+static uint64_t gpu_bytes(void)
+{
+	int fd = huvm_open();
+	uint64_t bytes = chunk_count(fd, 0) * BLOCK;
+
+	CHECK_OK(close(fd));
+	return bytes;
+}
+
+static void stream_for_ever(void)
+{
+	stream(3 * gpu_bytes());
+}
+
+static void stream_from_many_files(void)
+{
+	for (int i = 0; i < 5; i++)
+		stream(gpu_bytes() / 4 * 3);
+}
+
+/* In a process of its own, which goes with this one. Never computes. */
+static void migrate_for_ever(void)
+{
+	pid_t pid = fork();
+	uint64_t len = 3 * gpu_bytes();
+	char *p;
+	int fd;
+
+	CHECK(pid >= 0);
+	if (pid)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	fd = huvm_open();
+	CHECK_OK(gpu_register(fd, 0));
+	p = managed(fd, len);
+	for (uint64_t at = 0;; at = (at + BLOCK) % len) {
+		*(volatile uint64_t *)(p + at) = at;
+		CHECK_OK(migrate(fd, p + at, BLOCK, 0));
+	}
+}
+
+static uint64_t own(int fd, int which)
+{
+	return counter(fd, HUVM_SCOPE_SPACE, 0, which);
+}
+
+/* All of the GPU's memory was evicted so many times over since @from. */
+static int turned_over(int fd, uint64_t from, uint64_t times)
+{
+	return of_gpu(fd, 0, HUVM_CNT_EVICTIONS) - from >= times * chunk_count(fd, 0);
+}
+
+/* Goes over a quarter of the memory again and again while all of it is evicted six times over, and says what it lost meanwhile. */
+static void a_quarter_of_the_memory(void)
+{
+	int fd = huvm_open();
+	uint64_t len = chunk_count(fd, 0) / 4 * BLOCK, from, lost, passes = 0;
+	uint64_t *p = managed(fd, len);
+
+	CHECK_OK(gpu_register(fd, 0));
+	gpu_fill(fd, 0, p, len, 8, 7, 3);
+	/* Once all of it was evicted it is known who is there. */
+	from = of_gpu(fd, 0, HUVM_CNT_EVICTIONS);
+	while (!turned_over(fd, from, 2))
+		gpu_check(fd, 0, p, len, 8, 7, 3);
+	from = of_gpu(fd, 0, HUVM_CNT_EVICTIONS);
+	lost = own(fd, HUVM_CNT_EVICTIONS);
+	for (; !turned_over(fd, from, 6); passes++)
+		gpu_scale(fd, 0, p, len, 8, 1, 1);
+	*result = own(fd, HUVM_CNT_EVICTIONS) - lost;
+	gpu_check(fd, 0, p, len, 8, 7 + passes, 3);
+	cpu_check(p, len, 7 + passes, 3);
+	printf("# %llu passes\n", (unsigned long long)passes);
+}
+
+static void a_quarter_that_stays(void)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} attacks[] = {
+		{ "streams", stream_for_ever },
+		{ "streams from five files", stream_from_many_files },
+		{ "moves data alone", migrate_for_ever },
+	};
+	int ctl = huvm_open();
+	uint64_t quarter = chunk_count(ctl, 0) / 4;
+
+	share_result();
+	for (unsigned int i = 0; i < sizeof(attacks) / sizeof(attacks[0]); i++) {
+		uint64_t lost[2], passed[2];
+
+		for (uint64_t fair = 0; fair < 2; fair++) {
+			pid_t pid;
+
+			all_idle(ctl);
+			knob(ctl, 0, "fair_memory", fair);
+			passed[fair] = of_gpu(ctl, 0, HUVM_CNT_VICTIMS_PASSED_OVER);
+			pid = beside(ATTACKER, attacks[i].run);
+			well(VICTIM, a_quarter_of_the_memory);
+			end_child(pid);
+			passed[fair] = of_gpu(ctl, 0, HUVM_CNT_VICTIMS_PASSED_OVER) - passed[fair];
+			lost[fair] = *result;
+		}
+		printf("# beside one that %s: %llu chunks lost, with fair_memory %llu (%llu passed over)\n", attacks[i].name,
+		       (unsigned long long)lost[0], (unsigned long long)lost[1], (unsigned long long)passed[1]);
+		CHECK_EQ(passed[0], 0);
+		CHECK(passed[1] > 0);
+		CHECK(lost[0] >= 2 * quarter);
+		/* None, unless the machine stood still for a second between two launches. */
+		CHECK(lost[1] <= quarter);
+	}
+	all_idle(ctl);
+	CHECK_OK(close(ctl));
+}
+
+/* Fills a quarter of the memory, and does nothing. */
+static void an_idle_quarter(void)
+{
+	int fd = huvm_open();
+	uint64_t quarter = chunk_count(fd, 0) / 4, len = quarter * BLOCK;
+	uint64_t *p = managed(fd, len);
+
+	CHECK_OK(gpu_register(fd, 0));
+	gpu_fill(fd, 0, p, len, 8, 11, 5);
+	CHECK(WITHIN(20000, own(fd, HUVM_CNT_EVICTIONS) >= quarter));
+	cpu_check(p, len, 11, 5);
+}
+
+static void idle_memory_is_anybodys(void)
+{
+	int ctl = huvm_open();
+	pid_t pid;
+
+	all_idle(ctl);
+	knob(ctl, 0, "fair_memory", 1);
+	pid = beside(ATTACKER, stream_for_ever);
+	well(VICTIM, an_idle_quarter);
+	end_child(pid);
+	all_idle(ctl);
+	CHECK_OK(close(ctl));
+}
+
+/* Data that fits once nobody else has any there. */
+static void seven_eighths_of_the_memory(void)
+{
+	int fd = huvm_open();
+	uint64_t len = chunk_count(fd, 0) / 8 * 7 * BLOCK, lost;
+	uint64_t *p = managed(fd, len);
+
+	CHECK_OK(gpu_register(fd, 0));
+	/* Whoever was there has done nothing for more than a second then. */
+	usleep(1500000);
+	gpu_fill(fd, 0, p, len, 8, 1, 1);
+	gpu_check(fd, 0, p, len, 8, 1, 1);
+	lost = own(fd, HUVM_CNT_EVICTIONS);
+	for (int n = 0; n < 5; n++)
+		gpu_check(fd, 0, p, len, 8, 1, 1);
+	CHECK_EQ(own(fd, HUVM_CNT_EVICTIONS), lost);
+}
+
+static void fill_a_quarter(void)
+{
+	uint64_t len = gpu_bytes() / 4;
+	int fd = huvm_open();
+
+	CHECK_OK(gpu_register(fd, 0));
+	gpu_fill(fd, 0, managed(fd, len), len, 8, 11, 5);
+}
+
+static void one_that_computes_alone_has_all(void)
+{
+	int ctl = huvm_open();
+	uint64_t passed = of_gpu(ctl, 0, HUVM_CNT_VICTIMS_PASSED_OVER);
+	pid_t pid;
+
+	all_idle(ctl);
+	knob(ctl, 0, "fair_memory", 1);
+	pid = beside(ATTACKER, fill_a_quarter);
+	well(VICTIM, seven_eighths_of_the_memory);
+	end_child(pid);
+	CHECK_EQ(of_gpu(ctl, 0, HUVM_CNT_VICTIMS_PASSED_OVER), passed);
+	all_idle(ctl);
+	CHECK_OK(close(ctl));
+}
+
 static const struct ktap_test tests[] = {
 	{ "launches_are_left_for_others", launches_are_left_for_others, 60 },
 	{ "files_are_left_for_others", files_are_left_for_others, 60 },
 	{ "an_engine_that_is_full", an_engine_that_is_full, 60 },
+	{ "a_quarter_that_stays", a_quarter_that_stays, 240 },
+	{ "idle_memory_is_anybodys", idle_memory_is_anybodys, 60 },
+	{ "one_that_computes_alone_has_all", one_that_computes_alone_has_all, 60 },
 };
 KTAP_MAIN(tests)

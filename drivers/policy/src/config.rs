@@ -192,6 +192,7 @@ impl KnobId {
                 | Self::WriteBack
                 | Self::WriteBackInFlight
                 | Self::LargePagePool
+                | Self::FairMemory
         )
     }
 

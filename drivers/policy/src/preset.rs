@@ -42,6 +42,7 @@ pub static PRESETS: &[Preset] = &[
             (KnobId::EvictGuardFit, 1),
             (KnobId::EvictKeepSoon, 25),
             (KnobId::CopyOverlap, 1),
+            (KnobId::FairMemory, 1),
         ],
     },
     Preset {
@@ -250,6 +251,7 @@ mod tests {
             StreamCycles,
             EvictGuardFit,
             EvictKeepSoon,
+            FairMemory,
         ] {
             assert_eq!(p.get(off), 0, "{}", off.knob().name);
         }
@@ -277,6 +279,7 @@ mod tests {
                 StreamCycles,
                 EvictGuardFit,
                 EvictKeepSoon,
+                FairMemory,
             ])
             .collect();
         huvm.sort();

@@ -403,4 +403,11 @@ knobs! {
         "While its own jobs take all of its memory's bandwidth, a lender gives borrowers this part of it; 100: as much as comes.",
         "chosen for this project: a lender's own job is to be slower by less than 3 %"
     }
+
+    // Eviction, continued.
+    FairMemory {
+        "fair_memory", "", Choice(OFF_ON), 0..=1, 0, true,
+        "While several use this GPU, who has no more than its share of the memory does not lose it to those who have more.",
+        "chosen for this project: one that streams would evict all others; NVIDIA has none (nvidia-uvm.md 4.4)"
+    }
 }

@@ -79,6 +79,7 @@ pub(crate) const NAMES: &[&str] = &[
     "packets_given_up",
     "blind_replays",
     "interrupt_storms",
+    "victims_passed_over",
 ];
 
 #[cfg(test)]
