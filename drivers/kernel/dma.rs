@@ -12,7 +12,7 @@ use kernel::error::to_result;
 use kernel::pci;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
-use kernel::sync::atomic::{Atomic, Relaxed};
+use kernel::sync::atomic::{Acquire, Atomic, Relaxed, Release};
 use kernel::sync::Arc;
 
 /// Bus addresses that page tables and copy engines of a GA100-class GPU take (hw-interface.md 4.4).
@@ -23,6 +23,7 @@ pub(crate) const DMA_BITS: u32 = 47;
 #[pin_data]
 pub(crate) struct DmaDev {
     pdev: ARef<pci::Device>,
+    /// Whoever sees that there are none sees them unmapped.
     live: Atomic<i64>,
     /// Whether anything may still be mapped.
     #[pin]
@@ -66,7 +67,7 @@ impl DmaDev {
 
     /// Buffers and mappings alive.
     pub(crate) fn live(&self) -> i64 {
-        self.live.load(Relaxed)
+        self.live.load(Acquire)
     }
 
     fn dev(&self) -> *mut c::device {
@@ -197,7 +198,7 @@ impl Drop for DmaBuf {
                 0,
             )
         };
-        self.dev.live.fetch_sub(1, Relaxed);
+        self.dev.live.fetch_sub(1, Release);
     }
 }
 
@@ -245,6 +246,6 @@ impl Drop for DmaMapping {
     fn drop(&mut self) {
         // SAFETY: mapped by `new`; owners drop it after the device's last access.
         unsafe { c::huvm_dma_unmap(self.dev.dev(), self.addr, self.len) };
-        self.dev.live.fetch_sub(1, Relaxed);
+        self.dev.live.fetch_sub(1, Release);
     }
 }
