@@ -196,6 +196,8 @@ static void records_have_a_limit(void)
 		fd[i] = huvm_open();
 	CHECK_OK(gpu_register(fd[0], 0));
 	this_process_into(ROOT "/cgroup.procs");
+	/* Before there is no room for the record of it. */
+	p = managed(fd[0], len);
 	for (int i = 0; i < files; i++) {
 		ARG(huvm_events, e, .mask = 1u << HUVM_EVENT_GPU_LOST, .records = 65536);
 
@@ -206,7 +208,6 @@ static void records_have_a_limit(void)
 	}
 	printf("# %d rings of 4 MiB\n", on);
 	CHECK(on >= 1 && on <= 4);
-	p = managed(fd[0], len);
 	CHECK_ERR(advise(fd[0], p, len, HUVM_ADVISE_READ_MOSTLY, 0), ENOMEM);
 	CHECK_ERR(migrate(fd[0], p, len, HUVM_PLACE_HOST), ENOMEM);
 	CHECK(get(GROUP "/memory.current") <= 16ull << 20);
