@@ -507,7 +507,7 @@ struct huvm_latency {
 
 enum huvm_event_type {
 	HUVM_EVENT_FAULT	= 1,	/* arg0 = access type, arg1 = faults of this page in the batch */
-	HUVM_EVENT_MIGRATE	= 2,	/* arg0 = source place, arg1 = destination place */
+	HUVM_EVENT_MIGRATE	= 2,	/* its copy begins: arg0 = source place, or HUVM_PLACE_NONE for zeroes; arg1 = destination place. Not of a WRITE_BACK */
 	HUVM_EVENT_EVICT	= 3,	/* arg0 = chunk, arg1 = 1 if on the path of a fault */
 	HUVM_EVENT_REPLAY	= 4,	/* arg0 = faults of the batch, arg1 = distinct */
 	HUVM_EVENT_FATAL	= 5,	/* arg0 = fault type, arg1 = access type */

@@ -6,7 +6,7 @@ pub(crate) mod events;
 pub(crate) mod exposed;
 pub(crate) mod latency;
 pub(crate) mod policy;
-mod trace;
+pub(crate) mod trace;
 pub(crate) mod waits;
 
 use crate::device::Gpu;

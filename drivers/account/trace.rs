@@ -19,18 +19,20 @@
 //! | `CHANNEL_LOST` | `huvm_channel_lost` |
 //! | `LINK` | `huvm_link` |
 //! | `FORFEIT` | `huvm_forfeit` |
+//! | a submission to a copy engine is over | `huvm_copy` |
 //! | a counter grows | `huvm_count` |
 
 use super::counters::Counter;
 use super::events::Event;
+use super::latency::Kind;
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::trace;
 use crate::memory::space::Space;
 
-/// A place of the user interface as tracepoints have it: -1 is the host, or none.
+/// A place of the user interface as tracepoints have it: -1 is the host, -2 none.
 fn place(p: u64) -> i32 {
-    // CAST: 0..15 and HUVM_PLACE_HOST, all ones; the low 32 bits carry both.
+    // CAST: 0..15, HUVM_PLACE_HOST, all ones, and HUVM_PLACE_NONE, one less; the low 32 bits carry all.
     p as u32 as i32
 }
 
@@ -73,6 +75,13 @@ pub(super) fn event(space: Option<&Space>, e: &Event) {
         uapi::HUVM_EVENT_LAUNCH_END => trace::launch_end(gpu, pid, e.arg0, small(e.arg1)),
         _ => {}
     }
+}
+
+/// A submission to a copy engine is over, which took so long from its beginning on. Any context, so the streams do not have it.
+#[inline]
+pub(crate) fn copy(gpu: u8, engine: u16, kind: Kind, began: u64, took: u64) {
+    // CAST: a discriminant.
+    trace::copy(gpu.into(), engine.into(), kind as u32, began, took);
 }
 
 /// A counter grows by `n`.

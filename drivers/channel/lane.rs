@@ -5,6 +5,7 @@ use super::watch::Attendant;
 use super::{poison, table, Engine, Fence, Tracker};
 use crate::account::events;
 use crate::account::latency::{Kind, Latencies};
+use crate::account::trace;
 use crate::account::waits::{self, Listed, Waiting, What};
 use crate::kernel::dma::{read_barrier, DmaBuf};
 use crate::kernel::ffi::uapi;
@@ -346,8 +347,10 @@ impl Lane {
             if now == 0 {
                 now = time::now_ns();
             }
-            let took = now.saturating_sub(stamp / KINDS);
+            let began = stamp / KINDS;
+            let took = now.saturating_sub(began);
             self.latencies.add((*engine).into(), took);
+            trace::copy(self.gpu, self.fault_id, (*engine).into(), began, took);
             if engine.is_inward() {
                 self.latencies.exposed.fetched(now);
             }

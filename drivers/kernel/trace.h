@@ -2,8 +2,8 @@
 /*
  * The trace events of the driver: /sys/kernel/tracing/events/huvm, perf's huvm:*.
  *
- * Places and GPUs are indices; -1 is the host, or no GPU. Addresses are those of the process whose pid is named; none is the
- * kernel's. Words are those of uvmctl. drivers/account/trace.rs says which event of uapi/huvm.h is which.
+ * Places and GPUs are indices; -1 is the host, or no GPU, -2 no place at all. Addresses are those of the process whose pid is
+ * named; none is the kernel's. Words are those of uvmctl. drivers/account/trace.rs says which event of uapi/huvm.h is which.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM huvm
@@ -480,6 +480,31 @@ TRACE_EVENT(huvm_forfeit,
 		__entry->chunks = chunks;
 	),
 	TP_printk("gpu=%d borrower=%d chunks=%llu", __entry->gpu, __entry->borrower, __entry->chunks)
+);
+
+/*
+ * A submission to a copy engine is over: whose, the engine's id as in fault packets, what it copied, when it was handed over
+ * (CLOCK_MONOTONIC) and how long that was before it was seen to be over, as in enum huvm_latency_kind.
+ */
+TRACE_EVENT(huvm_copy,
+	TP_PROTO(s32 gpu, u32 engine, u32 copies, u64 began, u64 ns),
+	TP_ARGS(gpu, engine, copies, began, ns),
+	TP_STRUCT__entry(
+		__field(s32, gpu)
+		__field(u32, engine)
+		__field(u32, copies)
+		__field(u64, began)
+		__field(u64, ns)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->engine = engine;
+		__entry->copies = copies;
+		__entry->began = began;
+		__entry->ns = ns;
+	),
+	TP_printk("gpu=%d engine=%u copies=%s began=%llu ns=%llu", __entry->gpu, __entry->engine,
+		  __print_symbolic(__entry->copies, HUVM_TRACE_COPIES), __entry->began, __entry->ns)
 );
 
 /* A counter of uapi/huvm.h grows by n: replays, flushes, bytes zeroed and what else is counted. */

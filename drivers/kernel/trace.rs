@@ -66,6 +66,8 @@ tracepoints! {
     fn link(gpu: i32, peer: i32, up: bool);
     /// `huvm_forfeit`.
     fn forfeit(gpu: i32, borrower: i32, chunks: u64);
+    /// `huvm_copy`.
+    fn copy(gpu: i32, engine: u32, copies: u32, began: u64, ns: u64);
     /// `huvm_count`.
     fn count(gpu: i32, pid: u32, counter: u32, n: u64);
 }

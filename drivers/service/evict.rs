@@ -304,6 +304,10 @@ pub(super) fn empty(
         });
         return Err(e);
     }
+    if !copy.is_empty() {
+        let cause = uapi::HUVM_CAUSE_EVICTION;
+        super::migrate::report(block, &s, dst, cause, &copy);
+    }
     if let Some(part) = s.part_mut(g) {
         part.valid = PageMask::EMPTY;
         part.chunk = None;

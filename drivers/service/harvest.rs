@@ -371,6 +371,7 @@ pub(super) fn take_back(
     let mut tracker = Tracker::EMPTY;
     if !copy.is_empty() {
         start_write_back(block, &mut s, &copy, &mut tracker, Need::Owner)?;
+        migrate::report(block, &s, Place::Host, uapi::HUVM_CAUSE_EVICTION, &copy);
     }
     s.spare = None;
     Ok((tracker, !copy.is_empty()))

@@ -147,18 +147,24 @@ pub(crate) fn start(
         given: None,
     });
     did?;
-    report(block, s, m, &need);
+    report(block, s, m.dst, m.cause, &need);
     Ok(())
 }
 
-fn report(block: &Block, s: &State, m: &Move, need: &PageMask) {
+/// Tells that `need` is on its way to `dst`, where it is not yet.
+pub(crate) fn report(block: &Block, s: &State, dst: Place, cause: u32, need: &PageMask) {
     let span = need.span();
+    // Spare memory has no number of its own; users know whose it is.
+    let to = match (dst, s.spare.as_ref()) {
+        (Place::Spare, Some(spare)) => spare.gpu.index().into(),
+        _ => dst.to_uapi(),
+    };
     events::emit(
         Some(block.space()),
         &events::Event {
             kind: uapi::HUVM_EVENT_MIGRATE,
-            cause: m.cause,
-            gpu: m.dst.to_uapi(),
+            cause,
+            gpu: to,
             va: block.va() + u64::from(span.start()) * PAGE_BYTES,
             length: u64::from(need.count().get()) * PAGE_BYTES,
             arg0: s
@@ -170,9 +176,15 @@ fn report(block: &Block, s: &State, m: &Move, need: &PageMask) {
                     let kept = s.spare.as_ref().filter(|x| x.valid.intersects(need));
                     kept.map(|x| x.gpu.index())
                 })
-                .map_or(uapi::HUVM_PLACE_HOST, u32::from)
+                .map_or_else(
+                    || match s.host_valid.intersects(need) {
+                        true => uapi::HUVM_PLACE_HOST,
+                        false => uapi::HUVM_PLACE_NONE,
+                    },
+                    u32::from,
+                )
                 .into(),
-            arg1: m.dst.to_uapi().into(),
+            arg1: to.into(),
         },
     );
 }

@@ -33,6 +33,7 @@ static const struct {
 	{ "huvm_channel_lost", { "s32 gpu", "u32 copies", "u32 why" } },
 	{ "huvm_link", { "s32 gpu", "s32 peer", "bool up" } },
 	{ "huvm_forfeit", { "s32 gpu", "s32 borrower", "u64 chunks" } },
+	{ "huvm_copy", { "s32 gpu", "u32 engine", "u32 copies", "u64 began", "u64 ns" } },
 	{ "huvm_count", { "s32 gpu", "u32 pid", "u32 counter", "u64 n" } },
 };
 #define NR_EVENTS (sizeof(events) / sizeof(events[0]))
@@ -231,6 +232,7 @@ static void trace_is_the_stream(void)
 	settle(fd);
 	put(INSTANCE "/events/huvm/enable", "1");
 	put(INSTANCE "/events/huvm/huvm_count/enable", "0");
+	put(INSTANCE "/events/huvm/huvm_copy/enable", "0");
 	CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &on));
 	work(fd);
 	settle(fd);
@@ -255,6 +257,68 @@ static void trace_is_the_stream(void)
 		if (strcmp(lines[i], want[i]))
 			FAIL("traced '%s', streamed '%s'", lines[i], want[i]);
 	CHECK_EQ(n, nr_want);
+}
+
+static struct huvm_latency took(int fd, uint32_t gpu, uint32_t kind)
+{
+	ARG(huvm_latency, l, .scope = HUVM_SCOPE_GPU, .gpu = gpu, .kind = kind);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_LATENCY, &l));
+	return l;
+}
+
+/* Every copy that is measured is traced, under its kind, with its time; and what leaves a GPU for the host is told of by MIGRATE,
+ * evictions too. */
+static void copies_are_traced(void)
+{
+	static const char *const words[] = { "h2d", "d2h", "peer-out", "peer-in", "local" };
+	static char *lines[LINES];
+	struct huvm_latency before[5];
+	uint64_t count[5] = { 0 }, sum[5] = { 0 }, left = 0, d2h, last = 0;
+	int fd = huvm_open();
+	size_t n;
+
+	trace_begin();
+	settle(fd);
+	d2h = counter(fd, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_BYTES_D2H);
+	for (int k = 0; k < 5; k++)
+		before[k] = took(fd, 0, k);
+	put(INSTANCE "/events/huvm/huvm_copy/enable", "1");
+	put(INSTANCE "/events/huvm/huvm_migrate/enable", "1");
+	work(fd);
+	settle(fd);
+	n = trace_end(lines);
+	for (size_t i = 0; i < n; i++) {
+		unsigned long long va, bytes, began, ns;
+		unsigned int pid, engine;
+		int gpu, src, dst, k = 0;
+		char word[32];
+
+		if (sscanf(lines[i], "huvm_migrate: pid=%u va=0x%llx bytes=%llu src=%d dst=%d", &pid, &va, &bytes, &src, &dst) == 5) {
+			CHECK(src >= -2 && src != dst && dst >= -1);
+			left += src >= 0 && dst == -1 ? bytes : 0;
+			continue;
+		}
+		if (sscanf(lines[i], "huvm_copy: gpu=%d engine=%u copies=%31s began=%llu ns=%llu", &gpu, &engine, word, &began, &ns) != 5)
+			FAIL("'%s'", lines[i]);
+		CHECK_EQ(gpu, 0);
+		while (k < 5 && strcmp(words[k], word))
+			k++;
+		CHECK(k < 5);
+		count[k]++;
+		sum[k] += ns;
+		last = began + ns > last ? began + ns : last;
+	}
+	for (int k = 0; k < 5; k++) {
+		struct huvm_latency after = took(fd, 0, k);
+
+		printf("# %s: %llu copies, %llu ns\n", words[k], (unsigned long long)count[k], (unsigned long long)sum[k]);
+		CHECK_EQ(count[k], after.count - before[k].count);
+		CHECK_EQ(sum[k], after.sum_ns - before[k].sum_ns);
+		CHECK(last <= after.time_ns && last > before[k].time_ns);
+	}
+	CHECK(count[HUVM_LATENCY_H2D] && count[HUVM_LATENCY_D2H] && count[HUVM_LATENCY_LOCAL]);
+	CHECK_EQ(left, counter(fd, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_BYTES_D2H) - d2h);
 }
 
 /* huvm_count adds up to the counters, under their names. */
@@ -409,6 +473,7 @@ static void unload_with_an_open_trace(void)
 static const struct ktap_test tests[] = {
 	{ "formats_are_complete", formats_are_complete },
 	{ "trace_is_the_stream", trace_is_the_stream, 120 },
+	{ "copies_are_traced", copies_are_traced, 120 },
 	{ "counts_add_up", counts_add_up, 120 },
 	{ "perf_and_filters", perf_and_filters },
 	{ "a_gpu_that_leaves_is_traced", a_gpu_that_leaves_is_traced },
