@@ -528,6 +528,8 @@ pub(crate) enum Experiment {
     IntraJob,
     /// What a fault and an eviction cost with more chunks, GPUs and clients
     Scaling,
+    /// Jobs on GPU 0 that need 1.5 times its memory, the others lend: recorded, for pictures
+    Timeline,
 }
 
 #[derive(Args, Debug)]
@@ -544,7 +546,7 @@ pub(crate) struct Bench {
     /// Of all but harvest: presets, by names of 'policy list', or techniques as the rows name them; NAME:KNOB=VALUE:... with other knobs [default: all that are compared]
     #[arg(long, value_name = "PRESET", num_args = 1.., value_delimiter = ',')]
     pub(crate) presets: Vec<String>,
-    /// Of the experiments with several jobs, and of scaling: cases [default: all that the machine has]
+    /// Of the experiments with several jobs, of scaling and of timeline: cases [default: all that the machine has]
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     pub(crate) cases: Vec<String>,
     /// Of those with several jobs: memory of a GPU, chunks of 2 MiB [default: less than half of what it has]
@@ -556,6 +558,9 @@ pub(crate) struct Bench {
     /// Record them in that folder, and run nothing
     #[arg(long, requires = "tapes", requires = "chunks")]
     pub(crate) record: bool,
+    /// Of timeline: folder for the recordings
+    #[arg(long, value_name = "DIR")]
+    pub(crate) recordings: Option<PathBuf>,
     /// Measured passes per row; of scaling, 128 faults for each
     #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) iterations: u32,

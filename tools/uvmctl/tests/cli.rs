@@ -235,6 +235,7 @@ fn bad_usage_is_two() {
         &["completion", "bash", "--fields", "gpu"],
         &["trace", "record"],
         &["trace", "record", "-o", "x", "-s", "0"],
+        &["bench", "timeline", "--cases", "scan,scam"],
     ] {
         assert_eq!(uvmctl(args).status.code(), Some(2), "{args:?}");
     }

@@ -3,6 +3,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod client;
+mod copies;
 mod counters;
 mod demo;
 pub(crate) mod doctor;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `trace record|report|replay`: events in a file, one JSON object a line.
 
+use super::copies::{self, Copies};
 use super::events::{self, Event};
 use super::figures::Figures;
 use super::gpu;
@@ -53,6 +54,7 @@ pub(super) fn run(out: &Out, verb: &TraceVerb) -> Result<()> {
 #[derive(Default, Serialize)]
 pub(super) struct Recorded {
     events: u64,
+    copies: u64,
     dropped: u64,
     file: String,
 }
@@ -61,6 +63,7 @@ impl Row for Recorded {
     fn fields(&self) -> Vec<Field> {
         vec![
             field("events", "EVENTS", Cell::Count(self.events)),
+            field("copies", "COPIES", Cell::Count(self.copies)),
             field("dropped", "DROPPED", Cell::Count(self.dropped)),
             field("file", "FILE", Cell::text(&self.file)),
         ]
@@ -77,6 +80,7 @@ fn record(
     let device = out.device()?;
     let mut file = BufWriter::new(File::create(path).map_err(|e| Failure::file(path, e))?);
     events::listen(&device)?;
+    let copies = Copies::begin();
     let mut child = match command {
         [] => None,
         [program, args @ ..] => Some(
@@ -89,6 +93,7 @@ fn record(
     let end = seconds.map(|s| Instant::now() + Duration::from_secs(s.into()));
     let mut done = Recorded {
         events: 0,
+        copies: 0,
         dropped: 0,
         file: path.display().to_string(),
     };
@@ -116,6 +121,13 @@ fn record(
             }
         }
     }
+    let copies = copies.map(Copies::end).unwrap_or_default();
+    done.copies = copies.copies.len() as u64;
+    done.dropped = done.dropped.saturating_add(copies.lost);
+    for copy in &copies.copies {
+        let line = serde_json::to_string(copy).unwrap_or_default();
+        writeln!(file, "{line}").map_err(|e| Failure::file(path, e))?;
+    }
     file.flush().map_err(|e| Failure::file(path, e))?;
     if let Some(mut c) = child {
         let status = c.wait().map_err(|e| Failure::file(path, e))?;
@@ -125,8 +137,8 @@ fn record(
     }
     out.show("trace.record", &done, std::slice::from_ref(&done), || {
         format!(
-            "{} events written to {}, {} lost\n",
-            done.events, done.file, done.dropped
+            "{} events and {} copies written to {}, {} lost\n",
+            done.events, done.copies, done.file, done.dropped
         )
     })
 }
@@ -237,9 +249,10 @@ fn summarise(events: &[Event]) -> Report {
     let mut busiest: Vec<_> = blocks.into_iter().collect();
     // Stable: blocks with as many faults stay in order of address.
     busiest.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    let lost = events
-        .iter()
-        .zip(events.iter().skip(1))
+    // Copies are no part of the stream, and have no numbers.
+    let numbered = || events.iter().filter(|e| e.r#type != copies::TYPE);
+    let lost = numbered()
+        .zip(numbered().skip(1))
         .map(|(a, b)| b.seq.saturating_sub(a.seq).saturating_sub(1))
         .fold(0u64, u64::saturating_add);
     let times = || events.iter().map(|e| e.time_ns);
@@ -399,6 +412,10 @@ mod tests {
 
     #[test]
     fn a_report_counts_and_sees_gaps() {
+        let mut all = sample();
+        all.insert(3, event(0, "copy", 0, 0, 3));
+        let r = summarise(&all);
+        assert_eq!((r.events, r.lost, r.lines.len()), (6, 2, 3));
         let r = summarise(&sample());
         assert_eq!((r.events, r.lost, r.span_ns), (5, 2, 60));
         assert_eq!(r.lines.len(), 2);

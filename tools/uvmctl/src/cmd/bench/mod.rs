@@ -21,6 +21,8 @@
 //!
 //! `scaling`: what a fault and an eviction cost on larger machines ([`scaling`]).
 //!
+//! `timeline`: some jobs, recorded for pictures ([`recorded`]).
+//!
 //! On a machine of one GPU there is `off` alone. The rows of both machines in one document, read with `--from`, give all
 //! figures and what they are to be ([`targets`]).
 
@@ -32,6 +34,7 @@ mod harvest;
 mod measured;
 mod oversub;
 mod paper;
+mod recorded;
 mod scaling;
 mod scene;
 pub(crate) mod tape;
@@ -58,6 +61,7 @@ pub(super) fn run(out: &Out, b: &Bench) -> Result<()> {
         Experiment::Harvest => harvest::run(out, b)?,
         Experiment::Oversub => oversub::run(out, b)?,
         Experiment::Scaling => scaling::run(out, b)?,
+        Experiment::Timeline => recorded::run(out, b)?,
         _ => paper::run(out, b)?,
     };
     show(out, &rows, save(b.output.as_deref(), &rows))

@@ -73,14 +73,15 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
                 machine.choose(&device, first, Lend::Nothing)?;
             }
             out.note(&format!("{name}: with memory enough"));
-            let ideal = job(out, args, name, found, memory)?;
+            let data = ((memory as f64 * FILLS) as u64, FILLS);
+            let ideal = job(out, args, name, found, data)?;
             for ratio in &ratios {
                 let chunks = limit(ideal.bytes, *ratio);
                 for policy in &policies {
                     out.note(&format!("{name}, {ratio}: {}", policy.name));
                     machine.choose(&device, policy, Lend::Nothing)?;
                     device.limit_chunks(GPU, chunks)?;
-                    let f = job(out, args, name, found, memory)?;
+                    let f = job(out, args, name, found, data)?;
                     rows.push(row(&f, policy, *ratio, ideal.time_ns));
                 }
             }
@@ -110,9 +111,14 @@ fn row(f: &Figures, policy: &Policy, ratio: f64, ideal_ns: u64) -> Measured {
     }
 }
 
-/// One job, from its filling to its check.
-fn job(out: &Out, args: &Bench, name: &str, found: &Found, memory: u64) -> Result<Figures> {
-    let bytes = (memory as f64 * FILLS) as u64;
+/// One job, from its filling to its check. Its data: bytes, and what share of the GPU's memory that is.
+pub(super) fn job(
+    out: &Out,
+    args: &Bench,
+    name: &str,
+    found: &Found,
+    (bytes, ratio): (u64, f64),
+) -> Result<Figures> {
     let (iterations, warmup) = (args.iterations, 1);
     match found {
         Found::Sweep(w) => sweep::run(
@@ -121,7 +127,7 @@ fn job(out: &Out, args: &Bench, name: &str, found: &Found, memory: u64) -> Resul
                 workload: *w,
                 gpu: GPU,
                 bytes,
-                ratio: FILLS,
+                ratio,
                 iterations,
                 warmup,
                 // Arrays are whole rows of blocks: few, so that three of them are about as large as was asked for.
@@ -143,7 +149,7 @@ fn job(out: &Out, args: &Bench, name: &str, found: &Found, memory: u64) -> Resul
             let plan = Plan {
                 workload: name.into(),
                 gpu: GPU,
-                ratio: FILLS,
+                ratio,
                 iterations,
                 warmup,
                 verify: true,
