@@ -26,6 +26,10 @@ results: deps ## Documentation/results.md and pictures, from the rows in build/r
 	@mkdir -p Documentation/results
 	@cp build/results/*.json Documentation/results/
 	@cp build/results/*.targets.txt Documentation/results/ 2>/dev/null || true
+	@cp build/results/*.jsonl.gz Documentation/results/ 2>/dev/null || true
+	@mkdir -p build/recordings
+	@set -e; for f in Documentation/results/*.jsonl.gz; do [ -f "$$f" ] || continue; n=build/recordings/$$(basename "$$f" .gz); \
+		gzip -dc "$$f" >"$$n"; $(T)/results.sh timeline "$$n" --out Documentation/plots; done
 	@$(T)/results.sh doc Documentation/results
 
 test: deps ## all tests: host, then every suite in a VM on the debug kernel

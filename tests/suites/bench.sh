@@ -23,4 +23,11 @@ fi
 echo HUVM-JSON-BEGIN
 cat /results/bench.json
 echo HUVM-JSON-END
+# What was recorded, if anything was.
+for f in /results/*.jsonl; do
+	[ -f "$f" ] || continue
+	echo "HUVM-RECORDING-BEGIN ${f##*/}"
+	gzip -c -9 "$f" | base64
+	echo HUVM-RECORDING-END
+done
 exit $rc

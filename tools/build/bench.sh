@@ -7,13 +7,14 @@
 #   WORKLOADS=bfs,zipf RATIOS=1.5,2 PRESETS=huvm,random (oversub)
 #   QUICK=1: less of each experiment, on smaller memories; results are in build/results-quick
 #   FRESH=1: from the start
+# Recordings of a guest (timeline) are kept beside its rows, as build/results/EXPERIMENT-CASE-PRESET.jsonl.gz.
 # What is stopped goes on where it was: the rows of a guest are kept, and taken again as long as all that made them is the same to the
 # byte (kernel, image, device, profile, arguments), for then they would be the same again. So `all` leaves out what is there.
 . "$(dirname "$0")/lib.sh"
 exp=${1:-harvest}
 quick=${QUICK:-}
 [ "$quick" != 0 ] || quick=
-every=(harvest oversub inter-job ladder prefetch-size spare-size interference intra-job scaling)
+every=(harvest oversub inter-job ladder prefetch-size spare-size interference intra-job scaling timeline)
 results=$BUILD/results${quick:+-quick}
 tool=$BUILD/image-fast/bin/uvmctl
 mkdir -p "$results/parts" "$BUILD/logs"
@@ -117,6 +118,12 @@ spec() {
 			guest_of b 16 2304 "--cases gpus-2,gpus-4,gpus-8,gpus-16"
 		fi
 		;;
+	timeline)
+		# A pass to get to know the job, two for the picture.
+		minutes=6 command=timeline passes=${passes:--i 2}
+		guest_of scan 2 128 "--cases scan --recordings /results"
+		guest_of pagerank 2 128 "--cases pagerank --recordings /results"
+		;;
 	*) die "there is no experiment '$exp'" "use EXP=all, demo or one of: ${every[*]}" ;;
 	esac
 	mem=${mem_:-$mem} profile=${profile_:-$profile}
@@ -175,19 +182,33 @@ key_of() { { echo "$built $cpus $mem $data $1" && cat "$(profile_file "$profile"
 
 # part_of NAME: where its document is kept; beside it, in .key, what it was made by.
 part_of() { echo "$results/parts/$exp-$1.json"; }
+# kept_of NAME: where its recordings are.
+kept_of() { echo "$results/parts/$exp-$1.recordings"; }
 has_part() { [ -s "$(part_of "$1")" ] && [ "$(cat "$(part_of "$1").key" 2>/dev/null)" = "$2" ]; }
 
 # guest NAME KEY GPUS VRAM COMMAND: runs it, and keeps its document.
 guest() {
 	local name=$exp-$1 part rc=0
 	part=$(part_of "$1")
-	rm -f "$part" "$part.key"
+	rm -rf "$part" "$part.key" "$(kept_of "$1")"
 	KCONF=fast GPUS=$3 VRAM=$4 MEM=$mem SMP=$cpus ICOUNT=1 TIMING=on DATA=$data PROFILE=$profile NAME=$name LIMIT=${LIMIT:-7200} \
 		IMAGE=$image RUN="sh /suites/bench.sh $5" "$ROOT/tools/build/run.sh" |
-		sed -u -e '/^HUVM-JSON-BEGIN/,/^HUVM-JSON-END/d' -e '/^HUVM-/d' -e '/reboot: Power down/d' -e "s/^/[$1] /" || rc=$?
+		sed -u -e '/^HUVM-JSON-BEGIN/,/^HUVM-JSON-END/d' -e '/^HUVM-RECORDING-BEGIN/,/^HUVM-RECORDING-END/d' -e '/^HUVM-/d' -e '/reboot: Power down/d' -e "s/^/[$1] /" || rc=$?
 	[ "$rc" = 0 ] || { echo "$rc" >"$part.failed"; return "$rc"; }
 	sed -n '/^HUVM-JSON-BEGIN/,/^HUVM-JSON-END/{/^HUVM-/d;p}' "$BUILD/logs/$name.log" >"$part"
+	recordings "$BUILD/logs/$name.log" "$(kept_of "$1")"
 	echo "$2" >"$part.key"
+}
+
+# recordings LOG FOLDER: those that a guest printed, each under its name.
+recordings() {
+	local name
+	while read -r _ name; do
+		[[ $name =~ ^[a-z0-9.-]+$ ]] || die "a recording is called '$name'" "read $1"
+		mkdir -p "$2"
+		sed -n "/^HUVM-RECORDING-BEGIN $name\r*$/,/^HUVM-RECORDING-END/{/^HUVM-/d;p}" "$1" | tr -d '\r' | base64 -d >"$2/$name.gz"
+		gzip -t "$2/$name.gz"
+	done < <(grep -a '^HUVM-RECORDING-BEGIN' "$1" | tr -d '\r')
 }
 
 # Whether there are results of just this.
@@ -227,7 +248,7 @@ all_guests() {
 }
 
 one() {
-	local json=$results/$exp.json rc=0 parts=() keys=() doc=$results/$exp.doc.part g failed key
+	local json=$results/$exp.json rc=0 parts=() keys=() doc=$results/$exp.doc.part g failed key kept
 	key=$(whole_key)
 	for g in "${guests[@]}"; do
 		keys+=("$(key_of "$g")")
@@ -265,7 +286,11 @@ one() {
 	# Each CPU executes so many instructions a microsecond: what the driver's threads spent, in instructions.
 	jq --argjson mips "$mips" '.data | map(if .driver_ns then .driver_insns = (.driver_ns * $mips / 1000 | round) else . end)' \
 		"$doc.json" >"$json.part" && mv "$json.part" "$json"
-	rm -f "$doc" "$doc.txt" "$doc.json"
+	rm -f "$doc" "$doc.txt" "$doc.json" "$results/$exp"-*.jsonl.gz
+	for g in "${guests[@]}"; do
+		kept=$(kept_of "${g%% *}")
+		[ ! -d "$kept" ] || cp "$kept"/*.jsonl.gz "$results/"
+	done
 	say "results: ${json#"$ROOT"/}"
 }
 

@@ -191,6 +191,8 @@ pub struct File {
     pub meta: Option<Meta>,
     /// The targets as the bench judged them.
     pub targets: Option<String>,
+    /// What was recorded of its jobs: `NAME-WHAT.jsonl.gz` without its end, in order. Pictures have these names.
+    pub recordings: Vec<String>,
 }
 
 impl File {
@@ -240,12 +242,31 @@ pub fn read_file(path: &Path) -> Result<File> {
     let targets = beside(path, &name, "targets.txt");
     let targets = targets.exists().then(|| text(&targets)).transpose()?;
     Ok(File {
+        recordings: recordings(path, &name)?,
         name,
         path: path.to_owned(),
         rows,
         meta,
         targets,
     })
+}
+
+/// Recordings beside a file of results.
+fn recordings(path: &Path, name: &str) -> Result<Vec<String>> {
+    let dir = path.parent().filter(|d| !d.as_os_str().is_empty());
+    let dir = dir.unwrap_or(Path::new("."));
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(|e| Failure::file(dir, e))? {
+        let file = entry.map_err(|e| Failure::file(dir, e))?.file_name();
+        let file = file.to_string_lossy();
+        let of = file.strip_suffix(RECORDED).filter(|stem| {
+            let rest = stem.strip_prefix(name);
+            rest.is_some_and(|r| r.starts_with('-'))
+        });
+        all.extend(of.map(str::to_owned));
+    }
+    all.sort();
+    Ok(all)
 }
 
 /// The rows in a file's text.
@@ -291,6 +312,9 @@ pub fn parse_meta(text: &str) -> std::result::Result<Meta, String> {
         None => Ok(meta),
     }
 }
+
+/// End of a recording's name.
+const RECORDED: &str = ".jsonl.gz";
 
 /// Reads a file of results, or all that a folder has, in order of their names.
 ///

@@ -41,6 +41,19 @@ pub struct Section {
     /// Its tables as they were, where the rows are lost and not measured anew yet; of no use where there are rows.
     #[serde(default)]
     pub kept: String,
+    /// What is seen in the pictures of its recordings, in the order of the page.
+    #[serde(default, rename = "recording")]
+    pub recordings: Vec<Seen>,
+}
+
+/// About the pictures of a recording.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seen {
+    /// Its name, without the experiment's: case and preset.
+    pub name: String,
+    /// What one sees.
+    pub text: String,
 }
 
 /// Why a figure is not the paper's.

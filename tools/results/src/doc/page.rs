@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The page.
 
-use super::notes::{Notes, Section};
+use super::notes::{Notes, Section, Seen};
 use super::paper::{Figure, Paper, ALLOWED};
 use crate::failure::{Failure, Result};
 use crate::plot::bars::{base_of, BASELINE};
@@ -22,8 +22,9 @@ pub fn page(files: &[File], notes: &Notes, paper: &Paper) -> Result<String> {
         }
     }
     for f in files {
-        if notes.experiments.iter().all(|s| s.name != f.name) {
-            missing.push(format!("'{}' has no section in the notes", f.name));
+        match notes.experiments.iter().find(|s| s.name == f.name) {
+            Some(s) => missing.extend(unseen(s, f)),
+            None => missing.push(format!("'{}' has no section in the notes", f.name)),
         }
     }
     for e in &notes.explanations {
@@ -62,6 +63,30 @@ fn paragraph(text: &str) -> String {
     }
 }
 
+/// Recordings that nobody wrote about, and the other way round.
+fn unseen(s: &Section, f: &File) -> Vec<String> {
+    let name = |seen: &Seen| format!("{}-{}", s.name, seen.name);
+    let silent = f.recordings.iter().filter(|r| {
+        let mut all = s.recordings.iter();
+        all.all(|seen| name(seen) != **r)
+    });
+    let silent = silent.map(|r| format!("the recording '{r}' has no text in the notes"));
+    let lost = s
+        .recordings
+        .iter()
+        .map(name)
+        .filter(|n| !f.recordings.contains(n));
+    let lost = lost.map(|n| format!("there is no recording '{n}'; '{}' makes it", s.command));
+    silent.chain(lost).collect()
+}
+
+/// Pictures of a recording, as `timeline` makes them: their names' ends, and what they show.
+const PICTURES: [(&str, &str); 3] = [
+    ("timeline", "links, copy engines and the driver over time"),
+    ("residency", "where blocks are over time"),
+    ("access", "faults of blocks over time"),
+];
+
 fn section(s: &Section, file: &File) -> String {
     let commit = file.commit();
     let of = commit.map_or("at a commit that is not known".into(), |c| {
@@ -92,6 +117,14 @@ fn section(s: &Section, file: &File) -> String {
         text.push_str(&format!("\n```\n{}\n```\n", targets.trim_end()));
     }
     text.push_str(&paragraph(&s.text));
+    for seen in &s.recordings {
+        text.push_str(&format!("\n### {}\n", seen.name));
+        text.push_str(&paragraph(&seen.text));
+        for (end, what) in PICTURES {
+            let (of, name) = (&seen.name, &s.name);
+            text.push_str(&format!("\n![{of}: {what}](plots/{name}-{of}-{end}.svg)\n"));
+        }
+    }
     text
 }
 

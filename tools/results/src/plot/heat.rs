@@ -2,8 +2,10 @@
 //! Heat maps: time to the right, blocks of 2 MiB downwards in order of process and address. One shows where each block is, one
 //! how often it faulted.
 //!
-//! A block is shown where its pages last went. Of a page that is used and does not fault the driver knows nothing, so neither
-//! does the picture.
+//! A block is shown where its pages were last sent, from the beginning of that copy on: memory of its own GPU and memory that
+//! another GPU lent for it are both a GPU's. One that is evicted without a copy is at the host, which had it too; so is one whose
+//! lent chunk was lent anew for another block. Of a page that is used and does not fault the driver knows nothing, so neither does
+//! the picture.
 
 use super::span::Span;
 use super::EDGE;
@@ -14,6 +16,8 @@ use std::collections::BTreeMap;
 
 /// Rows of a picture at most; more blocks share one.
 const ROWS: usize = 320;
+/// Columns of a dot of faults: one is hardly seen.
+const DOT: usize = 4;
 /// Of the host's blocks.
 const HOST: Colour = Colour(0xd4, 0xd0, 0xc8);
 /// Of the blocks with most faults.
@@ -69,7 +73,7 @@ type Map = Vec<Vec<Option<Colour>>>;
 
 fn colour_of(place: Place) -> Colour {
     match place {
-        Place::Host => HOST,
+        Place::Host | Place::Nowhere => HOST,
         Place::Gpu(n) => palette(n as usize),
     }
 }
@@ -96,16 +100,35 @@ pub fn residency(title: &str, events: &[Event]) -> Scene {
         }
         done = until.max(done);
     };
+    // Of each lent chunk the block that it was lent for last, and of each block the chunk that it was lent last.
+    let mut lent: BTreeMap<(Place, u64), (u32, u64)> = BTreeMap::new();
+    let mut borrowed: BTreeMap<(u32, u64), (Place, u64)> = BTreeMap::new();
     let mut order: Vec<&Event> = events.iter().collect();
     order.sort_by_key(|e| (e.time_ns, e.seq));
     for e in order {
-        let What::Migrate { to, .. } = e.what else {
-            continue;
+        let is_at = |b: &(u32, u64), place| at.get(b) == Some(&place);
+        let (to, which): (Place, Vec<(u32, u64)>) = match e.what {
+            What::Migrate { to, .. } => (to, blocks_of(e).collect()),
+            What::Evict { .. } => {
+                let there = blocks_of(e).filter(|b| is_at(b, e.place));
+                (Place::Host, there.collect())
+            }
+            What::Lend { chunk } => {
+                let now = (e.pid, e.va / CHUNK);
+                let chunk = (e.place, chunk);
+                borrowed.insert(now, chunk);
+                let before = lent.insert(chunk, now);
+                // Or it was fetched back since, and is in another one now.
+                let there = before
+                    .filter(|b| is_at(b, e.place) && *b != now && borrowed.get(b) == Some(&chunk));
+                (Place::Host, there.into_iter().collect())
+            }
+            _ => continue,
         };
         // CAST: not negative.
         settle(&in_row, span.column(e.time_ns) as usize);
-        places.insert(to, ());
-        for b in blocks_of(e) {
+        for b in which {
+            places.insert(to, ());
             let Some(counts) = blocks.rows.get(&b).and_then(|r| in_row.get_mut(*r)) else {
                 continue;
             };
@@ -132,7 +155,7 @@ pub fn access(title: &str, events: &[Event]) -> Scene {
     let mut counts = vec![vec![0u64; span.columns as usize]; blocks.count()];
     for e in events.iter().filter(|e| e.what == What::Fault) {
         // CAST: not negative.
-        let column = span.column(e.time_ns) as usize;
+        let column = span.column(e.time_ns) as usize / DOT;
         for row in blocks.rows(e) {
             if let Some(n) = counts.get_mut(row).and_then(|r| r.get_mut(column)) {
                 *n += 1;
@@ -149,7 +172,10 @@ pub fn access(title: &str, events: &[Event]) -> Scene {
     };
     let map: Map = counts
         .iter()
-        .map(|row| row.iter().map(|n| colour(*n)).collect())
+        .map(|row| {
+            let dots = row.iter().flat_map(|n| [colour(*n); DOT]);
+            dots.take(row.len()).collect()
+        })
         .collect();
     let mut legend = Vec::new();
     if let Some(c) = colour(1) {
@@ -186,6 +212,8 @@ fn paint(
     let (left, top) = (EDGE * 2, EDGE + 4 * LINE);
     let rows = i32::try_from(map.len()).unwrap_or(0);
     span.scale(&mut s, left, top, top + rows * blocks.high);
+    // Colour after colour: the SVG names each once.
+    let mut bars: BTreeMap<Colour, Vec<(i32, i32, i32)>> = BTreeMap::new();
     for (y, row) in (0i32..).zip(map) {
         // Neighbours of one colour are one rectangle.
         let mut cells = (0i32..).zip(row).peekable();
@@ -195,14 +223,14 @@ fn paint(
                 to += 1;
             }
             if let Some(c) = colour {
-                s.rect(
-                    left + from,
-                    top + y * blocks.high,
-                    to - from,
-                    blocks.high,
-                    *c,
-                );
+                bars.entry(*c).or_default().push((y, from, to));
             }
+        }
+    }
+    for (colour, bars) in bars {
+        for (y, from, to) in bars {
+            let y = top + y * blocks.high;
+            s.rect(left + from, y, to - from, blocks.high, colour);
         }
     }
     s.margin(EDGE * 2);

@@ -5,6 +5,7 @@ use super::WIDE;
 use crate::draw::{Anchor, Scene, GREY, LIGHT};
 use crate::events::Event;
 use crate::units;
+use std::collections::BTreeMap;
 
 /// Columns that a picture has at most.
 pub(super) const COLUMNS: i32 = WIDE;
@@ -45,6 +46,27 @@ impl Span {
         i32::try_from(column)
             .unwrap_or(i32::MAX)
             .min(self.columns - 1)
+    }
+
+    /// Of each column that stretches of time reach into, which share of it they cover. They are in order and do not overlap.
+    pub(super) fn shares(&self, stretches: &[(u64, u64)]) -> BTreeMap<i32, f64> {
+        let mut shares = BTreeMap::new();
+        let end_ns = self.from_ns.saturating_add(self.length_ns());
+        for (from, to) in stretches {
+            let (from, to) = ((*from).max(self.from_ns), (*to).min(end_ns));
+            if from >= to {
+                continue;
+            }
+            for column in self.column(from)..=self.column(to - 1) {
+                // CAST: not negative.
+                let begins = self.column_ns.saturating_mul(column as u64);
+                let begins = self.from_ns.saturating_add(begins);
+                let ends = begins.saturating_add(self.column_ns);
+                let covered = to.min(ends).saturating_sub(from.max(begins));
+                *shares.entry(column).or_insert(0.0) += covered as f64 / self.column_ns as f64;
+            }
+        }
+        shares
     }
 
     /// Draws the scale below `y`, from `x` on, with lines up to `top`.

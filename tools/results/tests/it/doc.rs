@@ -44,6 +44,25 @@ fn what_is_missing_is_told() {
     assert!(refused(&files, &short).contains("'demo' has no section"));
 }
 
+/// Catches pictures without a word about them, and words about pictures that are not there.
+#[test]
+fn recordings_are_explained() {
+    let (files, notes, paper) = sources();
+    let harvest = files.iter().find(|f| f.name == "harvest").unwrap();
+    assert_eq!(harvest.recordings, ["harvest-steady-huvm"]);
+    let text = page(&files, &notes, &paper).unwrap();
+    for end in ["timeline", "residency", "access"] {
+        let picture = format!("(plots/harvest-steady-huvm-{end}.svg)");
+        assert!(text.contains(&picture), "{picture}");
+    }
+    let refused = |notes: &Notes| page(&files, notes, &paper).unwrap_err().to_string();
+    let mut other = notes.clone();
+    other.experiments[0].recordings[0].name = "steady-stock".into();
+    let e = refused(&other);
+    assert!(e.contains("'harvest-steady-huvm' has no text"), "{e}");
+    assert!(e.contains("no recording 'harvest-steady-stock'"), "{e}");
+}
+
 /// Catches tables of before that stand where there are rows, and none where there are not.
 #[test]
 fn tables_are_kept_where_the_rows_are_lost() {
