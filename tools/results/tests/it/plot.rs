@@ -274,6 +274,8 @@ fn a_block_that_is_evicted_is_elsewhere() {
         evict(301, 7),
         lend(500, 5),
         // Fetched back, and away again to another chunk: the first one is nothing to it any more.
+        lend(505, 7),
+        moved(505, 7, spare),
         moved(510, 7, own),
         lend_of(520, 7, 10),
         moved(520, 7, spare),
