@@ -20,6 +20,7 @@ fn results(rows: Vec<Row>) {
         rows,
         meta: None,
         targets: None,
+        recordings: Vec::new(),
     };
     let baseline = file
         .rows
