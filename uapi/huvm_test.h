@@ -40,7 +40,7 @@ enum huvm_selftest {
  * struct huvm_selftest_arg - HUVM_IOC_TEST_SELFTEST
  * @gpu, @test, @arg: in
  * @result: out
- * Errors: EIO with result = a number that says which step failed; ENODEV; EOPNOTSUPP; ETIMEDOUT.
+ * Errors: EIO with result = a number that says which step failed; ENODEV; EOPNOTSUPP.
  */
 struct huvm_selftest_arg {
 	__u32 size;

@@ -361,7 +361,7 @@ impl Lane {
     /// bound of its own.
     ///
     /// # Errors
-    /// `ETIMEDOUT` when the channel broke under this wait, `EIO` when it is broken.
+    /// `EIO` when the channel is broken, or broke under this wait.
     pub(super) fn wait(&self, value: u32) -> Result {
         self.wait_as(value, false)
     }
@@ -380,7 +380,6 @@ impl Lane {
             return if ok { Ok(()) } else { Err(EIO) };
         }
         let (mut seen, mut since) = ((self.completed(), self.leaves()), time::now_ns());
-        let mut broke_here = false;
         // Most copies are over before anybody could read the list.
         let mut listed = None;
         loop {
@@ -388,11 +387,7 @@ impl Lane {
                 self.poll(value).is_some() || (holding && self.leaves())
             });
             if let Some(ok) = self.poll(value) {
-                return match (ok, broke_here) {
-                    (true, _) => Ok(()),
-                    (false, true) => Err(ETIMEDOUT),
-                    (false, false) => Err(EIO),
-                };
+                return if ok { Ok(()) } else { Err(EIO) };
             }
             let listed = listed.get_or_insert_with(|| self.waiting(What::Copy, STALL_NS));
             let (now, at) = ((self.completed(), self.leaves()), time::now_ns());
@@ -409,7 +404,6 @@ impl Lane {
                 self.fail();
             } else if !leaves && at.saturating_sub(since) >= STALL_NS {
                 self.give_up(value, uapi::HUVM_CHANNEL_STALLED);
-                broke_here = true;
             } else if !leaves && self.has_faulted() {
                 // The fault service thread restarts a faulted engine; but that thread may be who waits here.
                 let _gave_up_said_so = self.restart();
@@ -448,7 +442,7 @@ impl Lane {
             }
             if !moved(self) && !patience.again() {
                 self.give_up(seen.wrapping_add(1), uapi::HUVM_CHANNEL_STALLED);
-                return Err(ETIMEDOUT);
+                return Err(EIO);
             }
         }
         Ok(())

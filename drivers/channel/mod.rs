@@ -102,7 +102,7 @@ pub(crate) fn poll(tracker: &Tracker) -> Option<bool> {
 /// Waits until all of `tracker` is over, signals ignored; bounded by the progress of its channels.
 ///
 /// # Errors
-/// `ETIMEDOUT` for a channel that stopped (once; it is broken then), `EIO` for one that is broken or whose GPU went. All of
+/// `EIO` for a channel that is broken, or stopped (it is broken then), or whose GPU went. All of
 /// the tracker is over in any case.
 pub(crate) fn wait(tracker: &Tracker) -> Result {
     let mut first = Ok(());

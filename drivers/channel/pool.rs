@@ -52,7 +52,7 @@ impl Pool {
     /// Makes the channels and lets the GPU run them. Once.
     ///
     /// # Errors
-    /// `ENOMEM`; `ENODEV` without a copy engine; `EIO`, `ETIMEDOUT` when the device does not do as told. Nothing is left.
+    /// `ENOMEM`; `ENODEV` without a copy engine; `EIO` when the device does not do as told. Nothing is left.
     pub(crate) fn start(
         &self,
         gpu: u8,
@@ -95,8 +95,8 @@ impl Pool {
     /// wait for room in the ring, and for other GPUs' part of `after`.
     ///
     /// # Errors
-    /// `EIO` when the channel is broken or its GPU gone, or when one in `after` failed and may still reach memory;
-    /// `ETIMEDOUT` when it breaks now; `EINVAL` when `f` appended something illegal. Nothing was submitted.
+    /// `EIO` when the channel is broken, or breaks now, or its GPU is gone, or when one in `after` failed and may still reach memory;
+    /// `EINVAL` when `f` appended something illegal. Nothing was submitted.
     pub(crate) fn submit(
         &self,
         engine: Engine,

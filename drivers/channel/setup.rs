@@ -149,10 +149,10 @@ impl Space {
     }
 }
 
-/// The kernel's error for one of the hardware crate.
+/// The kernel's error for one of the hardware crate. A device that does not do as told is `EIO` to who meets it first, as it is to all
+/// who come later; `ETIMEDOUT` is for limits that callers set.
 pub(crate) fn errno(e: huvm_hal::Error) -> Error {
     match e {
-        huvm_hal::Error::Timeout(_) => ETIMEDOUT,
         huvm_hal::Error::Busy(_) => EBUSY,
         huvm_hal::Error::NoRoom => ENOMEM,
         huvm_hal::Error::Absent(_) => EOPNOTSUPP,

@@ -491,7 +491,7 @@ impl Gpu {
     /// in use; else only misses are dropped, which cost a fault at worst, and the next command waits.
     ///
     /// # Errors
-    /// `EIO` when it is lost, `ETIMEDOUT` when it is so from now on.
+    /// `EIO` when it is lost, or is so from now on.
     pub(crate) fn tlb_invalidate(&self, root: SysAddr, inv: &Invalidate) -> Result {
         self.check()?;
         let mut posted = self.commands.lock();
@@ -549,7 +549,7 @@ impl Gpu {
     /// Fails the requests of one space for the page at `va`; everything else tries again.
     ///
     /// # Errors
-    /// `EIO` when it is lost or the channel broken, `ETIMEDOUT`.
+    /// `EIO` when it is lost or the channel broken.
     pub(crate) fn cancel(&self, sg: &SpaceGpu, va: u64, access: CancelAccess) -> Result {
         self.check()?;
         let fence = self

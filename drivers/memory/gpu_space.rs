@@ -170,7 +170,7 @@ impl SpaceGpu {
     /// returns. `tables` is the block's, under the block's lock.
     ///
     /// # Errors
-    /// `ENOMEM` (nothing was changed), `EIO`, `ETIMEDOUT`.
+    /// `ENOMEM` (nothing was changed), `EIO`.
     pub(crate) fn change(
         &self,
         tables: &mut BlockTables,
@@ -212,7 +212,7 @@ impl SpaceGpu {
     /// Drops every cached translation of this space.
     ///
     /// # Errors
-    /// `EIO`, `ETIMEDOUT`.
+    /// `EIO`.
     pub(crate) fn invalidate_all(&self) -> Result {
         let whole = Invalidate::cover(GpuVa(0), GpuVa(super::VA_LIMIT - 1), Level::Pde3, true);
         self.gpu.tlb_invalidate(self.root, &whole)

@@ -11,7 +11,7 @@ use crate::device::Gpu;
 use crate::kernel::time;
 use crate::memory::clients::SUBCONTEXTS;
 use huvm_policy::config::KnobId;
-use huvm_policy::share::{self, Owner, Runner, CLIENTS};
+use huvm_policy::share::{self, Runner, Runners, CLIENTS};
 use kernel::sync::atomic::{Atomic, Relaxed};
 
 /// For so long after it did something a space uses the GPU.
@@ -79,29 +79,17 @@ fn divide(gpu: &Gpu, now: u64) {
         if is_due(&gpu.activity.asked, now, ASK_NS) {
             launch::each_running(gpu, |veid| gpu.activity.note(veid));
         }
-        let nobody = Owner {
-            process: 0,
-            user: 0,
-            unbounded: false,
-        };
-        let mut all = [Runner {
-            owner: nobody,
-            veid: 0,
-        }; SUBCONTEXTS];
-        let mut n = 0;
+        let mut users = Runners::new();
         gpu.clients().each(|veid, owner| {
             // What was noted after `now` is not long ago either.
-            let place = all.get_mut(n).filter(|_| gpu.activity.is_active(veid, now));
-            if let Some(place) = place {
-                *place = Runner { owner, veid };
-                n += 1;
+            if gpu.activity.is_active(veid, now) {
+                users.add(Runner { owner, veid });
             }
         });
-        let all = all.get(..n).unwrap_or(&[]);
         let chunks = gpu.chunks().usable();
-        for me in all {
+        for me in users.all() {
             if let Some(share) = shares.get_mut(usize::from(me.veid)) {
-                *share = share::chunks_of(me, all, chunks).unwrap_or(0);
+                *share = share::chunks_of(me, users.all(), chunks).unwrap_or(0);
             }
         }
     }

@@ -20,7 +20,7 @@ use huvm_hal::ids::{SysAddr, Veid};
 use huvm_hal::seam::DmaMem;
 use huvm_hw::ext::desc;
 use huvm_hw::ext::ident::FEATURE_THROTTLE;
-use huvm_policy::share::{self, Owner, Runner};
+use huvm_policy::share::{self, Runner, Runners};
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, new_spinlock, Arc, Mutex, SpinLock};
@@ -286,36 +286,23 @@ fn share_out(gpu: &Gpu, buffers: &mut Buffers) {
         return;
     };
     let slots = gpu.launches();
-    let nobody = Owner {
-        process: 0,
-        user: 0,
-        unbounded: false,
-    };
-    let mut all = [Runner {
-        owner: nobody,
-        veid: 0,
-    }; SUBCONTEXTS];
-    let mut n = 0;
+    let mut running = Runners::new();
     for slot in 0..SLOTS {
         let held = slots.table.lock().busy.get(slot).copied().flatten();
         let Some(runner) = held.map(|b| b.runner) else {
             continue;
         };
-        let known = all.iter().take(n).any(|r| r.veid == runner.veid);
+        let known = || running.find(runner.veid).is_some();
         // CAST: below 64. What has ended and waits to be collected runs nothing.
-        if known || !matches!(engine.status(gpu, slot as u32), Ok(Status::Running)) {
-            continue;
-        }
-        if let Some(place) = all.get_mut(n) {
-            *place = runner;
-            n += 1;
+        let runs = || matches!(engine.status(gpu, slot as u32), Ok(Status::Running));
+        if !known() && runs() {
+            running.add(runner);
         }
     }
-    let all = all.get(..n).unwrap_or(&[]);
     let mut shared = false;
     for (veid, limit) in (0u8..).zip(buffers.limits.iter_mut()) {
-        let me = all.iter().find(|r| r.veid == veid);
-        let blocks = me.and_then(|me| share::blocks_of(me, all, engine.max_resident));
+        let me = running.find(veid);
+        let blocks = me.and_then(|me| share::blocks_of(me, running.all(), engine.max_resident));
         shared |= blocks.is_some();
         if blocks.unwrap_or(0) != *limit {
             *limit = blocks.unwrap_or(0);

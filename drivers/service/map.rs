@@ -20,7 +20,7 @@ pub(crate) fn hal_mask(m: &PageMask) -> ids::PageMask {
 /// Takes `pages` from the GPU of `part`, and waits until it uses none of them.
 ///
 /// # Errors
-/// `EIO`, `ETIMEDOUT`: the GPU did not acknowledge; it is lost.
+/// `EIO`: the GPU did not acknowledge; it is lost.
 pub(crate) fn unmap_part(part: &mut Part, pages: &PageMask) -> Result {
     let gone = part.mapped.and(pages);
     if gone.is_empty() {

@@ -229,7 +229,7 @@ fn take_chunk(
 /// Drops the copies of `pages` that are not at `keep`, where they are valid too.
 ///
 /// # Errors
-/// `EIO`, `ETIMEDOUT` from an unmap; then nothing was dropped.
+/// `EIO` from an unmap; then nothing was dropped.
 pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMask) -> Result {
     let stale = pages.and(&s.valid_beside(keep)).and(&s.valid_at(keep));
     if stale.is_empty() {

@@ -197,6 +197,36 @@ static void engine_does_not_stop(void)
 	CHECK_OK(close(log));
 }
 
+/* Who meets a GPU that hangs first, be it as he registers it, hears what all hear who come later. */
+static void first_to_hear(void)
+{
+	int fd = huvm_open(), other;
+	uint64_t *p = managed(fd, BLOCK);
+	char name[32];
+
+	pci_name(fd, 0, name);
+	CHECK_OK(gpu_register(fd, 0));
+	gpu_fill(fd, 0, p, BLOCK, BLOCKS, 5, 3);
+	test_reg(fd, 0, INJ_COMMAND_HANG, 1);
+	CHECK_ERR(migrate(fd, p, BLOCK, HUVM_PLACE_HOST), EIO);
+	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+	CHECK_ERR(migrate(fd, p, BLOCK, 0), EIO);
+	CHECK_OK(munmap(p, BLOCK));
+	CHECK_OK(close(fd));
+	comes_back(name);
+
+	fd = huvm_open();
+	other = huvm_open();
+	CHECK_OK(gpu_register(fd, 0));
+	test_reg(fd, 0, INJ_COMMAND_HANG, 1);
+	CHECK_ERR(gpu_register(other, 0), EIO);
+	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+	CHECK_ERR(gpu_register(other, 0), EIO);
+	CHECK_OK(close(other));
+	CHECK_OK(close(fd));
+	comes_back(name);
+}
+
 /* The n-th command of a launch that faults is not acknowledged: now an invalidate after a mapping was made, now a replay. */
 static void while_serving_faults(void)
 {
@@ -321,7 +351,7 @@ static void no_way_to_reset(void)
 static const struct ktap_test tests[] = {
 	{ "writes_no_more", writes_no_more }, { "copies_no_more", copies_no_more },
 	{ "copy_on_its_way", copy_on_its_way }, { "engine_does_not_stop", engine_does_not_stop, 120 },
-	{ "while_serving_faults", while_serving_faults, 120 },
+	{ "first_to_hear", first_to_hear }, { "while_serving_faults", while_serving_faults, 120 },
 	{ "reset_under_the_driver", reset_under_the_driver }, { "no_way_to_reset", no_way_to_reset },
 };
 KTAP_MAIN(tests)

@@ -8,6 +8,9 @@
 //! as many as he can get; but while several use a GPU, who has no more than his share keeps it, and evictions for others go past him
 //! ([`Stakes`]). So memory is never left unused, and no more is passed over than the shares of those who use the GPU.
 
+/// Clients of a GPU, at most: subcontexts.
+pub const CLIENTS: usize = 64;
+
 /// Whose a space is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
@@ -51,6 +54,54 @@ pub struct Runner {
     pub veid: u8,
 }
 
+/// The spaces that share something of a GPU, each once.
+#[derive(Clone, Debug)]
+pub struct Runners {
+    of: [Runner; CLIENTS],
+    many: usize,
+}
+
+impl Runners {
+    /// Nobody.
+    pub const fn new() -> Self {
+        let owner = Owner {
+            process: 0,
+            user: 0,
+            unbounded: false,
+        };
+        Self {
+            of: [Runner { owner, veid: 0 }; CLIENTS],
+            many: 0,
+        }
+    }
+
+    /// One more, if it is not there yet.
+    pub fn add(&mut self, runner: Runner) {
+        if self.find(runner.veid).is_none() {
+            if let Some(place) = self.of.get_mut(self.many) {
+                *place = runner;
+                self.many += 1;
+            }
+        }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Runner] {
+        self.of.get(..self.many).unwrap_or(&[])
+    }
+
+    /// The one with this subcontext.
+    pub fn find(&self, veid: u8) -> Option<&Runner> {
+        self.all().iter().find(|r| r.veid == veid)
+    }
+}
+
+impl Default for Runners {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// How many blocks of `me`, one of `all`, may run at once where `max` may: users have the same each, so have the processes of a
 /// user, and the spaces of a process. At least one; `None`: as many as there are, nobody else is there.
 ///
@@ -78,8 +129,6 @@ pub fn blocks_of(me: &Runner, all: &[Runner], max: u32) -> Option<u32> {
     Some(mine.checked_div(spaces).unwrap_or(0).max(1))
 }
 
-/// Clients of a GPU, at most: subcontexts.
-pub const CLIENTS: usize = 64;
 /// Chunks that are worth keeping together: a share of fewer protects nobody. With so few, clients that need some at a time would each
 /// evict their own for ever.
 pub const SHARE_LEAST: u32 = 8;
@@ -222,6 +271,25 @@ mod tests {
         assert_eq!(shares, [Some(6), Some(6), Some(6), Some(20), Some(40)]);
         let none: Vec<_> = all.iter().map(|r| blocks_of(r, &all, 0)).collect();
         assert_eq!(none, [Some(1); 5]);
+    }
+
+    #[test]
+    fn who_shares_is_named_once() {
+        let r = |veid, process| Runner {
+            owner: owner(process, 1),
+            veid,
+        };
+        let mut all = Runners::new();
+        assert_eq!(all.all(), []);
+        assert_eq!(all.find(0), None, "what is not filled is nobody");
+        for veid in (0..64).chain(0..64) {
+            all.add(r(veid, u64::from(veid)));
+        }
+        all.add(r(7, 99));
+        all.add(r(200, 99));
+        assert_eq!(all.all().len(), CLIENTS, "there are no more places");
+        assert_eq!(all.find(7), Some(&r(7, 7)), "the first one stays");
+        assert_eq!(all.find(200), None);
     }
 
     #[test]
