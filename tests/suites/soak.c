@@ -532,8 +532,10 @@ static void new_policy(void)
 		p = &policies[dice(NPOLICIES)];
 	while (!strcmp(p->name, "evict-off"));
 	CHECK_OK(set_policy(ctl, p));
-	for (uint32_t g = 0; g < gpus; g++)
+	for (uint32_t g = 0; g < gpus; g++) {
 		knob(ctl, g, "harvest_lend", dice(2));
+		knob(ctl, g, "fair_memory", dice(2));
+	}
 	did.policies++;
 }
 

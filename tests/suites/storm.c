@@ -23,6 +23,7 @@ static void all_on(int fd)
 		knob(fd, g, "parallel_fetch", 1);
 		knob(fd, g, "prefetch_multi_path", 1);
 		knob(fd, g, "large_page_evict", 1);
+		knob(fd, g, "fair_memory", 1);
 	}
 }
 
