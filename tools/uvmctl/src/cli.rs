@@ -408,8 +408,7 @@ pub(crate) enum TraceVerb {
     },
     /// What a recording has: events by type and cause, bytes, the busiest blocks
     Report {
-        /// A recording, or what 'events --json' wrote
-        #[arg(required_unless_present = "from")]
+        /// A recording, or what 'events --json' wrote; not with --from
         file: Option<PathBuf>,
     },
     /// Touch the pages of a recording's faults again, in its order, on a GPU

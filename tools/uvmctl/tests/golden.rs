@@ -178,6 +178,27 @@ fn output_is_as_recorded() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// `--from FILE COMMAND` is `COMMAND --from FILE`.
+#[test]
+fn from_may_come_first() {
+    for (document, args) in READERS.iter().chain([&("trace-report", "trace report")]) {
+        let file = tests().join(format!("data/{document}.json"));
+        let first = Command::new(env!("CARGO_BIN_EXE_uvmctl"))
+            .arg("--from")
+            .arg(file)
+            .args(args.split_whitespace())
+            .output()
+            .unwrap();
+        assert_eq!(whole(&first), whole(&from(document, args)), "{args}");
+    }
+    let none = Command::new(env!("CARGO_BIN_EXE_uvmctl"))
+        .args(["trace", "report"])
+        .output()
+        .unwrap();
+    assert_eq!(none.status.code(), Some(2));
+    assert!(whole(&none).contains("a recording is wanted"));
+}
+
 /// Reading what a command wrote and writing it again changes nothing: no key is lost on the way.
 #[test]
 fn documents_survive_a_round_trip() {

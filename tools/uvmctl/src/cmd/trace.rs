@@ -38,7 +38,11 @@ pub(super) fn run(out: &Out, verb: &TraceVerb) -> Result<()> {
             let report = match (saved, file) {
                 (Some(last), _) => out.adopt(last),
                 (None, Some(file)) => summarise(&load(file)?),
-                (None, None) => return Err(Failure::Usage("a recording is wanted".into())),
+                (None, None) => {
+                    return Err(Failure::Usage(
+                        "a recording is wanted: 'uvmctl trace report FILE', or --from FILE".into(),
+                    ))
+                }
             };
             out.show("trace.report", &report, &report.lines, || {
                 paint(out, &report)
