@@ -549,6 +549,12 @@ static void short_of_host(enum kind kind)
 	did.short_host++;
 }
 
+static void nothing_is_short(void)
+{
+	for (uint32_t what = HUVM_FAIL_HOST_2M; what <= HUVM_FAIL_HOST_4K; what++)
+		let_fail(ctl, what, 0);
+}
+
 static void press(void)
 {
 	uint64_t len = (16 + dice(64)) * MIB;
@@ -655,6 +661,8 @@ static void event(enum kind kind)
 		pci_name(ctl, gpu, name);
 		CHECK_OK(write_file(DRIVER "unbind", name));
 		usleep((useconds_t)dice(200000));
+		/* A GPU whose copies fail as it is tried is not taken (unbind/probe_fails_anywhere). */
+		nothing_is_short();
 		CHECK_OK(write_file(DRIVER "bind", name));
 		did.unbinds++;
 	}
@@ -731,8 +739,7 @@ static void round_of(enum kind kind, double until)
 			CHECK_OK(limit_chunks(ctl, g, 0));
 		knob(ctl, g, "harvest_lend", 0);
 	}
-	for (uint32_t what = HUVM_FAIL_HOST_2M; what <= HUVM_FAIL_HOST_4K; what++)
-		let_fail(ctl, what, 0);
+	nothing_is_short();
 	/* Nothing is left. What a dead GPU had is nobody's. */
 	for (uint32_t g = 0; g < gpus; g++)
 		if (!died || g != dying)
