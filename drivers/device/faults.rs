@@ -156,6 +156,15 @@ impl FaultState {
         Ok(out.len())
     }
 
+    /// The replayable ring gave nothing. If the device says that there is something all the same, and goes on so, it is ill.
+    pub(crate) fn look_for_hidden(&mut self, gpu: &Gpu) {
+        // A PUT that is wrong was told by who reads the ring.
+        if gpu.hal(self.replayable.hides(gpu)) == Ok(true) {
+            self.replayable_health
+                .fails(gpu, "a fault ring hides what it has", EIO);
+        }
+    }
+
     /// Drops what is in the replayable ring; a replay must follow. Returns how many.
     ///
     /// # Errors

@@ -160,6 +160,9 @@ impl Service {
                 run.note_replay();
             }
         }
+        if !served_any && !gpu.is_lost() {
+            ring.look_for_hidden(gpu);
+        }
         // Errors were told.
         if ring.recover(gpu) == Ok(true) {
             account::count(Some(gpu), None, Counter::Overflows, 1);

@@ -268,7 +268,7 @@ static void put_goes_backwards(void)
 /* That, without end. A ring that gives packets all the same may give all of a launch first. */
 static void put_always_wrong(void)
 {
-	for (uint32_t what = FAR; what <= BEHIND; what++) {
+	for (uint32_t what = FAR; what <= EMPTY; what++) {
 		struct scene s = scene();
 		struct teller e = teller_begin();
 		struct huvm_wait w;

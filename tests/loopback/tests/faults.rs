@@ -405,6 +405,26 @@ fn late_packets_are_waited_for() {
     assert_eq!((report.status, report.mismatches), (Status::Done, 0));
 }
 
+/// A PUT that is always GET hides what the ring has; FAULT_STATUS does not.
+#[test]
+fn packets_that_put_hides_are_known_of() {
+    let l = loop_with(true, 12);
+    let mut d = Driver::new(&l, 0, 1, 256).unwrap();
+    let space = Space::new(&d.gpu).unwrap();
+    let (header, program) = program();
+    assert_eq!(d.replayable.hides(&d.gpu), Ok(false), "there is nothing");
+    d.launch(0, space.tree.root(), &header, &program).unwrap();
+    l.settle();
+    assert_eq!(d.replayable.hides(&d.gpu), Ok(false), "PUT says so");
+    for (what, hidden) in [(BadPut::Behind, false), (BadPut::Empty, true)] {
+        inject(&d.gpu, Injection::PutWrong(RingKind::Replayable, what, 1)).unwrap();
+        assert_eq!(d.replayable.hides(&d.gpu), Ok(hidden), "{what:?}");
+    }
+    let mut batch = [Fault::default(); 8];
+    let n = d.replayable.drain(&d.gpu, &mut batch, &mut || false).unwrap();
+    assert!(n != 0, "nothing was passed");
+}
+
 /// A PUT that is out of the ring is an error; one that is in it and wrong costs a wait. Neither moves GET past what is there, so the ring
 /// works as before once PUT is right. Catches a GET that passes PUT, after which no packet is ever met.
 #[test]
