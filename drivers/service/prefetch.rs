@@ -217,21 +217,29 @@ pub(super) fn judge(gpu: &Gpu, block: &Block, stream: &InStream) {
         .report(gpu, space, Outcome::Late, u32::from(late));
 }
 
-/// What a stream went over, between two of its faults, was there in time.
+/// What a stream went over, between two of its faults, was there in time, or is on its way still: then the fault for it was dropped, as
+/// others of a batch are.
 fn went_over(gpu: &Gpu, space: &Space, advice: &stream::Advice) {
-    let mut useful = 0;
-    for b in advice.passed.iter().flat_map(BlockRun::blocks) {
+    let (mut useful, mut late) = (0, 0);
+    for b in advice.passed.iter().flatten().flat_map(BlockRun::blocks) {
         let Some(b) = space.existing_block(b.0.saturating_mul(BLOCK_BYTES)) else {
             continue;
         };
         let mut s = b.lock();
         let there = s.part(gpu.index()).is_some_and(|p| !p.mapped.is_empty());
-        if let Some(a) = s.ahead.take_if(|_| there) {
-            a.tell(uapi::HUVM_PREFETCH_USEFUL);
-            useful += 1;
+        let comes = s.inflight.is_some();
+        if let Some(a) = s.ahead.take_if(|_| there || comes) {
+            let (step, n) = if there {
+                (uapi::HUVM_PREFETCH_USEFUL, &mut useful)
+            } else {
+                (uapi::HUVM_PREFETCH_LATE, &mut late)
+            };
+            a.tell(step);
+            *n += 1;
         }
     }
     space.streams.report(gpu, space, Outcome::Useful, useful);
+    space.streams.report(gpu, space, Outcome::Late, late);
 }
 
 /// What a block fetched ahead for a job is judged by.
@@ -283,10 +291,16 @@ impl Prefetch {
     /// Serves until it is asked to stop.
     pub(crate) fn serve(mut self, gpu: &Arc<Gpu>) {
         while gpu.prefetch.listen(LOOK_NS) {
-            while let Some(job) = gpu.prefetch_queue.pop() {
-                self.run(gpu, &job);
+            loop {
+                if let Some(job) = gpu.prefetch_queue.pop() {
+                    self.run(gpu, &job);
+                } else if self.on_the_way.is_empty() {
+                    break;
+                } else {
+                    // What is asked for meanwhile begins before the rest of these is waited for.
+                    self.land(gpu);
+                }
             }
-            self.land_all(gpu);
         }
     }
 
@@ -387,12 +401,6 @@ impl Prefetch {
         if let Err(e) = migrate::map_valid(&mut s, g, &PageMask::FULL) {
             // The pages are there; the fault that comes will map them, or say why not.
             gpu.complain("prefetched block not mapped", e);
-        }
-    }
-
-    fn land_all(&mut self, gpu: &Gpu) {
-        while !self.on_the_way.is_empty() {
-            self.land(gpu);
         }
     }
 }

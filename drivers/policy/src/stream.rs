@@ -17,6 +17,9 @@
 //!   many blocks beyond ([`StreamTable::beyond`]). So a stream goes on behind the part of a cycle that stays.
 //! - **Again.** Where streams of cycles are followed, one that has come to the end of its range begins anew with the range's next fault
 //!   of no stream: the next pass, from where something is missing.
+//! - **Round.** One that did so, with hardly a fault of other ranges in between, is taken to do so again: its steps go on from the end of
+//!   the range to the beginning, so that the next pass is fetched ahead while this one ends. Where the program goes elsewhere first, what
+//!   is fetched so early would leave again before it is used: its stream ends with the range, as all others.
 //! - **Forget.** There are eight streams at most; a new one replaces the one confirmed longest ago.
 //! - **Cancel.** A fault of no stream means that the GPU waits for something else: the prefetch under way is to stop at
 //!   the next chunk boundary.
@@ -60,6 +63,9 @@ const BRIDGE_LEAST: u32 = 4;
 /// once, here 80 blocks of 192 KiB, and what is on its way to the back of it faults again with every batch: taken for no part
 /// of the stream, that gave up the prefetch behind it.
 const STRAGGLER_STEPS: u64 = 16;
+/// Faults of other ranges between the end of a pass and the beginning of the next with which these still follow each other: arrays
+/// that are walked in lock-step have a few. Of a pass over another array there are more.
+const BETWEEN_PASSES: u32 = 16;
 
 /// A fault of no stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,8 +257,9 @@ pub struct Advice {
     pub cancel: bool,
     /// The block had been advised for prefetch: it came late, or was lost before it was used.
     pub expected: bool,
-    /// Blocks that the stream went over since its last fault, without a fault there; some may not have been advised.
-    pub passed: Option<BlockRun>,
+    /// Blocks that the stream went over since its last fault, without a fault there; some may not have been advised. The second
+    /// run is of the next pass.
+    pub passed: [Option<BlockRun>; 2],
 }
 
 /// What became of a block that was fetched ahead.
@@ -307,6 +314,18 @@ struct Stream {
     /// Of the furthest of these, how many in a row were on the GPU already, and beyond how many of them it was followed.
     there: u32,
     bridged: u32,
+    /// The last such row: how long it is, and how many steps past `last` it ends. What is in it needs no fetching, so that as much more
+    /// is ahead.
+    row: u32,
+    row_end: u32,
+    /// How far ahead it is to be fetched, as its last fault had it.
+    amount: u32,
+    /// Of the next pass, blocks that are advised and not handed out yet: a run does not go round.
+    owed: u32,
+    /// Its passes follow each other: steps past the end of the range go on from its beginning.
+    round: bool,
+    /// Faults of other ranges since its last.
+    elsewhere: u32,
     /// Where it was found, or this pass began.
     begun: BlockNo,
     /// Faults in its range since that were of no stream.
@@ -340,6 +359,12 @@ impl Stream {
             ahead: 0,
             there: 0,
             bridged: 0,
+            row: 0,
+            row_end: 0,
+            amount: 0,
+            owed: 0,
+            round: false,
+            elsewhere: 0,
             begun: block,
             strays: 0,
             followed: 0,
@@ -356,9 +381,65 @@ impl Stream {
         distance.checked_div(self.step).filter(|_| whole)
     }
 
+    /// The first block of its passes, and how many blocks each has.
+    fn cycle(&self) -> (BlockNo, u64) {
+        let (step, after) = (
+            self.step.unsigned_abs(),
+            self.span.steps_left(self.last, self.step),
+        );
+        let before = if self.step < 0 {
+            self.span
+                .end
+                .0
+                .saturating_sub(1)
+                .saturating_sub(self.last.0)
+        } else {
+            self.last.0.saturating_sub(self.span.first.0)
+        };
+        let before = before.checked_div(step).unwrap_or(0);
+        let back = step.saturating_mul(before);
+        let first = if self.step < 0 {
+            self.last.0.saturating_add(back)
+        } else {
+            self.last.0.saturating_sub(back)
+        };
+        (
+            BlockNo(first),
+            before.saturating_add(after).saturating_add(1),
+        )
+    }
+
+    /// How far from the last fault it looks ahead, at most, where it goes round: not so far that what is ahead is behind as well.
+    fn horizon(&self) -> u64 {
+        let (_, blocks) = self.cycle();
+        blocks.saturating_sub(self.front().saturating_add(GAP_STEPS).saturating_add(1))
+    }
+
+    /// As [`Self::steps_to`], round the end of the range if it goes round and that is nearer.
+    fn steps_round(&self, block: BlockNo) -> Option<i64> {
+        let steps = self.steps_to(block)?;
+        if !self.round || !self.span.contains(block) {
+            return Some(steps);
+        }
+        let blocks = i64::try_from(self.cycle().1).ok()?;
+        let ahead = i64::from(self.ahead).saturating_add_unsigned(GAP_STEPS);
+        let behind = i64::try_from(self.front()).ok()?;
+        let other = if steps < 0 {
+            steps.saturating_add(blocks)
+        } else {
+            steps.saturating_sub(blocks)
+        };
+        let near = |n: i64| if n > 0 { n <= ahead } else { n >= -behind };
+        Some(if !near(steps) && near(other) {
+            other
+        } else {
+            steps
+        })
+    }
+
     /// Where `block` is.
     fn see(&self, block: BlockNo, span: &BlockSpan) -> Seen {
-        let Some(steps) = self.steps_to(block).filter(|_| self.span == *span) else {
+        let Some(steps) = self.steps_round(block).filter(|_| self.span == *span) else {
             return Seen::Elsewhere;
         };
         let far = steps.unsigned_abs();
@@ -373,7 +454,10 @@ impl Stream {
 
     /// Whether it comes to `block` within `more` steps of what is advised, or was there lately.
     fn comes_to(&self, block: BlockNo, more: u32) -> bool {
-        let Some(steps) = self.steps_to(block).filter(|_| self.span.contains(block)) else {
+        let Some(steps) = self
+            .steps_round(block)
+            .filter(|_| self.span.contains(block))
+        else {
             return false;
         };
         let reach = u64::from(self.ahead).saturating_add(more.into());
@@ -381,15 +465,34 @@ impl Stream {
         steps.unsigned_abs() <= bound
     }
 
-    /// The blocks between the last fault and one `steps` past it.
-    fn between(&self, slot: usize, steps: u64) -> Option<BlockRun> {
-        let count = u32::try_from(steps).ok()?.checked_sub(1)?;
-        self.run(u8::try_from(slot).ok()?, 1, count)
+    /// The blocks between the last fault and one `steps` past it: of this pass, and of the next.
+    fn between(&self, slot: usize, steps: u64) -> [Option<BlockRun>; 2] {
+        let left = self.left();
+        let all = u64::from(u32::try_from(steps).unwrap_or(0)).saturating_sub(1);
+        let this = all.min(left);
+        let part = |nearest, count| {
+            let (slot, count) = (u8::try_from(slot).ok()?, u32::try_from(count).ok()?);
+            self.run(slot, nearest, count)
+        };
+        [
+            part(1, this),
+            part(left.saturating_add(1), all.saturating_sub(this)),
+        ]
     }
 
-    /// `count` blocks from the one `nearest` steps past the last fault on; `None` if that is none.
+    /// Steps to the end of the range.
+    fn left(&self) -> u64 {
+        self.span.steps_left(self.last, self.step)
+    }
+
+    /// `count` blocks from the one `nearest` steps past the last fault on; `None` if that is none. All of them are on this side of the
+    /// range's end, or all on the other.
     fn run(&self, slot: u8, nearest: u64, count: u32) -> Option<BlockRun> {
-        let first = self.last.step(self.step, nearest).filter(|_| count != 0)?;
+        let first = match nearest.checked_sub(self.left().saturating_add(1)) {
+            Some(over) if self.round => self.cycle().0.step(self.step, over),
+            _ => self.last.step(self.step, nearest),
+        };
+        let first = first.filter(|_| count != 0)?;
         Some(BlockRun {
             stream: StreamId {
                 slot,
@@ -414,10 +517,19 @@ impl Stream {
     /// Takes the fault `steps` past the last one. True if that block had been advised.
     fn advance(&mut self, block: BlockNo, steps: u64, now: u64) -> bool {
         let expected = steps <= u64::from(self.ahead);
+        if steps > self.left() {
+            // The next pass.
+            (self.begun, self.strays, self.followed) = (self.cycle().0, 0, 0);
+            self.round = self.elsewhere <= BETWEEN_PASSES;
+        }
+        self.elsewhere = 0;
         self.last = block;
         self.followed = self.followed.saturating_add(1);
         self.confirmed = now;
-        self.ahead = u32::try_from(u64::from(self.ahead).saturating_sub(steps)).unwrap_or(0);
+        let less = |n: u32| u32::try_from(u64::from(n).saturating_sub(steps)).unwrap_or(0);
+        self.ahead = less(self.ahead);
+        self.row_end = less(self.row_end);
+        self.row = self.row.min(self.row_end);
         expected
     }
 
@@ -437,14 +549,25 @@ impl Stream {
             && blocks(now) >= blocks(begun).saturating_sub(length / 4)
     }
 
-    /// The blocks that are missing up to `amount` ahead.
-    fn extend(&mut self, slot: u8, amount: u32) -> Option<BlockRun> {
-        let most = self
-            .span
-            .steps_left(self.last, self.step)
-            .min(u64::from(amount));
-        let count = u32::try_from(most).ok()?.checked_sub(self.ahead)?;
-        let run = self.run(slot, u64::from(self.ahead).saturating_add(1), count)?;
+    /// The blocks that are missing up to `amount` ahead; of the next pass only where `round`. Those beyond the end of the range are
+    /// handed out after those before it: [`Self::owed`].
+    fn extend(&mut self, slot: u8, amount: u32, round: bool) -> Option<BlockRun> {
+        let left = self.left();
+        let most = if round && self.round {
+            left.max(self.horizon())
+        } else {
+            left
+        };
+        let ahead = u64::from(self.ahead);
+        let missing = most.min(amount.into()).checked_sub(ahead);
+        let missing = missing.unwrap_or(0);
+        let count = match left.checked_sub(ahead) {
+            Some(before) if before != 0 => missing.min(before),
+            _ => missing,
+        };
+        self.owed = u32::try_from(missing.saturating_sub(count)).ok()?;
+        let count = u32::try_from(count).ok()?;
+        let run = self.run(slot, ahead.saturating_add(1), count)?;
         self.ahead = self.ahead.saturating_add(count);
         Some(run)
     }
@@ -503,8 +626,9 @@ impl StreamTable {
 
         let mut nearest: Option<(u64, usize)> = None;
         let mut behind: Option<i64> = None;
-        for (i, s) in self.streams.iter().enumerate() {
+        for (i, s) in self.streams.iter_mut().enumerate() {
             let Some(s) = s else { continue };
+            s.elsewhere = s.elsewhere.saturating_add(u32::from(s.span != *span));
             match s.see(block, span) {
                 Seen::Ahead(steps) if nearest.is_none_or(|(best, _)| steps < best) => {
                     nearest = Some((steps, i));
@@ -530,8 +654,12 @@ impl StreamTable {
             .again(block, span)
             .filter(|_| config.cycles && behind.is_none())
         {
-            if let Some(Some(Stream { step, .. })) = self.streams.get(i) {
-                return self.begin(i, Stream::new(span, block, *step, now), config);
+            if let Some(Some(s)) = self.streams.get(i) {
+                let next = Stream {
+                    round: s.elsewhere <= BETWEEN_PASSES,
+                    ..Stream::new(span, block, s.step, now)
+                };
+                return self.begin(i, next, config);
             }
         }
 
@@ -557,8 +685,7 @@ impl StreamTable {
             return Advice {
                 run: None,
                 cancel: behind.is_none(),
-                expected: false,
-                passed: None,
+                ..Advice::default()
             };
         };
         let i = self.slot_for_new(slots);
@@ -576,8 +703,9 @@ impl StreamTable {
         }
     }
 
-    /// Of the `count` blocks advised for this stream last, the `tail` furthest were there already. Where that makes [`BRIDGE_LEAST`] or
-    /// more in a row, as many blocks behind them, as far as the range goes.
+    /// What comes after the `count` blocks advised for this stream last, of which the `tail` furthest were there already: those of the
+    /// next pass that were advised with them; else, where that makes [`BRIDGE_LEAST`] or more in a row, as many blocks behind them, as
+    /// far as the range goes; and behind the row what is still missing of the amount.
     pub fn beyond(&mut self, id: StreamId, count: u32, tail: u32) -> Option<BlockRun> {
         let stream = self.streams.get_mut(usize::from(id.slot));
         let s = stream
@@ -587,14 +715,27 @@ impl StreamTable {
             (s.there, s.bridged) = (0, 0);
         }
         s.there = s.there.saturating_add(tail);
-        if s.there < BRIDGE_LEAST {
+        if s.owed != 0 {
+            // These are counted.
+            return s.extend(id.slot, s.ahead.saturating_add(s.owed), true);
+        }
+        if s.there < BRIDGE_LEAST && s.row == 0 {
             return None;
         }
+        if s.there < BRIDGE_LEAST {
+            // The row is over: beyond it as much is fetched ahead as without one.
+            let run = s.extend(id.slot, s.amount.saturating_add(s.row), true);
+            let more = run.map_or(0, |r| r.count).saturating_add(s.owed);
+            self.counts.advised = self.counts.advised.saturating_add(more.into());
+            return run;
+        }
+        (s.row, s.row_end) = (s.there, s.ahead);
         let more = s.there.saturating_sub(s.bridged);
         s.bridged = s.there;
         let amount = s.ahead.saturating_add(more);
-        let run = s.extend(id.slot, amount);
-        let fewer = more.saturating_sub(run.map_or(0, |r| r.count));
+        let run = s.extend(id.slot, amount, true);
+        let found = run.map_or(0, |r| r.count).saturating_add(s.owed);
+        let fewer = more.saturating_sub(found);
         let fewer = u64::from(fewer).min(self.counts.open());
         self.counts.advised = self.counts.advised.saturating_sub(fewer);
         run
@@ -668,9 +809,14 @@ impl StreamTable {
     /// Extends the stream in slot `i`.
     fn advise(&mut self, i: usize, config: &StreamConfig) -> Option<BlockRun> {
         let s = self.streams.get_mut(i)?.as_mut()?;
-        let run = s.extend(u8::try_from(i).ok()?, config.amount)?;
-        self.counts.advised = self.counts.advised.saturating_add(u64::from(run.count));
-        Some(run)
+        let before = s.owed;
+        s.amount = config.amount;
+        let amount = s.amount.saturating_add(s.row);
+        let run = s.extend(u8::try_from(i).ok()?, amount, config.cycles);
+        let now = run.map_or(0, |r| r.count).saturating_add(s.owed);
+        let advised = self.counts.advised.saturating_add(now.into());
+        self.counts.advised = advised.saturating_sub(before.into());
+        run
     }
 
     /// The faults of a range that count for a new stream of `length` steps.

@@ -88,7 +88,7 @@ impl Memory {
         for (block, mut parts) in missing {
             self.cost.faults += u64::from(parts.count_ones());
             let advice = self.table.fault(BlockNo(block), span, nr, config);
-            for p in advice.passed.iter().flat_map(|r| r.blocks()) {
+            for p in advice.passed.iter().flatten().flat_map(|r| r.blocks()) {
                 if let Some(t) = self.blocks.get_mut(&p.0).filter(|t| t.ahead) {
                     t.ahead = false;
                     self.table.report(Outcome::Useful, 1);

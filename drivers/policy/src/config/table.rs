@@ -376,7 +376,7 @@ knobs! {
     // Prefetch, continued.
     StreamCycles {
         "prefetch_cycles", "", Choice(OFF_ON), 0..=1, 0, true,
-        "Follow a stream beyond what is on the GPU already, and from where a range's next pass begins to fault.",
+        "Follow a stream beyond what is on the GPU already, and from one pass over its range to the next.",
         "chosen for this project: what stays of a cycle lies in the way of its stream, and each pass is to be found out anew"
     }
 
