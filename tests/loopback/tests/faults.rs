@@ -421,7 +421,10 @@ fn packets_that_put_hides_are_known_of() {
         assert_eq!(d.replayable.hides(&d.gpu), Ok(hidden), "{what:?}");
     }
     let mut batch = [Fault::default(); 8];
-    let n = d.replayable.drain(&d.gpu, &mut batch, &mut || false).unwrap();
+    let n = d
+        .replayable
+        .drain(&d.gpu, &mut batch, &mut || false)
+        .unwrap();
     assert!(n != 0, "nothing was passed");
 }
 
