@@ -453,8 +453,8 @@ static void interrupt_storm(void)
 		usleep(1500000);
 		n = interrupts() - n;
 		printf("# entry %u: %llu messages in %.2f s\n", entry, (unsigned long long)n, seconds() - s.began);
-		/* 256 each 0.4 s, and those of the launch. */
-		CHECK(n < 1500 * (1 + seconds() - s.began));
+		/* 256 each 0.4 s, and those of the launch; more where the host has little time for this CPU, and a quarter of it is much. */
+		CHECK(n < 3000 * (1 + seconds() - s.began));
 		test_reg(s.fd, 0, INJ_INTR_STORM, 0);
 	}
 	CHECK(logged(s.log, "comes without end", "") >= 2);
