@@ -166,7 +166,7 @@ fn name(from: &Arc<Gpu>, to: &Arc<Gpu>, mbps: u32) {
         from.peers.iter().any(|p| is_it(p.load(Relaxed)))
     };
     let Some(id) = (0..IDS).find(|id| !taken(*id)) else {
-        pr_warn!("gpu {} has no peer id left\n", from.index());
+        pr_notice!("gpu {} has no peer id left\n", from.index());
         return;
     };
     match topology::set_peer(&**from, id, Some(to.index().into())) {
