@@ -296,6 +296,18 @@ static void a_quarter_of_the_memory(void)
 	printf("# %llu passes\n", (unsigned long long)passes);
 }
 
+/* A victim does its work, to its end, beside an attacker; shares of memory are kept if @fair. */
+static void under_attack(int ctl, uint64_t fair, void (*attack)(void), void (*work)(void))
+{
+	pid_t pid;
+
+	all_idle(ctl);
+	knob(ctl, 0, "fair_memory", fair);
+	pid = beside(ATTACKER, attack);
+	well(VICTIM, work);
+	end_child(pid);
+}
+
 static void a_quarter_that_stays(void)
 {
 	static const struct {
@@ -314,14 +326,8 @@ static void a_quarter_that_stays(void)
 		uint64_t lost[2], passed[2];
 
 		for (uint64_t fair = 0; fair < 2; fair++) {
-			pid_t pid;
-
-			all_idle(ctl);
-			knob(ctl, 0, "fair_memory", fair);
 			passed[fair] = of_gpu(ctl, 0, HUVM_CNT_VICTIMS_PASSED_OVER);
-			pid = beside(ATTACKER, attacks[i].run);
-			well(VICTIM, a_quarter_of_the_memory);
-			end_child(pid);
+			under_attack(ctl, fair, attacks[i].run, a_quarter_of_the_memory);
 			passed[fair] = of_gpu(ctl, 0, HUVM_CNT_VICTIMS_PASSED_OVER) - passed[fair];
 			lost[fair] = *result;
 		}
@@ -353,13 +359,8 @@ static void an_idle_quarter(void)
 static void idle_memory_is_anybodys(void)
 {
 	int ctl = huvm_open();
-	pid_t pid;
 
-	all_idle(ctl);
-	knob(ctl, 0, "fair_memory", 1);
-	pid = beside(ATTACKER, stream_for_ever);
-	well(VICTIM, an_idle_quarter);
-	end_child(pid);
+	under_attack(ctl, 1, stream_for_ever, an_idle_quarter);
 	all_idle(ctl);
 	CHECK_OK(close(ctl));
 }
@@ -395,13 +396,8 @@ static void one_that_computes_alone_has_all(void)
 {
 	int ctl = huvm_open();
 	uint64_t passed = of_gpu(ctl, 0, HUVM_CNT_VICTIMS_PASSED_OVER);
-	pid_t pid;
 
-	all_idle(ctl);
-	knob(ctl, 0, "fair_memory", 1);
-	pid = beside(ATTACKER, fill_a_quarter);
-	well(VICTIM, seven_eighths_of_the_memory);
-	end_child(pid);
+	under_attack(ctl, 1, fill_a_quarter, seven_eighths_of_the_memory);
 	CHECK_EQ(of_gpu(ctl, 0, HUVM_CNT_VICTIMS_PASSED_OVER), passed);
 	all_idle(ctl);
 	CHECK_OK(close(ctl));
