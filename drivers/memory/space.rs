@@ -14,6 +14,7 @@ use crate::device::Gpu;
 use crate::kernel::file::Mapping;
 use crate::kernel::memcg::{MemCg, CHARGED};
 use crate::kernel::task::{self, MmToken};
+use crate::kernel::time;
 use crate::service;
 use crate::service::launch::SpaceLaunches;
 use huvm_policy::share::Owner;
@@ -39,6 +40,8 @@ pub(crate) struct Space {
     /// The CPU mappings of this file.
     pub(crate) mapping: Mapping,
     closed: Atomic<bool>,
+    /// When something was unmapped last, ns.
+    unmapped_ns: Atomic<u64>,
     /// Counters of this space.
     pub(crate) counters: Counters,
     /// Policy of this space.
@@ -88,6 +91,7 @@ impl Space {
                 memory: Arc::new(MemCg::of_current(), CHARGED)?,
                 mapping,
                 closed: Atomic::new(false),
+                unmapped_ns: Atomic::new(0),
                 counters: Counters::new(),
                 policy <- SpacePolicy::new()?,
                 events <- Stream::new(),
@@ -177,9 +181,18 @@ impl Space {
         Ok(())
     }
 
+    /// When something was unmapped last, ns; 0: never. Who found nothing at an address sees when that was unmapped, or later.
+    pub(crate) fn unmapped_ns(&self) -> u64 {
+        self.unmapped_ns.load(Relaxed)
+    }
+
     /// `start..end` was unmapped.
     pub(crate) fn remove_range(self: &Arc<Self>, start: u64, end: u64) {
-        self.layout.lock().remove_range(start, end);
+        {
+            let mut layout = self.layout.lock();
+            self.unmapped_ns.store(time::now_ns(), Relaxed);
+            layout.remove_range(start, end);
+        }
         self.drop_pages(start, end);
     }
 

@@ -20,13 +20,13 @@ use crate::device::{faults::FaultState, Gpu};
 use crate::kernel::ffi::uapi;
 use crate::kernel::time;
 use crate::memory::block::{Block, State};
-use crate::memory::clients::Client;
+use crate::memory::clients::{Client, SUBCONTEXTS};
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageMask, PageRegion, Place, PAGE_BYTES};
 use huvm_hal::ga100::fault as hw;
 use huvm_hal::ga100::invalidate::CancelAccess;
-use huvm_policy::batch::{self, BatchStats, Fault, FlushMode, ReplayConfig, ServiceRun};
+use huvm_policy::batch::{self, BatchStats, Fault, FlushMode, ReplayConfig, ServiceRun, Spared};
 use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::prefetch::tree_prefetch;
 use huvm_policy::types::{Access, GpuId, Nanos};
@@ -70,6 +70,8 @@ pub(crate) struct Service {
     blind: u32,
     /// When faults were served last, or a replay was sent without any, ns.
     served_ns: u64,
+    /// Faults that were not cancelled, as they may be of accesses that are over.
+    spared: Spared,
 }
 
 /// There are launches and no fault for so long: one may have been lost on its way.
@@ -86,6 +88,14 @@ const PINS: usize = 256;
 struct Reason {
     error: u32,
     fault_type: u32,
+}
+
+impl Reason {
+    /// It is about what is mapped where.
+    fn is_of_ranges(self) -> bool {
+        let t = self.fault_type;
+        self.error == OUTSIDE.error && (t == OUTSIDE.fault_type || t == READ_ONLY.fault_type)
+    }
 }
 
 const OUTSIDE: Reason = Reason {
@@ -114,6 +124,7 @@ impl Service {
             pins: KVVec::with_capacity(PINS, GFP_KERNEL)?,
             blind: 0,
             served_ns: 0,
+            spared: Spared::new(),
         })
     }
 
@@ -338,9 +349,10 @@ impl Service {
     /// Cancels what could not be served, and reports the batch.
     ///
     /// One cancel per client and batch: it ends the launch that faulted. A second one, made from the same packets, could
-    /// hit a launch that the client started after it saw the first end; what else is fatal faults again after the replay.
+    /// hit a launch that the client started after it saw the first end; what else is fatal faults again after the replay. So does
+    /// what may be of an access that is over ([`Spared`]), if it is not.
     fn finish(&mut self, gpu: &Arc<Gpu>, raw: usize, unique: usize) {
-        let mut cancelled = 0u64;
+        let (mut cancelled, mut seen, mut spared) = (0u64, 0u64, 0u64);
         // Groups and work are in the same order; a group whose block does not exist has no work.
         let mut works = self.work.iter().peekable();
         for group in batch::groups(&self.faults) {
@@ -351,6 +363,7 @@ impl Service {
                 continue;
             }
             let client_bit = 1u64.checked_shl(group.space).unwrap_or(0);
+            seen |= client_bit;
             if cancelled & client_bit != 0 {
                 continue;
             }
@@ -384,9 +397,20 @@ impl Service {
                 };
                 reason.map(|r| (f, r))
             });
-            if let Some((f, reason)) = guilty {
-                cancel(gpu, &client, f, reason);
-                cancelled |= client_bit;
+            let Some((f, reason)) = guilty else {
+                continue;
+            };
+            if reason.is_of_ranges() && !f.is_fatal && self.may_be_over(gpu, &client, f) {
+                spared |= client_bit;
+                continue;
+            }
+            cancel(gpu, &client, f, reason);
+            cancelled |= client_bit;
+        }
+        for veid in (0u8..).take(SUBCONTEXTS) {
+            let bit = 1u64.checked_shl(veid.into()).unwrap_or(0);
+            if seen & bit != 0 {
+                self.spared.note(veid, spared & bit != 0);
             }
         }
         events::emit(
@@ -403,6 +427,19 @@ impl Service {
         );
         // The blocks must not be kept beyond the batch.
         self.work.clear();
+    }
+}
+
+impl Service {
+    /// Whether a fault was raised before its client unmapped something last ([`Spared`]).
+    fn may_be_over(&self, gpu: &Gpu, client: &Client, f: &Fault) -> bool {
+        let Ok(gpu_now) = gpu.ptimer_ns() else {
+            return false;
+        };
+        let age = gpu_now.saturating_sub(f.timestamp_ns);
+        let raised = time::now_ns().saturating_sub(age);
+        let unmapped = client.space.unmapped_ns();
+        self.spared.spares(client.sg.veid, raised, unmapped)
     }
 }
 

@@ -15,6 +15,7 @@
 mod coalesce;
 mod order;
 mod replay;
+mod stale;
 
 pub use coalesce::{Coalesced, Coalescer};
 pub use order::{groups, sort_and_dedup, Group, Groups};
@@ -22,6 +23,7 @@ pub use replay::{
     after_batch, after_block, prefetch_faults_off, BatchStats, FlushMode, ReplayConfig, ReplayPlan,
     ReplayPolicy, ServiceRun,
 };
+pub use stale::Spared;
 
 use crate::types::{Access, AccessMask, PageIndex, BLOCK_BYTES, PAGE_BYTES};
 
