@@ -89,7 +89,7 @@ fn divide(gpu: &Gpu, now: u64) {
         let chunks = gpu.chunks().usable();
         for me in users.all() {
             if let Some(share) = shares.get_mut(usize::from(me.veid)) {
-                *share = share::chunks_of(me, users.all(), chunks).unwrap_or(0);
+                *share = share::chunks_of(me, &users, chunks).unwrap_or(0);
             }
         }
     }

@@ -302,7 +302,7 @@ fn share_out(gpu: &Gpu, buffers: &mut Buffers) {
     let mut shared = false;
     for (veid, limit) in (0u8..).zip(buffers.limits.iter_mut()) {
         let me = running.find(veid);
-        let blocks = me.and_then(|me| share::blocks_of(me, running.all(), engine.max_resident));
+        let blocks = me.and_then(|me| share::blocks_of(me, &running, engine.max_resident));
         shared |= blocks.is_some();
         if blocks.unwrap_or(0) != *limit {
             *limit = blocks.unwrap_or(0);

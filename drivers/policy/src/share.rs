@@ -54,10 +54,18 @@ pub struct Runner {
     pub veid: u8,
 }
 
+/// Whether a space is the first of its user, and of its process. So users and processes are counted in one go.
+#[derive(Clone, Copy, Debug)]
+struct First {
+    of_user: bool,
+    of_process: bool,
+}
+
 /// The spaces that share something of a GPU, each once.
 #[derive(Clone, Debug)]
 pub struct Runners {
     of: [Runner; CLIENTS],
+    first: [First; CLIENTS],
     many: usize,
 }
 
@@ -71,17 +79,32 @@ impl Runners {
         };
         Self {
             of: [Runner { owner, veid: 0 }; CLIENTS],
+            first: [First {
+                of_user: true,
+                of_process: true,
+            }; CLIENTS],
             many: 0,
         }
     }
 
     /// One more, if it is not there yet.
     pub fn add(&mut self, runner: Runner) {
-        if self.find(runner.veid).is_none() {
-            if let Some(place) = self.of.get_mut(self.many) {
-                *place = runner;
-                self.many += 1;
+        let mut first = First {
+            of_user: true,
+            of_process: true,
+        };
+        for r in self.all() {
+            let user = r.owner.user == runner.owner.user;
+            if r.veid == runner.veid {
+                return;
             }
+            first.of_user &= !user;
+            first.of_process &= !(user && r.owner.process == runner.owner.process);
+        }
+        let place = self.of.get_mut(self.many);
+        if let (Some(place), Some(f)) = (place, self.first.get_mut(self.many)) {
+            (*place, *f) = (runner, first);
+            self.many += 1;
         }
     }
 
@@ -104,29 +127,21 @@ impl Default for Runners {
 
 /// How many blocks of `me`, one of `all`, may run at once where `max` may: users have the same each, so have the processes of a
 /// user, and the spaces of a process. At least one; `None`: as many as there are, nobody else is there.
-///
-/// `all` names a space once.
-pub fn blocks_of(me: &Runner, all: &[Runner], max: u32) -> Option<u32> {
-    // Those that are equal to an earlier one are counted once.
-    let distinct = |of: &dyn Fn(&Runner) -> bool, same: &dyn Fn(&Runner, &Runner) -> bool| {
-        let mut n = 0u32;
-        for (i, r) in all.iter().enumerate().filter(|(_, r)| of(r)) {
-            let before = all.iter().take(i);
-            n += u32::from(!before.filter(|b| of(b)).any(|b| same(b, r)));
-        }
-        n.max(1)
-    };
-    if all.len() < 2 {
+pub fn blocks_of(me: &Runner, all: &Runners, max: u32) -> Option<u32> {
+    if all.many < 2 {
         return None;
     }
     let user = |r: &Runner| r.owner.user == me.owner.user;
-    let process = |r: &Runner| user(r) && r.owner.process == me.owner.process;
-    let users = distinct(&|_| true, &|a, b| a.owner.user == b.owner.user);
-    let processes = distinct(&user, &|a, b| a.owner.process == b.owner.process);
-    let spaces = distinct(&process, &|a, b| a.veid == b.veid);
-    let mine = max.checked_div(users).unwrap_or(0);
-    let mine = mine.checked_div(processes).unwrap_or(0);
-    Some(mine.checked_div(spaces).unwrap_or(0).max(1))
+    let (mut users, mut processes, mut spaces) = (0u32, 0u32, 0u32);
+    for (r, first) in all.all().iter().zip(all.first) {
+        users = users.saturating_add(u32::from(first.of_user));
+        processes = processes.saturating_add(u32::from(first.of_process && user(r)));
+        let mine = user(r) && r.owner.process == me.owner.process;
+        spaces = spaces.saturating_add(u32::from(mine));
+    }
+    let mine = max.checked_div(users.max(1)).unwrap_or(0);
+    let mine = mine.checked_div(processes.max(1)).unwrap_or(0);
+    Some(mine.checked_div(spaces.max(1)).unwrap_or(0).max(1))
 }
 
 /// Chunks that are worth keeping together: a share of fewer protects nobody. With so few, clients that need some at a time would each
@@ -135,7 +150,7 @@ pub const SHARE_LEAST: u32 = 8;
 
 /// How many of `chunks` are the share of `me`, one of `all` that use the GPU, divided as blocks are. `None`: nobody else is there, or
 /// it is too little to be kept.
-pub fn chunks_of(me: &Runner, all: &[Runner], chunks: u32) -> Option<u32> {
+pub fn chunks_of(me: &Runner, all: &Runners, chunks: u32) -> Option<u32> {
     blocks_of(me, all, chunks).filter(|n| *n >= SHARE_LEAST)
 }
 
@@ -215,6 +230,14 @@ impl Default for Stakes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn among(all: &[Runner]) -> Runners {
+        let mut r = Runners::new();
+        for one in all {
+            r.add(*one);
+        }
+        r
+    }
     use std::vec::Vec;
 
     fn owner(process: u64, user: u32) -> Owner {
@@ -258,7 +281,7 @@ mod tests {
             veid,
         };
         let alone = [of(1, 7, 0)];
-        assert_eq!(blocks_of(&alone[0], &alone, 80), None);
+        assert_eq!(blocks_of(&alone[0], &among(&alone), 80), None);
         // User 7 has two processes, one of them three spaces; user 8 has one.
         let all = [
             of(1, 7, 0),
@@ -267,9 +290,9 @@ mod tests {
             of(2, 7, 3),
             of(3, 8, 4),
         ];
-        let shares: Vec<_> = all.iter().map(|r| blocks_of(r, &all, 80)).collect();
+        let shares: Vec<_> = all.iter().map(|r| blocks_of(r, &among(&all), 80)).collect();
         assert_eq!(shares, [Some(6), Some(6), Some(6), Some(20), Some(40)]);
-        let none: Vec<_> = all.iter().map(|r| blocks_of(r, &all, 0)).collect();
+        let none: Vec<_> = all.iter().map(|r| blocks_of(r, &among(&all), 0)).collect();
         assert_eq!(none, [Some(1); 5]);
     }
 
@@ -299,18 +322,21 @@ mod tests {
             veid,
         };
         let all: Vec<_> = (0..4).map(r).collect();
-        assert_eq!(chunks_of(&all[0], &all[..1], 4096), None);
-        assert_eq!(chunks_of(&all[0], &all, 4096), Some(1024));
-        assert_eq!(chunks_of(&all[0], &all, 4 * SHARE_LEAST), Some(SHARE_LEAST));
-        assert_eq!(chunks_of(&all[0], &all, 4 * SHARE_LEAST - 1), None);
+        assert_eq!(chunks_of(&all[0], &among(&all[..1]), 4096), None);
+        assert_eq!(chunks_of(&all[0], &among(&all), 4096), Some(1024));
+        assert_eq!(
+            chunks_of(&all[0], &among(&all), 4 * SHARE_LEAST),
+            Some(SHARE_LEAST)
+        );
+        assert_eq!(chunks_of(&all[0], &among(&all), 4 * SHARE_LEAST - 1), None);
         // Whose processes are many has no more, and the other's share is as large as it was.
         let many = (0..60).map(|veid| Runner {
             owner: owner(u64::from(veid), u32::from(veid != 0)),
             veid,
         });
         let many: Vec<_> = many.collect();
-        assert_eq!(chunks_of(&many[0], &many, 32), Some(16));
-        assert_eq!(chunks_of(&many[1], &many, 32), None);
+        assert_eq!(chunks_of(&many[0], &among(&many), 32), Some(16));
+        assert_eq!(chunks_of(&many[1], &among(&many), 32), None);
     }
 
     #[test]
@@ -361,6 +387,6 @@ mod tests {
             veid,
         };
         let all = [r(0), r(1)];
-        assert_eq!(blocks_of(&all[0], &all, 80), Some(40));
+        assert_eq!(blocks_of(&all[0], &among(&all), 80), Some(40));
     }
 }

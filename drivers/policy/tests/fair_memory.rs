@@ -10,7 +10,7 @@
 
 use huvm_policy::chunk::{ChunkEntry, ChunkLists, ChunkTable, PASSES_MAX};
 use huvm_policy::evict::{SplitMix64, VictimOrder};
-use huvm_policy::share::{chunks_of, Owner, Runner, Stakes, CLIENTS};
+use huvm_policy::share::{chunks_of, Owner, Runner, Runners, Stakes, CLIENTS};
 use huvm_policy::types::ChunkId;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -60,10 +60,11 @@ impl Memory {
 
     /// These clients use the GPU, each of a user of its own.
     fn divide(&mut self, clients: &[u8]) {
-        let all: Vec<_> = clients.iter().map(|&veid| runner(veid)).collect();
+        let mut all = Runners::new();
+        clients.iter().for_each(|&veid| all.add(runner(veid)));
         let chunks = self.entries.len() as u32;
         let mut shares = [0; CLIENTS];
-        for me in &all {
+        for me in all.all() {
             shares[usize::from(me.veid)] = chunks_of(me, &all, chunks).unwrap_or(0);
         }
         self.stakes.divide(&shares);
