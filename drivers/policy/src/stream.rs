@@ -518,9 +518,9 @@ impl Stream {
     fn advance(&mut self, block: BlockNo, steps: u64, now: u64) -> bool {
         let expected = steps <= u64::from(self.ahead);
         if steps > self.left() {
-            // The next pass.
+            // The next pass, unless this one looked like chance.
+            self.round = self.elsewhere <= BETWEEN_PASSES && self.is_trusted();
             (self.begun, self.strays, self.followed) = (self.cycle().0, 0, 0);
-            self.round = self.elsewhere <= BETWEEN_PASSES;
         }
         self.elsewhere = 0;
         self.last = block;
@@ -531,6 +531,11 @@ impl Stream {
         self.row_end = less(self.row_end);
         self.row = self.row.min(self.row_end);
         expected
+    }
+
+    /// Less than half as many faults of its range were of no stream as were its own.
+    fn is_trusted(&self) -> bool {
+        self.strays.saturating_mul(2) <= self.followed
     }
 
     /// Whether it went over at least half of its range, all up to the end is fetched ahead, and `block` is about where this pass began:
@@ -544,7 +549,7 @@ impl Stream {
         let length = span.len();
         self.span == *span
             && ended
-            && self.strays.saturating_mul(2) <= self.followed
+            && self.is_trusted()
             && blocks(begun) >= length / 2
             && blocks(now) >= blocks(begun).saturating_sub(length / 4)
     }
@@ -553,7 +558,7 @@ impl Stream {
     /// handed out after those before it: [`Self::owed`].
     fn extend(&mut self, slot: u8, amount: u32, round: bool) -> Option<BlockRun> {
         let left = self.left();
-        let most = if round && self.round {
+        let most = if round && self.round && self.is_trusted() {
             left.max(self.horizon())
         } else {
             left
@@ -719,7 +724,7 @@ impl StreamTable {
             // These are counted.
             return s.extend(id.slot, s.ahead.saturating_add(s.owed), true);
         }
-        if s.there < BRIDGE_LEAST && s.row == 0 {
+        if s.there < BRIDGE_LEAST && (s.row == 0 || !s.is_trusted()) {
             return None;
         }
         if s.there < BRIDGE_LEAST {
@@ -811,7 +816,8 @@ impl StreamTable {
         let s = self.streams.get_mut(i)?.as_mut()?;
         let before = s.owed;
         s.amount = config.amount;
-        let amount = s.amount.saturating_add(s.row);
+        let row = if s.is_trusted() { s.row } else { 0 };
+        let amount = s.amount.saturating_add(row);
         let run = s.extend(u8::try_from(i).ok()?, amount, config.cycles);
         let now = run.map_or(0, |r| r.count).saturating_add(s.owed);
         let advised = self.counts.advised.saturating_add(now.into());

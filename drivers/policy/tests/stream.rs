@@ -319,6 +319,25 @@ fn a_pass_that_others_come_before_is_not_fetched_ahead() {
     }
 }
 
+/// Catches accesses by chance that go round for ever, and bring in blocks that nobody wants.
+#[test]
+fn a_pass_among_faults_of_chance_does_not_go_round() {
+    let s = span(100, 140);
+    let pass: Vec<u64> = (100..140).collect();
+    for (strays, round) in [(0, true), (10, true), (40, false)] {
+        let mut t = StreamTable::new();
+        faults(&mut t, &pass, &s, &CYCLES);
+        faults(&mut t, &pass[..30], &s, &CYCLES);
+        for _ in 0..strays {
+            // Far behind, and too far ahead.
+            assert!(fault(&mut t, 112, &s, &CYCLES).cancel);
+        }
+        let all = faults(&mut t, &pass[30..], &s, &CYCLES);
+        let last: usize = all[6..].iter().map(|a| blocks(a).len()).sum();
+        assert_eq!(last, if round { 4 } else { 0 }, "{strays}");
+    }
+}
+
 #[test]
 fn the_rest_of_an_old_scan_does_not_turn_a_new_one_round() {
     let s = span(0, 1000);
