@@ -17,7 +17,7 @@
 //!   many blocks beyond ([`StreamTable::beyond`]). So a stream goes on behind the part of a cycle that stays.
 //! - **Again.** Where streams of cycles are followed, one that has come to the end of its range begins anew with the range's next fault
 //!   of no stream: the next pass, from where something is missing.
-//! - **Round.** One that did so, with hardly a fault of other ranges in between, is taken to do so again: its steps go on from the end of
+//! - **Round.** One that did so, without a fault of another range in between, is taken to do so again: its steps go on from the end of
 //!   the range to the beginning, so that the next pass is fetched ahead while this one ends. Where the program goes elsewhere first, what
 //!   is fetched so early would leave again before it is used: its stream ends with the range, as all others.
 //! - **Forget.** There are eight streams at most; a new one replaces the one confirmed longest ago.
@@ -63,9 +63,9 @@ const BRIDGE_LEAST: u32 = 4;
 /// once, here 80 blocks of 192 KiB, and what is on its way to the back of it faults again with every batch: taken for no part
 /// of the stream, that gave up the prefetch behind it.
 const STRAGGLER_STEPS: u64 = 16;
-/// Faults of other ranges between the end of a pass and the beginning of the next with which these still follow each other: arrays
-/// that are walked in lock-step have a few. Of a pass over another array there are more.
-const BETWEEN_PASSES: u32 = 16;
+/// Faults of other ranges between the end of a pass and the beginning of the next with which these still follow each other. None:
+/// where several arrays are walked in lock-step, the next pass is often over others of them, and all would be fetched ahead at once.
+const BETWEEN_PASSES: u32 = 0;
 
 /// A fault of no stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -306,7 +306,7 @@ fn a_run_does_not_go_round_and_what_is_beyond_follows_it() {
 fn a_pass_that_others_come_before_is_not_fetched_ahead() {
     let (s, other) = (span(100, 140), span(200, 300));
     let pass: Vec<u64> = (100..140).collect();
-    for (elsewhere, round) in [(0, true), (16, true), (17, false), (40, false)] {
+    for (elsewhere, round) in [(0, true), (1, false), (40, false)] {
         let mut t = StreamTable::new();
         let far: Vec<u64> = (200..200 + elsewhere).collect();
         let mut last = 0;
