@@ -63,9 +63,6 @@ const BRIDGE_LEAST: u32 = 4;
 /// once, here 80 blocks of 192 KiB, and what is on its way to the back of it faults again with every batch: taken for no part
 /// of the stream, that gave up the prefetch behind it.
 const STRAGGLER_STEPS: u64 = 16;
-/// Faults of other ranges between the end of a pass and the beginning of the next with which these still follow each other. None:
-/// where several arrays are walked in lock-step, the next pass is often over others of them, and all would be fetched ahead at once.
-const BETWEEN_PASSES: u32 = 0;
 
 /// A fault of no stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -324,7 +321,8 @@ struct Stream {
     owed: u32,
     /// Its passes follow each other: steps past the end of the range go on from its beginning.
     round: bool,
-    /// Faults of other ranges since its last.
+    /// Faults of other ranges since its last. With any, its next pass does not follow this one: where several arrays are walked in
+    /// lock-step, the next pass is often over others of them, and all would be fetched ahead at once.
     elsewhere: u32,
     /// Where it was found, or this pass began.
     begun: BlockNo,
@@ -519,7 +517,7 @@ impl Stream {
         let expected = steps <= u64::from(self.ahead);
         if steps > self.left() {
             // The next pass, unless this one looked like chance.
-            self.round = self.elsewhere <= BETWEEN_PASSES && self.is_trusted();
+            self.round = self.elsewhere == 0 && self.is_trusted();
             (self.begun, self.strays, self.followed) = (self.cycle().0, 0, 0);
         }
         self.elsewhere = 0;
@@ -661,7 +659,7 @@ impl StreamTable {
         {
             if let Some(Some(s)) = self.streams.get(i) {
                 let next = Stream {
-                    round: s.elsewhere <= BETWEEN_PASSES,
+                    round: s.elsewhere == 0,
                     ..Stream::new(span, block, s.step, now)
                 };
                 return self.begin(i, next, config);
