@@ -20,7 +20,7 @@ use crate::device::{faults::FaultState, Gpu};
 use crate::kernel::ffi::uapi;
 use crate::kernel::time;
 use crate::memory::block::{Block, State};
-use crate::memory::clients::{Client, SUBCONTEXTS};
+use crate::memory::clients::Client;
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageMask, PageRegion, Place, PAGE_BYTES};
@@ -348,11 +348,11 @@ impl Service {
 
     /// Cancels what could not be served, and reports the batch.
     ///
-    /// One cancel per client and batch: it ends the launch that faulted. A second one, made from the same packets, could
+    /// One cancel per client and batch, at most: it ends the launch that faulted. A second one, made from the same packets, could
     /// hit a launch that the client started after it saw the first end; what else is fatal faults again after the replay. So does
     /// what may be of an access that is over ([`Spared`]), if it is not.
     fn finish(&mut self, gpu: &Arc<Gpu>, raw: usize, unique: usize) {
-        let (mut cancelled, mut seen, mut spared) = (0u64, 0u64, 0u64);
+        let mut judged = 0u64;
         // Groups and work are in the same order; a group whose block does not exist has no work.
         let mut works = self.work.iter().peekable();
         for group in batch::groups(&self.faults) {
@@ -363,8 +363,7 @@ impl Service {
                 continue;
             }
             let client_bit = 1u64.checked_shl(group.space).unwrap_or(0);
-            seen |= client_bit;
-            if cancelled & client_bit != 0 {
+            if judged & client_bit != 0 {
                 continue;
             }
             let Some(client) = u8::try_from(group.space)
@@ -400,17 +399,10 @@ impl Service {
             let Some((f, reason)) = guilty else {
                 continue;
             };
-            if reason.is_of_ranges() && !f.is_fatal && self.may_be_over(gpu, &client, f) {
-                spared |= client_bit;
-                continue;
-            }
-            cancel(gpu, &client, f, reason);
-            cancelled |= client_bit;
-        }
-        for veid in (0u8..).take(SUBCONTEXTS) {
-            let bit = 1u64.checked_shl(veid.into()).unwrap_or(0);
-            if seen & bit != 0 {
-                self.spared.note(veid, spared & bit != 0);
+            judged |= client_bit;
+            let mut may_be_over = || may_be_over(&mut self.spared, gpu, &client, f);
+            if !reason.is_of_ranges() || f.is_fatal || !may_be_over() {
+                cancel(gpu, &client, f, reason);
             }
         }
         events::emit(
@@ -430,17 +422,15 @@ impl Service {
     }
 }
 
-impl Service {
-    /// Whether a fault was raised before its client unmapped something last ([`Spared`]).
-    fn may_be_over(&self, gpu: &Gpu, client: &Client, f: &Fault) -> bool {
-        let Ok(gpu_now) = gpu.ptimer_ns() else {
-            return false;
-        };
-        let age = gpu_now.saturating_sub(f.timestamp_ns);
-        let raised = time::now_ns().saturating_sub(age);
-        let unmapped = client.space.unmapped_ns();
-        self.spared.spares(client.sg.veid, raised, unmapped)
-    }
+/// Whether a fault was raised before its client unmapped something last ([`Spared`]).
+fn may_be_over(spared: &mut Spared, gpu: &Gpu, client: &Client, f: &Fault) -> bool {
+    let Ok(gpu_now) = gpu.ptimer_ns() else {
+        return false;
+    };
+    let age = gpu_now.saturating_sub(f.timestamp_ns);
+    let now = time::now_ns();
+    let unmapped = client.space.unmapped_ns();
+    spared.spares(client.sg.veid, now.saturating_sub(age), unmapped, now)
 }
 
 /// Whether a batch about so many blocks cannot all be there at once. Then some accesses lack a page after the replay, and those

@@ -287,18 +287,11 @@ fn share_out(gpu: &Gpu, buffers: &mut Buffers) {
     };
     let slots = gpu.launches();
     let mut running = Runners::new();
-    for slot in 0..SLOTS {
-        let held = slots.table.lock().busy.get(slot).copied().flatten();
-        let Some(runner) = held.map(|b| b.runner) else {
-            continue;
-        };
-        let known = || running.find(runner.veid).is_some();
-        // CAST: below 64. What has ended and waits to be collected runs nothing.
-        let runs = || matches!(engine.status(gpu, slot as u32), Ok(Status::Running));
-        if !known() && runs() {
+    each_started(gpu, &engine, |runner, runs| {
+        if running.find(runner.veid).is_none() && runs() {
             running.add(runner);
         }
-    }
+    });
     let mut shared = false;
     for (veid, limit) in (0u8..).zip(buffers.limits.iter_mut()) {
         let me = running.find(veid);
@@ -320,12 +313,30 @@ pub(super) fn each_running(gpu: &Gpu, mut f: impl FnMut(u8)) {
     if !slots.are_there() || gpu.is_lost() {
         return;
     }
+    each_started(gpu, &engine, |runner, runs| {
+        if runs() {
+            f(runner.veid);
+        }
+    });
+}
+
+/// Whose each launch is that was started, and a look at the device that says whether it runs: one that has ended and waits to be
+/// collected does not.
+fn each_started(gpu: &Gpu, engine: &Engine, mut f: impl FnMut(Runner, &dyn Fn() -> bool)) {
     for slot in 0..SLOTS {
-        let held = slots.table.lock().busy.get(slot).copied().flatten();
-        let runs = || matches!(engine.status(gpu, slot as u32), Ok(Status::Running));
-        // CAST: below 64. What has ended and waits to be collected runs nothing.
-        if let Some(b) = held.filter(|b| b.started && runs()) {
-            f(b.runner.veid);
+        let held = gpu
+            .launches()
+            .table
+            .lock()
+            .busy
+            .get(slot)
+            .copied()
+            .flatten();
+        if let Some(b) = held.filter(|b| b.started) {
+            // CAST: below 64.
+            f(b.runner, &|| {
+                matches!(engine.status(gpu, slot as u32), Ok(Status::Running))
+            });
         }
     }
 }

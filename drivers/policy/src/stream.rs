@@ -381,30 +381,11 @@ impl Stream {
 
     /// The first block of its passes, and how many blocks each has.
     fn cycle(&self) -> (BlockNo, u64) {
-        let (step, after) = (
-            self.step.unsigned_abs(),
-            self.span.steps_left(self.last, self.step),
-        );
-        let before = if self.step < 0 {
-            self.span
-                .end
-                .0
-                .saturating_sub(1)
-                .saturating_sub(self.last.0)
-        } else {
-            self.last.0.saturating_sub(self.span.first.0)
-        };
-        let before = before.checked_div(step).unwrap_or(0);
-        let back = step.saturating_mul(before);
-        let first = if self.step < 0 {
-            self.last.0.saturating_add(back)
-        } else {
-            self.last.0.saturating_sub(back)
-        };
-        (
-            BlockNo(first),
-            before.saturating_add(after).saturating_add(1),
-        )
+        let back = self.step.saturating_neg();
+        let before = self.span.steps_left(self.last, back);
+        let first = self.last.step(back, before).unwrap_or(self.last);
+        let blocks = before.saturating_add(self.left()).saturating_add(1);
+        (first, blocks)
     }
 
     /// How far from the last fault it looks ahead, at most, where it goes round: not so far that what is ahead is behind as well.
@@ -420,33 +401,35 @@ impl Stream {
             return Some(steps);
         }
         let blocks = i64::try_from(self.cycle().1).ok()?;
-        let ahead = i64::from(self.ahead).saturating_add_unsigned(GAP_STEPS);
-        let behind = i64::try_from(self.front()).ok()?;
         let other = if steps < 0 {
             steps.saturating_add(blocks)
         } else {
             steps.saturating_sub(blocks)
         };
-        let near = |n: i64| if n > 0 { n <= ahead } else { n >= -behind };
-        Some(if !near(steps) && near(other) {
+        Some(if !self.is_near(steps) && self.is_near(other) {
             other
         } else {
             steps
         })
     }
 
+    /// Whether a block so many steps past the last fault, or behind it, is this stream's.
+    fn is_near(&self, steps: i64) -> bool {
+        let reach = if steps > 0 {
+            GAP_STEPS.saturating_add(self.ahead.into())
+        } else {
+            self.front()
+        };
+        steps.unsigned_abs() <= reach
+    }
+
     /// Where `block` is.
     fn see(&self, block: BlockNo, span: &BlockSpan) -> Seen {
-        let Some(steps) = self.steps_round(block).filter(|_| self.span == *span) else {
-            return Seen::Elsewhere;
-        };
-        let far = steps.unsigned_abs();
-        if steps > 0 && far <= GAP_STEPS.saturating_add(u64::from(self.ahead)) {
-            Seen::Ahead(far)
-        } else if steps <= 0 && far <= self.front() {
-            Seen::Behind
-        } else {
-            Seen::Elsewhere
+        let steps = self.steps_round(block).filter(|_| self.span == *span);
+        match steps.filter(|n| self.is_near(*n)) {
+            Some(n) if n > 0 => Seen::Ahead(n.unsigned_abs()),
+            Some(_) => Seen::Behind,
+            None => Seen::Elsewhere,
         }
     }
 
@@ -541,7 +524,7 @@ impl Stream {
     /// their faults are of no stream.
     fn begins_again(&self, block: BlockNo, span: &BlockSpan) -> bool {
         let blocks = |steps: u64| steps.saturating_mul(self.step.unsigned_abs());
-        let ended = self.span.steps_left(self.last, self.step) <= self.ahead.into();
+        let ended = self.left() <= self.ahead.into();
         let begun = self.span.steps_left(self.begun, self.step);
         let now = self.span.steps_left(block, self.step);
         let length = span.len();

@@ -12,13 +12,13 @@ use crate::share::CLIENTS;
 
 /// A fault is taken to be older than an unmapping so shortly before it: two clocks are compared, by a look at each.
 const MARGIN_NS: u64 = 1_000_000;
-/// What a batch with a fault that is spared counts, and at what sum no more are; a batch without takes one off.
-const STEP: u8 = 4;
-const LIMIT: u8 = 64;
+/// So many are spared at once, at most; and then one more in each second.
+const LIMIT: u64 = 16;
+const EACH_NS: u64 = 1_000_000_000;
 
-/// What was spared lately, of each client of a GPU, by subcontext.
+/// Until when what was spared of a client counts, ns, for each client of a GPU, by subcontext.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spared([u8; CLIENTS]);
+pub struct Spared([u64; CLIENTS]);
 
 impl Spared {
     /// Nothing.
@@ -26,21 +26,21 @@ impl Spared {
         Self([0; CLIENTS])
     }
 
-    /// Whether a fault that was raised at `raised` (ns) is not to be cancelled, as its client unmapped something at `unmapped` last; 0: never.
-    pub fn spares(&self, client: u8, raised: u64, unmapped: u64) -> bool {
-        let before = unmapped != 0 && raised <= unmapped.saturating_add(MARGIN_NS);
-        before && self.0.get(usize::from(client)).is_some_and(|n| *n < LIMIT)
-    }
-
-    /// A batch had faults of the client; whether one was spared.
-    pub fn note(&mut self, client: u8, spared: bool) {
-        if let Some(n) = self.0.get_mut(usize::from(client)) {
-            *n = if spared {
-                n.saturating_add(STEP)
-            } else {
-                n.saturating_sub(1)
-            };
+    /// Whether a fault that was raised at `raised` (ns) is not to be cancelled `now`, as its client unmapped something at `unmapped` last;
+    /// 0: never. Counts it if so.
+    pub fn spares(&mut self, client: u8, raised: u64, unmapped: u64, now: u64) -> bool {
+        if unmapped == 0 || raised > unmapped.saturating_add(MARGIN_NS) {
+            return false;
         }
+        let Some(until) = self.0.get_mut(usize::from(client)) else {
+            return false;
+        };
+        let next = now.max(*until).saturating_add(EACH_NS);
+        let spares = next <= now.saturating_add(LIMIT * EACH_NS);
+        if spares {
+            *until = next;
+        }
+        spares
     }
 }
 
@@ -56,34 +56,35 @@ mod tests {
 
     #[test]
     fn who_has_unmapped_nothing_since_is_not_spared() {
-        let s = Spared::new();
         let t = 5_000_000_000;
-        assert!(!s.spares(1, t, 0), "never");
-        assert!(s.spares(1, t - 1, t) && s.spares(1, 0, t));
+        let spares = |client, raised, unmapped| Spared::new().spares(client, raised, unmapped, t);
+        assert!(!spares(1, t, 0), "never");
+        assert!(spares(1, t - 1, t) && spares(1, 0, t));
         // The clocks differ by the time between two looks.
-        assert!(s.spares(1, t + MARGIN_NS, t) && !s.spares(1, t + MARGIN_NS + 1, t));
-        assert!(!s.spares(1, u64::MAX, t));
-        assert!(!s.spares(200, 0, t), "no client");
+        assert!(spares(1, t + MARGIN_NS, t) && !spares(1, t + MARGIN_NS + 1, t));
+        assert!(!spares(1, u64::MAX, t));
+        assert!(!spares(200, 0, t), "no client");
     }
 
-    /// Catches a client that is never told of its fault.
+    /// Catches a client that is never told of its fault, and one that is spared no more since it once was.
     #[test]
     fn nobody_is_spared_for_ever() {
         let (mut s, t) = (Spared::new(), 5_000_000_000);
-        let mut turns = 0;
-        while s.spares(1, 0, t) {
-            // Every other batch has other faults.
-            s.note(1, true);
-            s.note(1, false);
-            turns += 1;
-            assert!(turns < 100);
-        }
-        assert!(turns > 8);
-        assert!(s.spares(2, 0, t), "of others nothing was");
-        // Later it may happen again.
-        for _ in 0..u8::MAX {
-            s.note(1, false);
-        }
-        assert_eq!(s, Spared::new());
+        let mut within = |client, from: u64, ms: u64| {
+            let each = from..from + ms * 1_000_000;
+            each.step_by(1_000_000)
+                .filter(|now| s.spares(client, 0, t, *now))
+                .count() as u64
+        };
+        assert_eq!(within(1, t, 900), LIMIT);
+        assert_eq!(within(2, t, 900), LIMIT, "of others nothing was");
+        let later = t + 900_000_000;
+        assert_eq!(within(1, later, 5000), 5, "one in each second");
+        assert_eq!(
+            within(1, later + 100 * EACH_NS, 900),
+            LIMIT,
+            "it was long ago"
+        );
+        assert!(s.spares(1, 0, t, u64::MAX), "no time is too late to be reckoned with");
     }
 }
