@@ -85,6 +85,9 @@ mod tests {
             LIMIT,
             "it was long ago"
         );
-        assert!(s.spares(1, 0, t, u64::MAX), "no time is too late to be reckoned with");
+        assert!(
+            s.spares(1, 0, t, u64::MAX),
+            "no time is too late to be reckoned with"
+        );
     }
 }
