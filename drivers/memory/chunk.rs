@@ -313,7 +313,7 @@ impl ChunkPool {
     }
 
     /// Puts a chunk to use for `owner`, a block of subcontext `veid`, as the most recently migrated one. `left`: the block was evicted
-    /// from here. Says too whether that was not long ago.
+    /// from here; `by_fault`: a GPU waits for it. Says too whether that was not long ago.
     ///
     /// # Errors
     /// `EAGAIN` if its memory failed: take another one.
@@ -323,6 +323,7 @@ impl ChunkPool {
         owner: Arc<Block>,
         veid: u8,
         left: Option<Departure>,
+        by_fault: bool,
     ) -> Result<(ChunkId, bool)> {
         let mut inner = self.lock();
         if inner.table().is_condemned(chunk.id()) {
@@ -340,6 +341,7 @@ impl ChunkPool {
                 let _none = inner.set_owner(id, Some(owner));
                 let config = inner.evict;
                 let left = left.as_ref().map(|d| d.number);
+                inner.refaults.note_near(left, by_fault, &config);
                 let back = inner.refaults.brought_in(left, &config);
                 if back.is_soon {
                     // Cannot fail: the chunk is there.
@@ -526,10 +528,11 @@ impl ChunkPool {
         let _evicting = self.lock().table().touch(id);
     }
 
-    /// Blocks that were evicted and are not back, and how many have come back so far.
-    pub(crate) fn away(&self) -> (u32, u64) {
-        let returned = self.lock().refaults.returned();
-        (self.away.load(Relaxed), returned)
+    /// Blocks that were evicted and are not back, how many have come back so far, and whether most do at once.
+    pub(crate) fn away(&self) -> (u32, u64, bool) {
+        let inner = self.lock();
+        let (returned, near) = (inner.refaults.returned(), inner.refaults.is_near());
+        (self.away.load(Relaxed), returned, near)
     }
 
     /// Chunks in a state.

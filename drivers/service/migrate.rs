@@ -99,7 +99,8 @@ pub(crate) fn start(
             }
             sg.prepare(block.va())?;
             s.ensure_part(block.va(), sg)?;
-            take_chunk(block, s, g, !need.is_empty(), room)?;
+            let by_fault = m.cause == uapi::HUVM_CAUSE_GPU_FAULT;
+            take_chunk(block, s, g, !need.is_empty(), by_fault, room)?;
         }
         (Place::Host, _) => {
             let sizes = host_sizes(block.space(), None);
@@ -195,6 +196,7 @@ fn take_chunk(
     s: &mut State,
     g: u8,
     needed: bool,
+    by_fault: bool,
     room: &mut Room,
 ) -> Result<(), Stop> {
     let part = s.part_mut(g).ok_or(EIO)?;
@@ -213,7 +215,8 @@ fn take_chunk(
         None => pool.take_free().ok_or(Stop::NeedChunk)?,
     };
     let veid = part.sg.veid;
-    let (id, refault) = pool.activate(chunk, block.clone(), veid, part.departed.take())?;
+    let left = part.departed.take();
+    let (id, refault) = pool.activate(chunk, block.clone(), veid, left, by_fault)?;
     part.chunk = Some(id);
     part.sg.gpu.activity.note(veid);
     for (counter, n) in [

@@ -105,7 +105,7 @@ impl PreEvict {
             &mut n,
         );
         let [free, removable, only, used, unused, discarded] = n;
-        let (away, returned) = gpu.chunks().away();
+        let (away, returned, near) = gpu.chunks().away();
         PreEvictInput {
             // What is lent comes back before anything of the GPU's own jobs goes, and mostly without a copy.
             free: free.saturating_add(removable).saturating_add(only),
@@ -113,6 +113,7 @@ impl PreEvict {
             evictable: used.saturating_add(unused).saturating_add(discarded),
             away,
             returned,
+            near,
             demand_waits: gpu.demand.load(Relaxed) != 0,
         }
     }

@@ -14,8 +14,8 @@ pub enum VictimOrder {
     /// The chunk migrated to last, behind a guard of younger ones; now and then the oldest, so that what stays is replaced in
     /// time. What does not fit is gone over through the guard, and the rest stays: bimodal insertion (Qureshi et al., ISCA'07).
     Recent = 2,
-    /// [`Self::Recent`] while [`Refaults`](crate::refault::Refaults) says that what is evicted comes back, else the least
-    /// recently migrated.
+    /// [`Self::Recent`] while [`Refaults`](crate::refault::Refaults) says that what is evicted comes back, [`Self::Random`] while that
+    /// comes back at once, else the least recently migrated.
     Adaptive = 3,
 }
 

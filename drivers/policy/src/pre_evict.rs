@@ -17,6 +17,9 @@
 //! not back, would fit into what is free, pre-eviction is held off, until that no longer holds: then something new has come, and
 //! somebody needs the room. Before the first that comes back nothing is held off: room ahead is of use once.
 //!
+//! **What is wanted at once** ([`Refaults::is_near`](crate::refault::Refaults::is_near)) is not evicted ahead of need either: it would be fetched
+//! again for what it made room for.
+//!
 //! **The hard case** is a GPU on which nothing can be evicted, because all is pinned or lent: the answer is to wait, not
 //! to begin, and the thread must not ask again before something has changed.
 
@@ -53,6 +56,16 @@ impl PreEvictConfig {
             in_flight_max: policy.get_u32(KnobId::PreEvictInFlight),
             hold: policy.is_on(KnobId::PreEvictHold),
         }
+    }
+
+    /// Chunks that are gone ahead of need, at most: free ones, and others on their way out.
+    pub const fn ahead_max(&self) -> u32 {
+        let leave = if self.in_flight_max < self.high {
+            self.in_flight_max
+        } else {
+            self.high
+        };
+        self.high.saturating_add(leave)
     }
 }
 
@@ -92,6 +105,8 @@ pub struct PreEvictInput {
     pub away: u32,
     /// How often one of those has come back so far.
     pub returned: u64,
+    /// What is evicted is wanted at once.
+    pub near: bool,
     /// A fetch that a faulting access waits for is under way or waits for a chunk.
     pub demand_waits: bool,
 }
@@ -145,7 +160,7 @@ impl PreEvictor {
         let fits = input.away <= expected;
         let back = input.returned != self.returned;
         self.returned = input.returned;
-        self.held = config.hold && fits && (self.held || back);
+        self.held = config.hold && (input.near || fits && (self.held || back));
         let bound = if self.running { high } else { config.low };
         self.running = config.enabled && !self.held && expected < bound;
         if !self.running {
@@ -180,6 +195,7 @@ mod tests {
             evictable: 1000,
             away: 2000,
             returned: 0,
+            near: false,
             demand_waits: false,
         }
     }
@@ -284,6 +300,22 @@ mod tests {
         };
         i.returned = 9;
         assert_eq!(p.step(&i, &off), PreEvictStep::Begin(8));
+    }
+
+    #[test]
+    fn what_is_wanted_at_once_is_left_alone() {
+        let mut p = PreEvictor::new();
+        let mut i = input(10, 0);
+        i.near = true;
+        assert_eq!(p.step(&i, &CONFIG), PreEvictStep::Idle);
+        assert!(p.is_held());
+        let off = PreEvictConfig {
+            hold: false,
+            ..CONFIG
+        };
+        assert_eq!(p.step(&i, &off), PreEvictStep::Begin(8));
+        i.near = false;
+        assert_eq!(p.step(&i, &CONFIG), PreEvictStep::Begin(8));
     }
 
     #[test]
