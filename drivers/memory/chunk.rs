@@ -341,8 +341,7 @@ impl ChunkPool {
                 let _none = inner.set_owner(id, Some(owner));
                 let config = inner.evict;
                 let left = left.as_ref().map(|d| d.number);
-                inner.refaults.note_near(left, by_fault, &config);
-                let back = inner.refaults.brought_in(left, &config);
+                let back = inner.refaults.brought_in(left, by_fault, &config);
                 if back.is_soon {
                     // Cannot fail: the chunk is there.
                     let _kept = inner.table().keep(id);

@@ -244,7 +244,7 @@ static void stream_from_many_files(void)
 /* In a process of its own, which goes with this one. Never computes. */
 static void migrate_for_ever(void)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 	uint64_t len = 3 * gpu_bytes();
 	char *p;
 	int fd;
@@ -252,7 +252,6 @@ static void migrate_for_ever(void)
 	CHECK(pid >= 0);
 	if (pid)
 		return;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	fd = huvm_open();
 	CHECK_OK(gpu_register(fd, 0));
 	p = managed(fd, len);

@@ -561,6 +561,19 @@ static inline void doctor_finds(const char *pattern)
 	CHECK_EQ(says("doctor", pattern), 1);
 }
 
+/*
+ * fork() of a child that ends with its parent. One that outlives a parent that is killed has its file, and waits for ever for what the parent
+ * had to tell.
+ */
+static inline pid_t fork_child(void)
+{
+	pid_t parent = getpid(), pid = fork();
+
+	if (!pid && (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent))
+		_exit(100);
+	return pid;
+}
+
 /* A uvmctl that tells of what goes out of service, from now on. */
 struct teller {
 	pid_t pid;
@@ -575,12 +588,11 @@ static inline struct teller teller_begin(void)
 
 	snprintf(t.path, sizeof(t.path), "/tmp/events.%d", (int)getpid());
 	fflush(stdout);
-	t.pid = fork();
+	t.pid = fork_child();
 	CHECK(t.pid >= 0);
 	if (!t.pid) {
 		int out = open(t.path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
 
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(out, 1);
 		execl("/bin/uvmctl", "uvmctl", "events", "--type", "cpu-fault,gpu-lost,channel-lost,link,forfeit,retired", NULL);
 		_exit(1);

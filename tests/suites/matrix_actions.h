@@ -5,7 +5,6 @@
 
 #include "matrix_lib.h"
 
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 /* Offsets in the range: a hole from inside a block to inside the next, at 64 KiB so that shapes can go around it. */
@@ -551,19 +550,6 @@ static void refused_maps(struct client *c)
 
 /* ---- fork ---- */
 
-/*
- * fork() of a child that ends with its parent. One that outlives a parent that is killed has its file, and waits for ever for what the parent
- * had to tell.
- */
-static pid_t child(void)
-{
-	pid_t parent = getpid(), pid = fork();
-
-	if (!pid && (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent))
-		_exit(100);
-	return pid;
-}
-
 /* Waits for a child; its exit code, or 128 and the signal. */
 static int outcome(pid_t pid)
 {
@@ -582,7 +568,7 @@ static void fork_before(struct client *c)
 	pid_t pid;
 
 	CHECK_OK(pipe(pipes));
-	pid = child();
+	pid = fork_child();
 	if (!pid) {
 		if (read(pipes[0], &p, sizeof(p)) != sizeof(p))
 			_exit(1);
@@ -609,7 +595,7 @@ static void fork_after(struct client *c)
 	gpu_write_all(c);
 	cpu_change(c);
 	gpu_change(c);
-	pid = child();
+	pid = fork_child();
 	if (!pid) {
 		int fd;
 
@@ -710,7 +696,7 @@ static void advice_about_forks(struct client *c)
 	pid_t pid;
 
 	kernel_advice(c, advice, 4);
-	pid = child();
+	pid = fork_child();
 	if (!pid)
 		_exit(touch(c->p, 0) == SIGSEGV ? 0 : 1);
 	CHECK_EQ(outcome(pid), 0);

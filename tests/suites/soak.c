@@ -19,8 +19,6 @@
 #include "matrix_actions.h"
 #include "matrix_dims.h"
 
-#include <sys/prctl.h>
-
 #define CLIENTS		4
 #define ROUND_S		20u
 /* What clients have to end what they are at (s). */
@@ -390,11 +388,10 @@ static void start(int i, enum kind kind)
 	memset(&watch[i], 0, sizeof(watch[i]));
 	watch[i].since[0] = watch[i].since[1] = seconds();
 	fflush(stdout);
-	pids[i] = fork();
+	/* Not longer than who looks after it. */
+	pids[i] = fork_child();
 	CHECK(pids[i] >= 0);
 	if (!pids[i]) {
-		/* Not longer than who looks after it. */
-		CHECK_OK(prctl(PR_SET_PDEATHSIG, SIGKILL));
 		close(ctl);
 		catch_touches();
 		if (kind == CALM)

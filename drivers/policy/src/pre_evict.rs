@@ -59,13 +59,8 @@ impl PreEvictConfig {
     }
 
     /// Chunks that are gone ahead of need, at most: free ones, and others on their way out.
-    pub const fn ahead_max(&self) -> u32 {
-        let leave = if self.in_flight_max < self.high {
-            self.in_flight_max
-        } else {
-            self.high
-        };
-        self.high.saturating_add(leave)
+    pub fn ahead_max(&self) -> u32 {
+        self.high.saturating_add(self.in_flight_max.min(self.high))
     }
 }
 

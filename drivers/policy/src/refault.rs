@@ -154,6 +154,33 @@ impl EvictConfig {
     };
 }
 
+/// Of the chunks brought in since it began, those of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Window {
+    seen: u32,
+    of_kind: u32,
+}
+
+impl Window {
+    const fn new() -> Self {
+        Self {
+            seen: 0,
+            of_kind: 0,
+        }
+    }
+
+    /// Counts a chunk. With the last of `length` it begins anew, and says whether more than one in `part` was of the kind.
+    fn note(&mut self, is_of_kind: bool, length: u32, part: u32) -> Option<bool> {
+        self.seen = self.seen.saturating_add(1);
+        self.of_kind = self.of_kind.saturating_add(is_of_kind.into());
+        if self.seen < length {
+            return None;
+        }
+        let Self { seen, of_kind } = core::mem::take(self);
+        Some(of_kind > seen.checked_div(part).unwrap_or(0))
+    }
+}
+
 /// The switch of one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refaults {
@@ -161,15 +188,12 @@ pub struct Refaults {
     evicted: u64,
     /// Chunks brought in so far that had been evicted.
     returned: u64,
-    /// Chunks brought in since the window began.
-    seen: u32,
-    /// Of these, refaults.
-    again: u32,
+    /// Of what is brought in, the refaults.
+    again: Window,
     /// What is evicted comes back.
     cyclic: bool,
-    /// Chunks brought in since another window began, and of these, wanted at once.
-    near_seen: u32,
-    near_again: u32,
+    /// Of what is brought in, what was wanted at once.
+    at_once: Window,
     /// What is evicted is wanted at once.
     near: bool,
     /// By how much the guard is wider than asked for, in parts of a chunk.
@@ -184,11 +208,9 @@ impl Refaults {
         Self {
             evicted: 0,
             returned: 0,
-            seen: 0,
-            again: 0,
+            again: Window::new(),
             cyclic: false,
-            near_seen: 0,
-            near_again: 0,
+            at_once: Window::new(),
             near: false,
             wider: 0,
             cycle: 0,
@@ -201,11 +223,17 @@ impl Refaults {
         self.evicted
     }
 
-    /// A chunk was brought in, for a block whose eviction from this GPU had the number `left`, if there was one. Under another
-    /// order than [`VictimOrder::Adaptive`] the switch stays as it is: jobs of both may share a GPU.
-    pub fn brought_in(&mut self, left: Option<u64>, config: &EvictConfig) -> Return {
+    /// A chunk was brought in, for a block whose eviction from this GPU had the number `left`, if there was one;
+    /// `by_fault`: a GPU waits for it. Under another order than [`VictimOrder::Adaptive`] the switch stays as it is: jobs of both may share a GPU.
+    pub fn brought_in(
+        &mut self,
+        left: Option<u64>,
+        by_fault: bool,
+        config: &EvictConfig,
+    ) -> Return {
         self.returned = self.returned.wrapping_add(u64::from(left.is_some()));
-        let refault = left.is_some_and(|n| self.evicted.wrapping_sub(n) < config.span);
+        let distance = left.map(|n| self.evicted.wrapping_sub(n));
+        let refault = distance.is_some_and(|d| d < config.span);
         let mut back = Return {
             is_refault: refault,
             is_soon: false,
@@ -213,44 +241,27 @@ impl Refaults {
         if config.order != VictimOrder::Adaptive {
             return back;
         }
-        if let Some(n) = left.filter(|_| self.cyclic) {
-            let distance = self.evicted.wrapping_sub(n);
+        if let Some(distance) = distance.filter(|_| self.cyclic) {
             self.fit_guard(distance, config);
             let part = self.cycle.saturating_mul(config.soon_percent.into()) / 100;
             back.is_soon = distance < part;
         }
-        self.seen = self.seen.saturating_add(1);
-        self.again = self.again.saturating_add(u32::from(refault));
+        let near = by_fault && distance.is_some_and(|d| d <= config.near);
+        let part = if self.near { NEAR_OVER_PART } else { 2 };
+        let at_once = self.at_once.note(near, config.window, part);
+        self.near = at_once.unwrap_or(self.near);
         let window = if self.cyclic {
             (config.window / OFF_SHORTER).max(1)
         } else {
             config.window
         };
-        if self.seen >= window {
-            self.cyclic = self.again > self.seen / 2;
-            (self.seen, self.again) = (0, 0);
-        }
+        self.cyclic = self.again.note(refault, window, 2).unwrap_or(self.cyclic);
         back
     }
 
     /// Whether what is evicted is wanted at once: by chance is as good as any order then, and ahead of need is in vain.
     pub const fn is_near(&self) -> bool {
         self.near
-    }
-
-    /// A chunk was brought in, as for [`Self::brought_in`]; `by_fault`: a GPU waits for it. Learns whether it [is near](Self::is_near).
-    pub fn note_near(&mut self, left: Option<u64>, by_fault: bool, config: &EvictConfig) {
-        if config.order != VictimOrder::Adaptive {
-            return;
-        }
-        let near = left.is_some_and(|n| self.evicted.wrapping_sub(n) <= config.near);
-        self.near_seen = self.near_seen.saturating_add(1);
-        self.near_again = self.near_again.saturating_add((near && by_fault).into());
-        if self.near_seen >= config.window {
-            let part = if self.near { NEAR_OVER_PART } else { 2 };
-            self.near = self.near_again > self.near_seen / part;
-            (self.near_seen, self.near_again) = (0, 0);
-        }
     }
 
     /// Youngest chunks to leave alone now.
@@ -326,18 +337,18 @@ mod tests {
         let (mut r, c) = (Refaults::new(), config(8, 100));
         let left = Some(r.evicted());
         for _ in 0..4 {
-            assert!(!r.brought_in(None, &c).is_refault);
-            assert!(r.brought_in(left, &c).is_refault);
+            assert!(!r.brought_in(None, false, &c).is_refault);
+            assert!(r.brought_in(left, false, &c).is_refault);
         }
         // Half is no majority.
         assert_eq!(r.order(&c), VictimOrder::LeastRecentlyMigrated);
         for n in 0..8 {
-            r.brought_in(left.filter(|_| n >= 3), &c);
+            r.brought_in(left.filter(|_| n >= 3), false, &c);
         }
         assert_eq!(r.order(&c), VictimOrder::Recent);
-        r.brought_in(None, &c);
+        r.brought_in(None, false, &c);
         assert_eq!(r.order(&c), VictimOrder::Recent);
-        r.brought_in(left, &c);
+        r.brought_in(left, false, &c);
         assert_eq!(r.order(&c), VictimOrder::LeastRecentlyMigrated);
     }
 
@@ -347,7 +358,7 @@ mod tests {
         r.cyclic = true;
         for _ in 0..n {
             r.evicted();
-            r.brought_in(Some(r.evicted - distance), c);
+            r.brought_in(Some(r.evicted - distance), false, c);
         }
     }
 
@@ -364,7 +375,7 @@ mod tests {
         let (mut r, mut c) = (Refaults::new(), fits());
         let soon = |r: &mut Refaults, c: &EvictConfig, distance| {
             r.evicted();
-            r.brought_in(Some(r.evicted - distance), c).is_soon
+            r.brought_in(Some(r.evicted - distance), false, c).is_soon
         };
         // Nobody knows yet what a cycle is.
         r.evicted = 10_000;
@@ -378,7 +389,7 @@ mod tests {
         assert!(!soon(&mut r, &c, 0));
         // Nor out of a cycle, nor what never left.
         c.soon_percent = 25;
-        assert!(!r.brought_in(None, &c).is_soon);
+        assert!(!r.brought_in(None, false, &c).is_soon);
         r.cyclic = false;
         assert!(!soon(&mut r, &c, 5));
     }
@@ -427,7 +438,7 @@ mod tests {
         for _ in 0..1000 {
             let left = r.evicted();
             r.cyclic = false;
-            r.brought_in(Some(left), &c);
+            r.brought_in(Some(left), false, &c);
         }
         assert_eq!(r.guard(&c), 10);
     }
@@ -456,9 +467,9 @@ mod tests {
         let left = Some(r.evicted());
         r.evicted();
         r.evicted();
-        assert!(r.brought_in(left, &c).is_refault);
+        assert!(r.brought_in(left, false, &c).is_refault);
         r.evicted();
-        assert!(!r.brought_in(left, &c).is_refault);
+        assert!(!r.brought_in(left, false, &c).is_refault);
     }
 
     /// Catches a switch that turns at a few, one that goes on for ever, and a window that does not end.
@@ -472,8 +483,7 @@ mod tests {
                 r.evicted();
                 let distance = if n < near { 3 } else { 4 };
                 let left = Some(r.evicted - distance);
-                r.note_near(left, by_fault, c);
-                r.brought_in(left, c);
+                r.brought_in(left, by_fault, c);
             }
         };
         bring(&mut r, &c, 4, true);
@@ -519,12 +529,12 @@ mod tests {
         let mut r = Refaults::new();
         let mut c = config(1, 9);
         let left = Some(r.evicted());
-        r.brought_in(left, &c);
+        r.brought_in(left, false, &c);
         assert_eq!(r.order(&c), VictimOrder::Recent);
         c.order = VictimOrder::Random;
         assert_eq!(r.order(&c), VictimOrder::Random);
         // Nor does another order's job turn it off.
-        assert!(!r.brought_in(None, &c).is_refault);
+        assert!(!r.brought_in(None, false, &c).is_refault);
         c.order = VictimOrder::Adaptive;
         assert_eq!(r.order(&c), VictimOrder::Recent);
     }

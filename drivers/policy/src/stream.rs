@@ -514,7 +514,7 @@ impl Stream {
         expected
     }
 
-    /// Less than half as many faults of its range were of no stream as were its own.
+    /// At most half as many faults of its range were of no stream as were its own.
     fn is_trusted(&self) -> bool {
         self.strays.saturating_mul(2) <= self.followed
     }

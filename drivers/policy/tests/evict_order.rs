@@ -62,8 +62,7 @@ fn misses(trace: &[u32], config: &EvictConfig) -> usize {
         });
         table.activate(id).unwrap();
         let gone = left.get(page).copied();
-        refaults.note_near(gone, true, config);
-        if refaults.brought_in(gone, config).is_soon {
+        if refaults.brought_in(gone, true, config).is_soon {
             table.keep(id).unwrap();
         }
         at.insert(*page, id);
