@@ -426,15 +426,18 @@ static void describe(const struct call *c, const unsigned char *before)
 
 /* ---- what an answer must not have ---- */
 
-/* The first word that is an address of the kernel's, or 0. */
-static uint64_t address_in(const void *p, uint64_t bytes)
+/*
+ * The first word that is an address of the kernel's, or 0. Not one that is in @was, if that is given, which is what lay there before the
+ * call: what programs and counts leave there may look like an address, halves of two words the more so, as arrays need not be aligned.
+ */
+static uint64_t address_in(const void *p, const void *was, uint64_t bytes)
 {
 	z.scanned += bytes;
 	for (uint64_t i = 0; i + 8 <= bytes; i += 8) {
 		uint64_t v;
 
 		memcpy(&v, (const char *)p + i, 8);
-		if (is_kernel_address(v))
+		if (is_kernel_address(v) && !(was && !memcmp(&v, (const char *)was + i, 8)))
 			return v;
 	}
 	return 0;
@@ -506,8 +509,8 @@ static void make(const struct call *c, unsigned long cmd)
 {
 	static const char *show;
 	static uint64_t shown_from, shown_to;
-	static unsigned char before[ARG_MAX];
-	uint64_t from, to;
+	static unsigned char before[ARG_MAX], room_before[ROOM + PAGE];
+	uint64_t from, to, in_room = 0;
 	unsigned int size = c->size;
 	char name[16];
 	int r, e, fresh;
@@ -521,6 +524,12 @@ static void make(const struct call *c, unsigned long cmd)
 	memcpy(before, z.arg, size);
 	told_to_write(cmd, size, &from, &to);
 	memset(z.room + ROOM, CANARY, PAGE);
+	if (to > from && from >= (uintptr_t)z.room && from < (uintptr_t)z.room + ROOM) {
+		uint64_t end = (uintptr_t)z.room + ROOM + PAGE;
+
+		in_room = (to < end ? to : end) - from;
+		memcpy(room_before, (const void *)(uintptr_t)from, in_room);
+	}
 	if (z.number >= shown_from && z.number < shown_to)
 		print_call(c, cmd, before);
 	/* For who finds this process hanging, or the kernel in pieces. */
@@ -564,9 +573,8 @@ static void make(const struct call *c, unsigned long cmd)
 			memcpy(&z.last_launch, z.arg + offsetof(struct huvm_launch, launch), 8);
 	}
 	/* What it may have written of its array, also if it failed then. */
-	if (to > from && from >= (uintptr_t)z.room && from < (uintptr_t)z.room + ROOM) {
-		uint64_t end = (uintptr_t)z.room + ROOM + PAGE;
-		uint64_t v = address_in((const void *)(uintptr_t)from, (to < end ? to : end) - from);
+	if (in_room) {
+		uint64_t v = address_in((const void *)(uintptr_t)from, room_before, in_room);
 
 		if (v) {
 			describe(c, before);
@@ -709,8 +717,8 @@ static void one_thing_beside(void)
 			ssize_t got = read(z.fd, z.room, dice(4096));
 
 			CHECK(got >= 0 || errno == EINVAL || errno == EAGAIN);
-			if (got > 0 && address_in(z.room, (uint64_t)got))
-				FAIL("an event has %#llx", (unsigned long long)address_in(z.room, (uint64_t)got));
+			if (got > 0 && address_in(z.room, NULL, (uint64_t)got))
+				FAIL("an event has %#llx", (unsigned long long)address_in(z.room, NULL, (uint64_t)got));
 		}
 		break;
 	}
