@@ -45,7 +45,7 @@
 enum huvm_cap {
 	HUVM_CAP_WORKLOAD	= 1 << 0,	/* launch, wait, abort */
 	HUVM_CAP_EVENTS		= 1 << 1,	/* event stream by read and poll */
-	HUVM_CAP_TEST		= 1 << 2,	/* calls of huvm_test.h (module built for tests) */
+	HUVM_CAP_TEST		= 1 << 2,	/* calls of huvm_test.h (module loaded with test=1) */
 	HUVM_CAP_PEER		= 1 << 3,	/* copies between GPUs */
 };
 

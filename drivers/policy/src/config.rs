@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Every knob once, and a set of values for them.
 //!
-//! [`KNOBS`] is the one table: the driver's checks, its ioctl and sysfs, `uvmctl` and the manual all read it. A
+//! [`KNOBS`] is the one table: the driver's checks, its ioctl and sysfs, and through these `uvmctl`, all read it. A
 //! [`Policy`] is one value per knob, always within range; the driver keeps one per scope (machine, GPU, VA space) and
 //! the code that decides asks it by [`KnobId`], or through a typed view such as
 //! [`ReplayPolicy::of`](crate::batch::ReplayPolicy::of).
@@ -39,9 +39,9 @@ pub struct Knob {
     pub min: u64,
     /// Largest value.
     pub max: u64,
-    /// Value where nobody set one: that of the `huvm` preset.
+    /// Value under the preset `demand`, and in every preset that does not change it.
     pub default: u64,
-    /// False while nothing acts on the knob: it can be set and read, and has no effect.
+    /// False while nothing acts on the knob: it can be set and read, and has no effect, and `doc` says so.
     pub live: bool,
     /// What it does, one sentence below 128 bytes.
     pub doc: &'static str,
@@ -300,6 +300,8 @@ mod tests {
             );
             assert!(k.doc.len() < DOC_LEN, "{}: {}", k.name, k.doc.len());
             assert!(k.doc.ends_with('.') && k.doc.is_ascii(), "{}", k.name);
+            // Who lists the knobs learns which do nothing.
+            assert_eq!(k.doc.ends_with(" (no effect yet)."), !k.live, "{}", k.name);
             assert!(!k.source.is_empty(), "{}", k.name);
             let ok = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
             assert!(k.name.bytes().all(ok), "{}", k.name);

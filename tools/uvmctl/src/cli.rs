@@ -513,7 +513,7 @@ pub(crate) enum Experiment {
     Harvest,
     /// Jobs on GPU 0 that need more memory than it has, under every preset (the module must be loaded with test=1)
     Oversub,
-    /// Four GPUs, each with a job of its own: who borrows, who lends (test=1, as all below)
+    /// Four GPUs, each with a job of its own: who borrows, who lends (test=1, as all below but timeline)
     InterJob,
     /// Its first case, one technique after the other
     Ladder,

@@ -66,7 +66,7 @@ knobs! {
     }
     FaultCoalesce {
         "fault_coalesce", "", Choice(OFF_ON), 0..=1, 1, false,
-        "Merge a fault with the last one, or the last of its uTLB, while fetching.",
+        "Merge a fault with the last one, or the last of its uTLB, while fetching (no effect yet).",
         "nvidia-uvm.md 2.3 uvm_perf_fault_coalesce"
     }
     ReplayPolicy {
@@ -76,7 +76,7 @@ knobs! {
     }
     PrefetchFaultLapse {
         "prefetch_fault_lapse_ms", "ms", Number, 0..=60000, 1000, false,
-        "Time that hardware prefetch faults stay off after a batch with too many invalid ones.",
+        "Time that hardware prefetch faults stay off after a batch with too many invalid ones (no effect yet).",
         "nvidia-uvm.md 3.6"
     }
 
@@ -152,7 +152,7 @@ knobs! {
     }
     RemoteAtomics {
         "remote_atomics", "", Choice(OFF_ON), 0..=1, 0, false,
-        "An atomic fault maps the page where it is, if the link can do atomics, instead of moving it.",
+        "An atomic fault maps the page where it is, if the link can do atomics, instead of moving it (no effect yet).",
         "nvidia-uvm.md 2.3 uvm_perf_map_remote_on_native_atomics_fault"
     }
 
@@ -174,7 +174,7 @@ knobs! {
     }
     ChunkBatch {
         "chunk_batch", "chunks", Number, 1..=1024, 64, false,
-        "Chunks taken from the free pool at once.",
+        "Chunks taken from the free pool at once (no effect yet).",
         "nvidia-uvm.md 2.3 uvm_perf_pma_batch_nonpinned_order"
     }
     HostChunkSizes {
@@ -184,7 +184,7 @@ knobs! {
     }
     ReserveChunks {
         "reserve_chunks", "chunks", Number, 0..=65536, 0, false,
-        "Chunks of a GPU kept free for allocations that must not wait; used by pre-eviction.",
+        "Chunks of a GPU kept free for allocations that must not wait; used by pre-eviction (no effect yet).",
         "design.md 3 rule 2; NVIDIA keeps none (nvidia-uvm.md 4.3)"
     }
     PreEvict {
@@ -206,22 +206,22 @@ knobs! {
     // Access counters.
     AccessCounters {
         "access_counters", "", Choice(OFF_ON), 0..=1, 0, false,
-        "Move memory that a GPU uses remotely, as its access counters tell.",
+        "Move memory that a GPU uses remotely, as its access counters tell (no effect yet).",
         "nvidia-uvm.md 5.3, off on x86-64"
     }
     AccessCounterBatchMax {
         "access_counter_batch_max", "notices", Number, 1..=4096, 256, false,
-        "Access counter notifications fetched per batch.",
+        "Access counter notifications fetched per batch (no effect yet).",
         "nvidia-uvm.md 2.3 uvm_perf_access_counter_batch_count"
     }
     AccessCounterThreshold {
         "access_counter_threshold", "accesses", Number, 1..=65535, 256, false,
-        "Remote accesses to a region before a notification.",
+        "Remote accesses to a region before a notification (no effect yet).",
         "nvidia-uvm.md 2.3 uvm_perf_access_counter_threshold"
     }
     AccessCounterRegion {
         "access_counter_region", "", Choice(&["64k", "2m", "16m", "16g"]), 0..=3, 1, false,
-        "Virtual memory that one access counter counts for.",
+        "Virtual memory that one access counter counts for (no effect yet).",
         "nvidia-uvm.md 5.3; codes of hw-interface.md ACCESS_COUNTER_CONFIG"
     }
 
