@@ -32,7 +32,7 @@ results: deps ## Documentation/results.md and pictures, from the rows in build/r
 		gzip -dc "$$f" >"$$n"; $(T)/results.sh timeline "$$n" --out Documentation/plots; done
 	@$(T)/results.sh doc Documentation/results
 
-test: deps ## all tests: host, then every suite in a VM on the debug kernel
+test: deps ## all tests: the host's, and every suite in VMs on the debug kernel
 	@tests/run
 
 test-full: image-fast ## the same with every case of the matrix, more rounds and longer ones
