@@ -73,6 +73,10 @@ impl Drop for Kept {
         if left != 0 {
             pr_err!("leak: {left} pages of host memory\n");
         }
+        let left = memory::registry::live();
+        if left != 0 {
+            pr_err!("leak: {left} spaces\n");
+        }
     }
 }
 

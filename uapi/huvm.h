@@ -219,8 +219,9 @@ struct huvm_gpu_health {
  * @reserved: 0
  *
  * A GPU must be registered before it is used with this space. Registering twice is -EEXIST; unregistering one that is
- * not registered is -ENOENT. Unregistering aborts this space's launches on it and brings its pages to the host.
- * Errors: ENODEV, EIO, ENOMEM, EEXIST, ENOENT, ENOSPC (no subcontext left; without CAP_SYS_ADMIN when the file was opened, also for a
+ * not registered is -ENOENT. Unregistering aborts this space's launches on it and brings its pages to the host; until it has, moves
+ * to the GPU are -EIO, registering is -EEXIST, and another thread's unregistering -EBUSY or -ENOENT.
+ * Errors: ENODEV, EIO, ENOMEM, EEXIST, ENOENT, EBUSY, ENOSPC (no subcontext left; without CAP_SYS_ADMIN when the file was opened, also for a
  * process that has 32 of a GPU's 64, and for a user that has 48).
  */
 struct huvm_gpu_register {

@@ -299,6 +299,7 @@ fn spawn(
 
 /// Ends every launch and lets no new one begin: a GPU that computes takes back the pages that it is relieved of.
 fn quiet(gpu: &Arc<Gpu>) {
+    gpu.clients().close();
     for veid in 0..SUBCONTEXTS {
         let client = u8::try_from(veid).ok().and_then(|v| gpu.clients().get(v));
         if let Some(c) = client {

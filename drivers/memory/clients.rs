@@ -34,11 +34,18 @@ impl Slot {
     }
 }
 
+/// What the lock protects.
+struct Table {
+    slots: KVec<Slot>,
+    /// The GPU leaves: who has not come yet does not.
+    closed: bool,
+}
+
 /// The table of one GPU.
 #[pin_data]
 pub(crate) struct Clients {
     #[pin]
-    slots: Mutex<KVec<Slot>>,
+    table: Mutex<Table>,
 }
 
 impl Clients {
@@ -52,7 +59,7 @@ impl Clients {
             slots.push(Slot::Free, GFP_KERNEL)?;
         }
         Ok(try_pin_init!(Self {
-            slots <- new_mutex!(slots, "huvm_clients"),
+            table <- new_mutex!(Table { slots, closed: false }, "huvm_clients"),
         }))
     }
 
@@ -61,7 +68,8 @@ impl Clients {
     /// # Errors
     /// `ENOSPC`: all are taken, or as many as one process or user may have ([`share::may_take`]).
     pub(crate) fn reserve(&self, owner: Owner) -> Result<u8> {
-        let mut slots = self.slots.lock();
+        let mut table = self.table.lock();
+        let slots = &mut table.slots;
         let held = slots.iter().filter_map(Slot::owner);
         if !share::may_take(&owner, SUBCONTEXTS, held) {
             return Err(ENOSPC);
@@ -75,41 +83,58 @@ impl Clients {
         Err(ENOSPC)
     }
 
-    /// Faults of this subcontext can be served from now on.
-    pub(crate) fn publish(&self, veid: u8, space: Arc<Space>, sg: Arc<SpaceGpu>) {
+    /// Faults of this subcontext, which the caller reserved, can be served from now on.
+    ///
+    /// # Errors
+    /// `ENODEV`: the GPU leaves.
+    pub(crate) fn publish(&self, veid: u8, space: Arc<Space>, sg: Arc<SpaceGpu>) -> Result {
         let instance = sg.instance();
-        if let Some(slot) = self.slots.lock().get_mut(usize::from(veid)) {
-            *slot = Slot::Used(Client {
-                instance,
-                space,
-                sg,
-            });
+        let mut table = self.table.lock();
+        if table.closed {
+            return Err(ENODEV);
         }
+        match table.slots.get_mut(usize::from(veid)) {
+            Some(slot @ Slot::Reserved(_)) => {
+                *slot = Slot::Used(Client {
+                    instance,
+                    space,
+                    sg,
+                });
+                Ok(())
+            }
+            _ => Err(ENODEV),
+        }
+    }
+
+    /// The GPU leaves: nobody is published from here on. Who was can be found, and is withdrawn one by one.
+    pub(crate) fn close(&self) {
+        self.table.lock().closed = true;
     }
 
     /// Faults of this subcontext are not served any more; it stays taken.
     pub(crate) fn withdraw(&self, veid: u8) {
-        let old = self.slots.lock().get_mut(usize::from(veid)).and_then(|s| {
+        let mut table = self.table.lock();
+        let old = table.slots.get_mut(usize::from(veid)).and_then(|s| {
             let owner = s.owner()?;
             Some(core::mem::replace(s, Slot::Reserved(owner)))
         });
+        drop(table);
         drop(old);
     }
 
     /// The subcontext may be given out again.
     pub(crate) fn unreserve(&self, veid: u8) {
-        let old = self
-            .slots
-            .lock()
-            .get_mut(usize::from(veid))
-            .map(|s| core::mem::replace(s, Slot::Free));
+        let mut table = self.table.lock();
+        let slot = table.slots.get_mut(usize::from(veid));
+        let old = slot.map(|s| core::mem::replace(s, Slot::Free));
+        drop(table);
         drop(old);
     }
 
     /// The client whose instance block this is, with its subcontext.
     pub(crate) fn by_instance(&self, instance: u64) -> Option<(u8, Client)> {
-        let slots = self.slots.lock();
-        slots.iter().enumerate().find_map(|(i, s)| match s {
+        let table = self.table.lock();
+        table.slots.iter().enumerate().find_map(|(i, s)| match s {
             Slot::Used(c) if c.instance == instance => Some((u8::try_from(i).ok()?, c.clone())),
             _ => None,
         })
@@ -117,7 +142,7 @@ impl Clients {
 
     /// The client of a subcontext.
     pub(crate) fn get(&self, veid: u8) -> Option<Client> {
-        match self.slots.lock().get(usize::from(veid)) {
+        match self.table.lock().slots.get(usize::from(veid)) {
             Some(Slot::Used(c)) => Some(c.clone()),
             _ => None,
         }
@@ -125,7 +150,7 @@ impl Clients {
 
     /// Each client's subcontext and owner.
     pub(crate) fn each(&self, mut f: impl FnMut(u8, Owner)) {
-        for (veid, slot) in (0u8..).zip(self.slots.lock().iter()) {
+        for (veid, slot) in (0u8..).zip(self.table.lock().slots.iter()) {
             if let Slot::Used(client) = slot {
                 f(veid, client.space.owner());
             }
@@ -134,9 +159,8 @@ impl Clients {
 
     /// Clients now.
     pub(crate) fn count(&self) -> u32 {
-        let slots = self.slots.lock();
-        slots
-            .iter()
-            .fold(0, |n, s| n + u32::from(matches!(s, Slot::Used(_))))
+        let table = self.table.lock();
+        let slots = table.slots.iter();
+        slots.fold(0, |n, s| n + u32::from(matches!(s, Slot::Used(_))))
     }
 }

@@ -58,7 +58,8 @@ pub(crate) struct SpaceGpu {
     pub(crate) memory: Arc<MemCg>,
     /// Subcontext of this space's launches.
     pub(crate) veid: u8,
-    stopped: Atomic<bool>,
+    /// Whether blocks may take new state here: [`OPEN`], [`LEAVING`], [`STOPPED`].
+    state: Atomic<u32>,
     inst: DmaBuf,
     root: SysAddr,
     /// The last 512 MiB that [`Self::prepare`] was called for. Tables stay as long as the space.
@@ -66,6 +67,13 @@ pub(crate) struct SpaceGpu {
     #[pin]
     tree: Mutex<Tree<Store>>,
 }
+
+/// Blocks take new state.
+const OPEN: u32 = 0;
+/// They do not, while what they have is brought home: then it is stopped, or open again.
+const LEAVING: u32 = 1;
+/// They never will again.
+const STOPPED: u32 = 2;
 
 /// log2 of the bytes that one table of block entries (PDE0) covers.
 const PDE0_SHIFT: u32 = 29;
@@ -91,7 +99,7 @@ impl SpaceGpu {
                 gpu,
                 memory,
                 veid,
-                stopped: Atomic::new(false),
+                state: Atomic::new(OPEN),
                 inst,
                 root,
                 prepared: Prepared::new(),
@@ -103,12 +111,29 @@ impl SpaceGpu {
 
     /// No block takes new state on this GPU from here on. Set before the blocks are walked, read under their locks.
     pub(crate) fn stop(&self) {
-        self.stopped.store(true, Relaxed);
+        self.state.store(STOPPED, Relaxed);
     }
 
-    /// Whether [`Self::stop`] was called.
+    /// The same for one who may have to [`stay`](Self::stay).
+    ///
+    /// # Errors
+    /// `EBUSY`: somebody else is about to leave; `ENOENT`: it was stopped.
+    pub(crate) fn leave(&self) -> Result {
+        match self.state.cmpxchg(OPEN, LEAVING, Relaxed) {
+            Ok(_) => Ok(()),
+            Err(LEAVING) => Err(EBUSY),
+            Err(_) => Err(ENOENT),
+        }
+    }
+
+    /// Who called [`leave`](Self::leave) stays. If it was stopped meanwhile it stays so.
+    pub(crate) fn stay(&self) {
+        let _stopped = self.state.cmpxchg(LEAVING, OPEN, Relaxed);
+    }
+
+    /// Whether no block may take new state on this GPU.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Relaxed)
+        self.state.load(Relaxed) != OPEN
     }
 
     /// Bus address of the instance block: what fault packets carry.

@@ -4,6 +4,7 @@
 use super::space::Space;
 use crate::kernel::global::{Global, Which};
 use kernel::prelude::*;
+use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::Arc;
 
 struct Spaces {
@@ -19,6 +20,30 @@ static SPACES: Global<Spaces> = Global::new(
         all: KVec::new(),
     },
 );
+
+/// Spaces that somebody has a reference to, in this list or not.
+static LIVE: Atomic<i32> = Atomic::new(0);
+
+/// One space, as long as it is there.
+pub(super) struct Live;
+
+impl Live {
+    pub(super) fn new() -> Self {
+        LIVE.add(1, Relaxed);
+        Live
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        LIVE.add(-1, Relaxed);
+    }
+}
+
+/// How many spaces are there.
+pub(crate) fn live() -> i32 {
+    LIVE.load(Relaxed)
+}
 
 /// A number that no space had.
 pub(crate) fn next_id() -> u64 {

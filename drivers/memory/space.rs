@@ -60,9 +60,21 @@ pub(crate) struct Space {
     #[pin]
     pub(crate) thrash: service::thrash::Window,
     #[pin]
-    gpus: Mutex<[Option<Arc<SpaceGpu>>; MAX_GPUS]>,
+    gpus: Mutex<[Use; MAX_GPUS]>,
     #[pin]
     layout: Mutex<Layout>,
+    _live: super::registry::Live,
+}
+
+/// What a space has to do with a GPU.
+enum Use {
+    /// Nothing.
+    No,
+    /// It is registered.
+    Of(Arc<SpaceGpu>),
+    /// It was, and whoever took it out is about to take what is there out of the blocks ([`Space::has_left`]). Blocks know a GPU
+    /// by its number alone, so that it is not registered again before.
+    Ends,
 }
 
 /// Figures of a space.
@@ -98,8 +110,9 @@ impl Space {
                 launches <- SpaceLaunches::new(),
                 streams <- service::prefetch::Streams::new()?,
                 thrash <- service::thrash::Window::new(),
-                gpus <- new_mutex!([const { None }; MAX_GPUS], "huvm_space_gpus"),
+                gpus <- new_mutex!([const { Use::No }; MAX_GPUS], "huvm_space_gpus"),
                 layout <- new_mutex!(Layout::new(), "huvm_layout"),
+                _live: super::registry::Live::new(),
             }? Error),
             CHARGED,
         )?;
@@ -262,7 +275,10 @@ impl Space {
 
     /// The space on a GPU, if registered.
     pub(crate) fn on_gpu(&self, gpu: u8) -> Option<Arc<SpaceGpu>> {
-        self.gpus.lock().get(usize::from(gpu)).cloned().flatten()
+        match self.gpus.lock().get(usize::from(gpu)) {
+            Some(Use::Of(sg)) => Some(sg.clone()),
+            _ => None,
+        }
     }
 
     /// Bit per registered GPU.
@@ -270,14 +286,29 @@ impl Space {
         let gpus = self.gpus.lock();
         (0u32..)
             .zip(gpus.iter())
-            .fold(0, |m, (i, g)| m | (u32::from(g.is_some()) << i))
+            .fold(0, |m, (i, g)| m | (u32::from(matches!(g, Use::Of(_))) << i))
     }
 
     fn take_gpu(&self, index: usize) -> Option<Arc<SpaceGpu>> {
-        self.gpus.lock().get_mut(index).and_then(Option::take)
+        let mut gpus = self.gpus.lock();
+        let slot = gpus.get_mut(index)?;
+        match core::mem::replace(slot, Use::Ends) {
+            Use::Of(sg) => Some(sg),
+            other => {
+                *slot = other;
+                None
+            }
+        }
     }
 
-    /// Takes a lost GPU out of the table; the caller stops it.
+    /// Nothing of the space is on a GPU that was taken out any more: it can be registered again.
+    pub(crate) fn has_left(&self, gpu: u8) {
+        if let Some(slot) = self.gpus.lock().get_mut(usize::from(gpu)) {
+            *slot = Use::No;
+        }
+    }
+
+    /// Takes a GPU that goes out of the table; the caller stops it.
     pub(crate) fn forget_gpu(&self, gpu: u8) -> Option<Arc<SpaceGpu>> {
         self.take_gpu(usize::from(gpu))
     }
@@ -285,49 +316,53 @@ impl Space {
     /// Registers a GPU.
     ///
     /// # Errors
-    /// `EEXIST`, `EIO`, `ENOMEM`, `ENOSPC` without a free subcontext, or with as many as its owner may have.
+    /// `EEXIST`, `EIO`, `ENODEV` if it leaves, `ENOMEM`, `ENOSPC` without a free subcontext, or with as many as its owner may have.
     pub(crate) fn register_gpu(self: &Arc<Self>, gpu: &Arc<Gpu>) -> Result {
         if gpu.is_lost() {
             return Err(EIO);
         }
         let veid = gpu.clients().reserve(self.owner())?;
-        let sg = SpaceGpu::new(gpu.clone(), veid, self.memory.clone())
-            .inspect_err(|_| gpu.clients().unreserve(veid))?;
-        {
-            let mut gpus = self.gpus.lock();
-            let slot = gpus.get_mut(usize::from(gpu.index())).ok_or(EINVAL);
-            match slot {
-                Ok(slot) if slot.is_none() => *slot = Some(sg.clone()),
-                Ok(_) => {
-                    drop(gpus);
-                    gpu.clients().unreserve(veid);
-                    return Err(EEXIST);
-                }
-                Err(e) => {
-                    drop(gpus);
-                    gpu.clients().unreserve(veid);
-                    return Err(e);
-                }
-            }
+        SpaceGpu::new(gpu.clone(), veid, self.memory.clone())
+            .and_then(|sg| self.enter(sg))
+            .inspect_err(|_| gpu.clients().unreserve(veid))
+    }
+
+    /// Puts a GPU into the space's table and the space into the GPU's, in one step: who takes one out finds the other, too.
+    fn enter(self: &Arc<Self>, sg: Arc<SpaceGpu>) -> Result {
+        let mut gpus = self.gpus.lock();
+        let slot = gpus.get_mut(usize::from(sg.gpu.index())).ok_or(EINVAL)?;
+        if !matches!(slot, Use::No) {
+            return Err(EEXIST);
         }
-        gpu.clients().publish(veid, self.clone(), sg);
+        let clients = sg.gpu.clients();
+        clients.publish(sg.veid, self.clone(), sg.clone())?;
+        *slot = Use::Of(sg);
         Ok(())
     }
 
     /// Takes a GPU out of the space: launches end, pages come to the host.
     ///
     /// # Errors
-    /// `ENOENT` if it is not registered; `ENOMEM` if pages could not be brought back: it stays registered.
+    /// `ENOENT` if it is not registered, `EBUSY` if another thread is about to do the same; `ENOMEM` if pages could not be brought
+    /// back: it stays registered.
     pub(crate) fn unregister_gpu(self: &Arc<Self>, gpu: u8) -> Result {
         let sg = self.on_gpu(gpu).ok_or(ENOENT)?;
+        // First, so that nothing comes to the GPU behind the walk: faults, what is fetched ahead, other threads' calls.
+        sg.leave()?;
         self.launches.abort_gpu(self, &sg.gpu);
+        self.bring_home(gpu).inspect_err(|_| sg.stay())?;
+        if let Some(sg) = self.take_gpu(usize::from(gpu)) {
+            service::teardown::stop_gpu(self, &sg);
+        }
+        Ok(())
+    }
+
+    /// Brings everything that GPU `gpu` holds to the host.
+    fn bring_home(self: &Arc<Self>, gpu: u8) -> Result {
         let mut at = 0;
         while let Some(block) = self.next_block(at) {
             service::migrate::bring_home(&block, gpu)?;
             at = block.va() + BLOCK_BYTES;
-        }
-        if let Some(sg) = self.take_gpu(usize::from(gpu)) {
-            service::teardown::stop_gpu(self, &sg);
         }
         Ok(())
     }

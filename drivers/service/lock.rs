@@ -6,7 +6,7 @@
 //! | 0 | a GPU's self tests (`Gpu::selftest`) | one test, which takes any of the others | yes |
 //! | 1 | `mmap_lock` or VMA lock (kernel's) | CPU faults, mmap, munmap | yes |
 //! | 2a | a GPU's launch descriptors (`launch::Slots::buffers`) | starting or stopping one launch | yes |
-//! | 3 | `Space::gpus` | looking up; never calls out | yes |
+//! | 3 | `Space::gpus` | looking up; putting a GPU in, and the space among its clients (10) | yes |
 //! | 4 | `Space::layout` | looking up and making a block, ranges | yes |
 //! | 5 | `Block` | changing one block; **never a wait for DMA on the usual road** ([`Block::settled`]) | yes |
 //! | 6 | `SpaceGpu::tree` | changing page tables; making directories, and the invalidate (6a) that tells of them | yes |

@@ -55,7 +55,7 @@ fn clear_tables(part: &mut crate::memory::block::Part) {
     }
 }
 
-/// Ends a space's use of a GPU: launches end, nothing of it stays there. Pages whose only copy is there are lost
+/// Ends a space's use of a GPU, which the caller took out of its table: launches end, nothing of it stays there. Pages whose only copy is there are lost
 /// (who wants them brings them home first).
 pub(crate) fn stop_gpu(space: &Arc<Space>, sg: &Arc<SpaceGpu>) {
     let g = sg.gpu.index();
@@ -71,6 +71,7 @@ pub(crate) fn stop_gpu(space: &Arc<Space>, sg: &Arc<SpaceGpu>) {
         sg.gpu.mark_lost(Loss::Invalidate);
     }
     sg.gpu.clients().unreserve(sg.veid);
+    space.has_left(g);
 }
 
 /// Takes a GPU out of a block.

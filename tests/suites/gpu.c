@@ -361,6 +361,107 @@ static void unregister_brings_home(void)
 	gpu_check(fd, 0, p, LEN, BLOCKS, 9, 9);
 }
 
+/* What races with unregistering: others who move to the GPU, and who unregister themselves. */
+struct mover {
+	int fd;
+	uint64_t *p;
+	volatile int stop, registers;
+	volatile uint64_t moved, refused;
+};
+
+static void *moves(void *arg)
+{
+	struct mover *m = arg;
+
+	while (!m->stop) {
+		for (uint64_t at = 0; at < LEN && !m->stop; at += BLOCK) {
+			if (!migrate(m->fd, (char *)m->p + at, BLOCK, 0)) {
+				m->moved++;
+				continue;
+			}
+			/* It is about to leave, or has left; or who reads took the pages back each time. */
+			CHECK(errno == EIO || errno == ENOENT || errno == ENOMEM);
+			m->refused++;
+			if (m->registers && gpu_register(m->fd, 0) < 0)
+				CHECK_EQ(errno, EEXIST);
+		}
+	}
+	return NULL;
+}
+
+static void unregister_while_moving(void)
+{
+	int fd = open_with_gpu();
+	struct mover m = { .fd = fd, .p = managed(fd, LEN) };
+	uint64_t before = free_chunks(fd, 0);
+	pthread_t t;
+
+	cpu_fill(m.p, LEN, 3, 7);
+	CHECK_EQ(pthread_create(&t, NULL, moves, &m), 0);
+	for (int i = 0; i < 40; i++) {
+		uint64_t had = m.moved;
+
+		/* In the second half, the mover uses it again at once. */
+		m.registers = i >= 20;
+		CHECK(WITHIN(5000, m.moved >= had + 3));
+		CHECK_OK(gpu_unregister(fd, 0));
+		/* Each page, or SIGBUS. */
+		cpu_check(m.p, LEN, 3, 7);
+		if (gpu_register(fd, 0) < 0)
+			CHECK(m.registers && errno == EEXIST);
+	}
+	m.stop = 1;
+	CHECK_EQ(pthread_join(t, NULL), 0);
+	printf("# %llu moves, %llu refused\n", (unsigned long long)m.moved, (unsigned long long)m.refused);
+	cpu_check(m.p, LEN, 3, 7);
+	CHECK_OK(munmap(m.p, LEN));
+	CHECK(WITHIN(2000, free_chunks(fd, 0) == before));
+}
+
+static void *unregisters(void *arg)
+{
+	struct mover *m = arg;
+
+	while (!m->stop) {
+		if (!gpu_unregister(m->fd, 0))
+			m->moved++;
+		else
+			CHECK(errno == ENOENT || errno == EBUSY);
+	}
+	return NULL;
+}
+
+/* Who registers and who unregisters at the same time find both tables as one: nobody stays in one of them. */
+static void register_and_unregister_at_once(void)
+{
+	int fd = huvm_open();
+	struct mover m = { .fd = fd };
+	ARG(huvm_gpu_info, info, .gpu = 0);
+	uint32_t before;
+	double until = seconds() + 3;
+	uint64_t n = 0;
+	pthread_t t[2];
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &info));
+	before = info.registered_clients;
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(pthread_create(&t[i], NULL, unregisters, &m), 0);
+	for (; seconds() < until; n++)
+		if (gpu_register(fd, 0) < 0)
+			CHECK_EQ(errno, EEXIST);
+	m.stop = 1;
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(pthread_join(t[i], NULL), 0);
+	printf("# %llu calls, %llu unregistered\n", (unsigned long long)n, (unsigned long long)m.moved);
+	CHECK(m.moved != 0);
+	if (gpu_unregister(fd, 0) < 0)
+		CHECK_EQ(errno, ENOENT);
+	CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &info));
+	CHECK_EQ(info.registered_clients, before);
+	CHECK_OK(close(fd));
+	/* The module goes behind the suite, which says what is left of spaces. */
+}
+
 static void munmap_while_running(void)
 {
 	int fd = open_with_gpu();
@@ -1103,7 +1204,8 @@ static const struct ktap_test tests[] = {
 	{ "each_page_is_fetched_anew", each_page_is_fetched_anew },
 	{ "cpu_and_gpu_race", cpu_and_gpu_race }, { "atomic_additions", atomic_additions },
 	{ "cpu_and_gpu_add_to_one_word", cpu_and_gpu_add_to_one_word, 90 }, { "migrate_calls", migrate_calls },
-	{ "unregister_brings_home", unregister_brings_home }, { "munmap_while_running", munmap_while_running },
+	{ "unregister_brings_home", unregister_brings_home }, { "unregister_while_moving", unregister_while_moving, 60 },
+	{ "register_and_unregister_at_once", register_and_unregister_at_once, 60 }, { "munmap_while_running", munmap_while_running },
 	{ "unmapped_is_gone_for_the_gpu", unmapped_is_gone_for_the_gpu },
 	{ "clients_fault_together", clients_fault_together },
 	{ "fatal_outside", fatal_outside }, { "fatal_read_only", fatal_read_only },
