@@ -32,9 +32,11 @@ impl FileHandler for Space {
             return Err(EPERM);
         }
         let writable = vma.is_writable();
-        vma.install(this.clone())?;
-        // Should this fail, the kernel closes the VMA, which forgets the range again.
-        this.add_range(start, end, writable)
+        let fit = vma.check()?;
+        this.add_range(start, end, writable)?;
+        // Last: nobody closes a VMA whose mmap failed.
+        fit.install(this.clone());
+        Ok(())
     }
 
     fn ioctl(this: &Arc<Self>, cmd: u32, arg: usize) -> Result<isize> {

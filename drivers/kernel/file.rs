@@ -178,7 +178,7 @@ impl<H: FileHandler> Fops<H> {
         let mut new = unsafe { NewVma::from_raw(vma) };
         from_result(|| {
             H::mmap(&data.handler, &mut new)?;
-            // Without operations the VMA would become anonymous memory.
+            // Without operations the VMA would become anonymous memory. Nothing was installed, so nothing is left behind.
             if !new.is_installed() {
                 return Err(EINVAL);
             }

@@ -370,25 +370,41 @@ impl NewVma<'_> {
         unsafe { c::huvm_vma_kind(self.vma) & 2 != 0 }
     }
 
-    /// Gives the VMA's faults to `handler`, which it keeps alive. The mapping is not inherited, grown, moved or dumped.
+    /// Whether the mapping is one that can be installed.
     ///
     /// # Errors
-    /// `EINVAL` for a private or executable mapping, an offset other than 0, or a second call.
-    pub(crate) fn install<H: VmHandler>(&mut self, handler: Arc<H>) -> Result {
+    /// `EINVAL` for a private or executable mapping, an offset other than 0, or one that is installed.
+    pub(crate) fn check(&mut self) -> Result<FitVma<'_>> {
         // SAFETY: as `start`.
         let (kind, pgoff) = unsafe { (c::huvm_vma_kind(self.vma), c::huvm_vma_pgoff(self.vma)) };
         if kind & 1 == 0 || kind & 4 != 0 || pgoff != 0 || self.installed {
             return Err(EINVAL);
         }
-        self.installed = true;
-        let private = Arc::into_raw(handler).cast_mut().cast::<c_void>();
-        // SAFETY: nobody else sees the VMA; it is shared, so PFNMAP is allowed; the table is static and for `H`, as is the
-        // pointer. `close` takes the count back; should mmap fail from here on, the C side calls it too.
-        unsafe { c::huvm_vma_adopt(self.vma, Ops::<H>::table(), private) };
-        Ok(())
+        Ok(FitVma {
+            vma: self.vma,
+            installed: &mut self.installed,
+        })
     }
 
     pub(super) fn is_installed(&self) -> bool {
         self.installed
+    }
+}
+
+/// A VMA that mmap is making, and that can be installed.
+pub(crate) struct FitVma<'a> {
+    vma: *mut c::vm_area_struct,
+    installed: &'a mut bool,
+}
+
+impl FitVma<'_> {
+    /// Gives the VMA's faults to `handler`, which it keeps alive. The mapping is not inherited, grown, moved or dumped. The last
+    /// step of an mmap: should that fail behind it, the kernel forgets the VMA without `close`, and the count stays.
+    pub(crate) fn install<H: VmHandler>(self, handler: Arc<H>) {
+        *self.installed = true;
+        let private = Arc::into_raw(handler).cast_mut().cast::<c_void>();
+        // SAFETY: nobody else sees the VMA, which is being made as long as the `NewVma` that this was made from is borrowed; it is
+        // shared, so PFNMAP is allowed; the table is static and for `H`, as is the pointer. `close` takes the count back.
+        unsafe { c::huvm_vma_adopt(self.vma, Ops::<H>::table(), private) };
     }
 }
