@@ -236,17 +236,30 @@ impl State {
         self.spare.as_ref().map_or(PageMask::EMPTY, |s| s.valid)
     }
 
-    /// Pages valid anywhere but at `place`.
+    /// Pages valid anywhere but at `place`. Some may be on a GPU that was lost: until it is unbound nobody says that they are gone.
     pub(crate) fn valid_beside(&self, place: Place) -> PageMask {
+        self.beside(place, |_| true)
+    }
+
+    /// The same where they can be read: a copy may go if others are there.
+    pub(crate) fn kept_beside(&self, place: Place) -> PageMask {
+        self.beside(place, |gpu| !gpu.is_lost())
+    }
+
+    fn beside(&self, place: Place, counts: impl Fn(&Gpu) -> bool) -> PageMask {
         let mut m = PageMask::EMPTY;
         if place != Place::Host {
             m |= self.host_valid;
         }
-        if place != Place::Spare {
-            m |= self.in_spare();
+        if let Some(s) = self.spare.as_ref().filter(|_| place != Place::Spare) {
+            if counts(&s.gpu) {
+                m |= s.valid;
+            }
         }
         for p in self.parts.iter().filter(|p| place != Place::Gpu(p.gpu())) {
-            m |= p.valid;
+            if counts(&p.sg.gpu) {
+                m |= p.valid;
+            }
         }
         m
     }

@@ -265,7 +265,7 @@ pub(super) fn empty(
             // The block let go of it in the meantime.
             _ => return Ok(Tracker::EMPTY),
         };
-        let copy = valid.and_not(&s.valid_beside(Place::Gpu(g)));
+        let copy = valid.and_not(&s.kept_beside(Place::Gpu(g)));
         let borrows = p.is_on(KnobId::HarvestBorrow) && !copy.is_empty();
         match borrows.then(|| harvest::find_spare(&mut s, block, gpu, &p)) {
             Some(Found::Chunk) => break (s, valid, copy, Place::Spare),

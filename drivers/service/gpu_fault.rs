@@ -926,7 +926,9 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
         w.sg.prepare(w.block.va())?;
         s.ensure_part(w.block.va(), &w.sg)?;
         let here = remote.and(&s.host_valid);
-        let writable = here.and(&s.writable);
+        // There may be other copies since this was planned: who writes faults once more, and they go.
+        let alone = here.and_not(&s.valid_beside(Place::Host));
+        let writable = alone.and(&s.writable);
         for (pages, read_only) in [(here.and_not(&writable), true), (writable, false)] {
             if !pages.is_empty() {
                 map::map_host(&mut s, g, &pages, read_only)?;

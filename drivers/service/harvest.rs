@@ -162,7 +162,7 @@ fn is_dropped(gpu: &Arc<Gpu>, block: &Block, id: ChunkId) -> bool {
         return false;
     };
     let only = match s.spare.as_ref() {
-        Some(spare) if spare.is(gpu, id) => spare.valid.and_not(&s.valid_beside(Place::Spare)),
+        Some(spare) if spare.is(gpu, id) => spare.valid.and_not(&s.kept_beside(Place::Spare)),
         // The block let go of it in the meantime.
         _ => return true,
     };
@@ -364,7 +364,7 @@ pub(super) fn take_back(
 ) -> Result<(Tracker, bool)> {
     let mut s = block.settled();
     let copy = match s.spare.as_ref() {
-        Some(spare) if spare.is(gpu, id) => spare.valid.and_not(&s.valid_beside(Place::Spare)),
+        Some(spare) if spare.is(gpu, id) => spare.valid.and_not(&s.kept_beside(Place::Spare)),
         // The block let go of it in the meantime.
         _ => return Ok((Tracker::EMPTY, false)),
     };

@@ -87,6 +87,8 @@ pub(crate) fn start(
         return Err(Stop::Failed(EIO));
     }
     let need = pages.and_not(&s.valid_at(m.dst));
+    // What the first copy to the destination waits for.
+    let mut after = Tracker::EMPTY;
     // The spare memory is given back with the last page of it, and the write-back reads it.
     let joins = matches!(m.dst, Place::Gpu(_)) && m.exclusive && s.in_spare().intersects(&need);
     if overtaken.is_some() && !joins {
@@ -101,6 +103,7 @@ pub(crate) fn start(
             s.ensure_part(block.va(), sg)?;
             let by_fault = m.cause == uapi::HUVM_CAUSE_GPU_FAULT;
             take_chunk(block, s, g, !need.is_empty(), by_fault, room)?;
+            after = room.take_tracker();
         }
         (Place::Host, _) => {
             let sizes = host_sizes(block.space(), None);
@@ -123,14 +126,17 @@ pub(crate) fn start(
     }
     // From here on nobody may write the old copies. For a duplicate they may still read; a mapping that is gone only
     // faults again, so both cases take all of it.
-    map::unmap_gpus(s, &need)?;
+    if let Err(e) = map::unmap_gpus(s, &need) {
+        hold(s, m.dst, &after);
+        return Err(e.into());
+    }
     if m.dst != Place::Host || m.exclusive {
         map::unmap_cpu(block, s, &need);
     }
     let mut tracker = Tracker::EMPTY;
     let did = match m.dst {
         Place::Host => submit_to_host(block, s, &need, &mut tracker),
-        Place::Gpu(g) => to_gpu(block, s, g, &need, room, &mut tracker),
+        Place::Gpu(g) => to_gpu(block, s, g, &need, after, &mut tracker),
         Place::Spare => host_to_spare(block, s, &need, &mut tracker),
     };
     if let Some(overtaken) = overtaken {
@@ -150,6 +156,24 @@ pub(crate) fn start(
     did?;
     report(block, s, m.dst, m.cause, &need);
     Ok(())
+}
+
+/// Nothing was copied to a chunk that the block was just given. What empties the chunk is the block's to wait for all the same: the
+/// chunk would else be free, or written, before its old pages are home.
+fn hold(s: &mut State, dst: Place, after: &Tracker) {
+    if let Some(inflight) = s.inflight.as_mut() {
+        channel::add_all(&mut inflight.tracker, after);
+        // Nobody joins that write-back any more: who did would copy to the chunk at once.
+        inflight.given = None;
+    } else if *after != Tracker::EMPTY {
+        s.inflight = Some(Inflight {
+            tracker: *after,
+            pages: PageMask::EMPTY,
+            dst,
+            exclusive: false,
+            given: None,
+        });
+    }
 }
 
 /// Tells that `need` is on its way to `dst`, where it is not yet.
@@ -337,18 +361,21 @@ pub(crate) fn submit_to_host(
     let State {
         parts, host, spare, ..
     } = s;
-    let on_gpus = parts
-        .iter()
-        .filter_map(|p| Some((&p.sg.gpu, p.chunk?, &p.valid)));
-    // What a neighbour keeps comes over the neighbour's own link.
-    let kept = spare.iter().map(|s| (&s.gpu, s.chunk, &s.valid));
-    for (gpu, chunk, valid) in Iterator::chain(on_gpus, kept) {
-        let here = left.and(valid);
-        if here.is_empty() {
-            continue;
+    // From a GPU that was lost only what is nowhere else, which fails.
+    for lost in [false, true] {
+        let on_gpus = parts
+            .iter()
+            .filter_map(|p| Some((&p.sg.gpu, p.chunk?, &p.valid)));
+        // What a neighbour keeps comes over the neighbour's own link.
+        let kept = spare.iter().map(|s| (&s.gpu, s.chunk, &s.valid));
+        for (gpu, chunk, valid) in Iterator::chain(on_gpus, kept) {
+            let here = left.and(valid);
+            if here.is_empty() || (!lost && gpu.is_lost()) {
+                continue;
+            }
+            submit_chunk_to_host(block, host, (gpu, chunk), &here, done)?;
+            left = left.and_not(&here);
         }
-        submit_chunk_to_host(block, host, (gpu, chunk), &here, done)?;
-        left = left.and_not(&here);
     }
     // What was nowhere reads as zero.
     let fresh = left.and_not(&s.host_valid);
@@ -486,10 +513,9 @@ fn to_gpu(
     s: &mut State,
     g: u8,
     need: &PageMask,
-    room: &mut Room,
+    after: Tracker,
     done: &mut Tracker,
 ) -> Result {
-    let after = room.take_tracker();
     // The copy out of the chunk belongs to the operation from here on, also when no copy into it gets submitted: else the
     // chunk would be free, and written, before its old pages are home.
     *done = after;
@@ -545,7 +571,9 @@ fn to_gpu(
         // The callers bring these home first, unless the link went just now, or the lender is gone with them.
         return Err(if_cut_off(&gpu, &s.gpu, EIO));
     }
-    for part in parts.iter() {
+    // As above.
+    let works = parts.iter().filter(|p| !p.sg.gpu.is_lost());
+    for part in Iterator::chain(works, parts.iter()) {
         let here = left.and(&part.valid);
         let Some(src) = part.chunk.filter(|_| !here.is_empty() && part.gpu() != g) else {
             continue;

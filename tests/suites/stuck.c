@@ -198,6 +198,98 @@ static void engine_does_not_stop(void)
 }
 
 /* Who meets a GPU that hangs first, be it as he registers it, hears what all hear who come later. */
+/* What a block needs to be moved twice by a thread. */
+struct twice {
+	int fd;
+	void *p;
+	int first, second;
+};
+
+static void *moves_twice(void *arg)
+{
+	struct twice *t = arg;
+
+	t->first = migrate(t->fd, t->p, BLOCK, 0) ? errno : 0;
+	t->second = migrate(t->fd, t->p, BLOCK, 0) ? errno : 0;
+	return NULL;
+}
+
+/*
+ * GPU 0 is full, and the copy out of the chunk that a move is given stands still. The move fails, since GPU 1, which has the block mapped, does
+ * not forget that; the next one goes on. What it copies in must wait for the copy out all the same.
+ */
+static void chunk_of_a_failed_move(void)
+{
+	int fd = huvm_open(), other = huvm_open();
+	uint64_t *full = managed(other, SMALL * BLOCK), *p = managed(fd, BLOCK);
+	struct twice t = { .fd = fd, .p = p };
+	char name[32];
+	pthread_t thread;
+
+	pci_name(fd, 1, name);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(fd, 1));
+	CHECK_OK(gpu_register(other, 0));
+	cpu_fill(p, BLOCK, 80, 3);
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
+	gpu_check(fd, 1, p, BLOCK, BLOCKS, 80, 3);
+	CHECK_EQ(block_info(fd, p).gpu_pages[1], 512);
+	CHECK_EQ(block_info(fd, p).host_pages, 512);
+	CHECK_OK(limit_chunks(fd, 0, SMALL));
+	gpu_fill(other, 0, full, SMALL * BLOCK, 1, 6, 1);
+	CHECK_EQ(free_chunks(fd, 0), 0);
+
+	test_reg(fd, 0, INJ_CE_HANG, 1);
+	test_reg(fd, 1, INJ_COMMAND_HANG, 1);
+	CHECK_EQ(pthread_create(&thread, NULL, moves_twice, &t), 0);
+	CHECK(WITHIN(6000, gpu_state(fd, 1) == HUVM_GPU_LOST));
+	give_time(300);
+	test_reg(fd, 0, INJ_CE_HANG, 0);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK_EQ(t.first, EIO);
+	CHECK_EQ(t.second, 0);
+	/* What was evicted is not what came in. */
+	cpu_check(full, SMALL * BLOCK, 6, 1);
+	cpu_check(p, BLOCK, 80, 3);
+	CHECK_OK(limit_chunks(fd, 0, 0));
+	CHECK_OK(close(other));
+	CHECK_OK(close(fd));
+	rebind(name);
+}
+
+/* Two GPUs have a copy each, the host has none, and one of them is lost: what the other has is not given away as if that one still had it. */
+static void duplicate_on_a_lost_gpu(void)
+{
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, 2 * BLOCK), *q = managed(fd, BLOCK);
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 64);
+	char name[32];
+
+	pci_name(fd, 1, name);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(fd, 1));
+	gpu_fill(fd, 1, p, 2 * BLOCK, BLOCKS, 40, 7);
+	gpu_fill(fd, 1, q, BLOCK, BLOCKS, 1, 1);
+	CHECK_OK(advise(fd, p, 2 * BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
+	gpu_check(fd, 0, p, 2 * BLOCK, BLOCKS, 40, 7);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(block_info(fd, (char *)p + i * BLOCK).gpu_pages[0], 512);
+		CHECK_EQ(block_info(fd, (char *)p + i * BLOCK).gpu_pages[1], 512);
+		CHECK_EQ(block_info(fd, (char *)p + i * BLOCK).host_pages, 0);
+	}
+	test_reg(fd, 1, INJ_COMMAND_HANG, 1);
+	CHECK_ERR(migrate(fd, q, BLOCK, HUVM_PLACE_HOST), EIO);
+	CHECK_EQ(gpu_state(fd, 1), HUVM_GPU_LOST);
+	/* One block by eviction, of which the first try may fail; the other is read. */
+	for (int i = 0; i < 8 && free_chunks(fd, 0) < chunk_count(fd, 0) - 1; i++)
+		ioctl(fd, HUVM_IOC_TEST_EVICT, &e);
+	cpu_check(p, BLOCK, 40, 7);
+	CHECK_OK(munmap(q, BLOCK));
+	rebind(name);
+	cpu_check(p, 2 * BLOCK, 40, 7);
+	CHECK_OK(close(fd));
+}
+
 static void first_to_hear(void)
 {
 	int fd = huvm_open(), other;
@@ -351,6 +443,7 @@ static void no_way_to_reset(void)
 static const struct ktap_test tests[] = {
 	{ "writes_no_more", writes_no_more }, { "copies_no_more", copies_no_more },
 	{ "copy_on_its_way", copy_on_its_way }, { "engine_does_not_stop", engine_does_not_stop, 120 },
+	{ "chunk_of_a_failed_move", chunk_of_a_failed_move, 60 }, { "duplicate_on_a_lost_gpu", duplicate_on_a_lost_gpu, 60 },
 	{ "first_to_hear", first_to_hear }, { "while_serving_faults", while_serving_faults, 120 },
 	{ "reset_under_the_driver", reset_under_the_driver }, { "no_way_to_reset", no_way_to_reset },
 };
