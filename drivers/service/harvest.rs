@@ -536,6 +536,9 @@ pub(crate) fn recall(gpu: &Arc<Gpu>) {
     let leaving = Leaving::new(gpu);
     for _ in 0..pool.count().saturating_mul(2) {
         let Some(Victim { chunk, owner, .. }) = pool.take_lent() else {
+            if leaving.lets_others_end() {
+                continue;
+            }
             break;
         };
         if let Some(block) = owner {

@@ -10,6 +10,7 @@ use crate::memory::block::{Block, State};
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES};
+use core::cell::Cell;
 use huvm_policy::chunk::ChunkState;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -104,7 +105,8 @@ const LEAVE_NAP_US: u64 = 10_000;
 /// The patience of a GPU that leaves: what cannot be brought home now is lost with it, so it tries again.
 pub(super) struct Leaving<'a> {
     gpu: &'a Arc<Gpu>,
-    until: u64,
+    /// Naps that it has left; what copies take is not its patience.
+    naps: Cell<u64>,
 }
 
 impl<'a> Leaving<'a> {
@@ -112,7 +114,7 @@ impl<'a> Leaving<'a> {
     pub(super) fn new(gpu: &'a Arc<Gpu>) -> Self {
         Leaving {
             gpu,
-            until: time::now_ns().saturating_add(LEAVE_NS),
+            naps: Cell::new(LEAVE_NS / (LEAVE_NAP_US * 1000)),
         }
     }
 
@@ -125,18 +127,37 @@ impl<'a> Leaving<'a> {
                     if self.gpu.is_lost() {
                         return Err(e);
                     }
-                    if time::now_ns() > self.until {
+                    if !self.nap(&mut waiting, What::Memory) {
                         waits::tell();
                         return Err(e);
                     }
-                    waiting.get_or_insert_with(|| {
-                        Waiting::on(What::Memory, self.gpu.index(), 0, LEAVE_NS)
-                    });
-                    time::sleep_us(LEAVE_NAP_US);
                 }
                 did => return did,
             }
         }
+    }
+
+    /// Waits until no chunk is in the hands of somebody who empties it: he may put it back, full. Whether there was one.
+    pub(super) fn lets_others_end(&self) -> bool {
+        let mut waiting = None;
+        while self.gpu.chunks().in_state(ChunkState::Evicting) != 0 {
+            if !self.nap(&mut waiting, What::Chunk) {
+                waits::tell();
+                return false;
+            }
+        }
+        waiting.is_some()
+    }
+
+    /// `false` when its patience is at an end.
+    fn nap(&self, waiting: &mut Option<Waiting>, what: What) -> bool {
+        let Some(left) = self.naps.get().checked_sub(1) else {
+            return false;
+        };
+        self.naps.set(left);
+        waiting.get_or_insert_with(|| Waiting::on(what, self.gpu.index(), 0, LEAVE_NS));
+        time::sleep_us(LEAVE_NAP_US);
+        true
     }
 
     /// Whether the GPU can still copy to the host.
@@ -150,11 +171,16 @@ impl<'a> Leaving<'a> {
 pub(crate) fn evacuate(gpu: &Arc<Gpu>) -> u32 {
     let pool = gpu.chunks();
     let leaving = Leaving::new(gpu);
-    // Each turn empties a chunk or ends; chunks in other hands come back within a few.
-    for _ in 0..pool.count().saturating_add(16) {
+    // Each turn empties chunks, or finds one that cannot be emptied, which goes to the end of the line.
+    let mut in_vain = 0;
+    for _ in 0..pool.count().saturating_mul(2) {
         match leaving.insist(|| evict::some(gpu, u32::MAX)) {
-            Ok(n) if n != 0 => {}
-            _ => break,
+            Ok(0) if !leaving.lets_others_end() => break,
+            Ok(_) => in_vain = 0,
+            Err(_) => in_vain += 1,
+        }
+        if gpu.is_lost() || in_vain > pool.in_state(ChunkState::Used) {
+            break;
         }
     }
     pool.in_state(ChunkState::Used)
