@@ -146,6 +146,8 @@ pub(crate) struct Lane {
     begun: Begun,
     /// It did.
     lies: Atomic<bool>,
+    /// It was told to leave its engine when its GPU was lost, and did not: what it copies it may copy at any time.
+    stays: Atomic<bool>,
     latencies: Arc<Latencies>,
     disobeyed: Disobeyed,
     /// While it leaves it is being taken off its engine, and what it was copying may be rescued ([`super::watch`]).
@@ -195,6 +197,7 @@ impl Lane {
                 stamps: Stamps::new(),
                 begun: Begun::new(),
                 lies: Atomic::new(false),
+                stays: Atomic::new(false),
                 latencies,
                 disobeyed,
                 standing: Standing::new(),
@@ -698,7 +701,16 @@ impl Lane {
         let off = self
             .runlist
             .preempted(&*self.bars, &mut || patience.again());
-        matches!(off, Ok(()) | Err(huvm_hal::Error::Gone))
+        let is_off = matches!(off, Ok(()) | Err(huvm_hal::Error::Gone));
+        if !is_off {
+            self.stays.store(true, Relaxed);
+        }
+        is_off
+    }
+
+    /// The GPU, if its engine may go on with this channel. Known before the channel is broken.
+    pub(super) fn goes_on(&self) -> Option<u8> {
+        self.stays.load(Relaxed).then_some(self.gpu)
     }
 
     /// Refuses submissions from now on, and waits until everything submitted is over.

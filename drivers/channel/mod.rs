@@ -77,8 +77,10 @@ pub(crate) fn add(tracker: &mut Tracker, fence: Fence) {
     }
     tracker.prune(|id| table::find(id).completed());
     if let Some((channel, value)) = tracker.add(fence.channel, fence.value) {
-        // The error, if any, stays with the channel: whoever waits for later work of it sees it.
-        let _seen_later = table::find(channel).wait(value);
+        // More channels than an operation has. Its error would be nobody's.
+        if table::find(channel).wait(value).is_err() {
+            pr_err!("BUG: a tracker is full, and what did not fit failed\n");
+        }
     }
 }
 
@@ -97,6 +99,11 @@ pub(crate) fn poll(tracker: &Tracker) -> Option<bool> {
     }
     crate::kernel::dma::read_barrier();
     Some(ok)
+}
+
+/// Of what failed: the GPU whose engine may go on with some of it, if there is one.
+pub(crate) fn goes_on(tracker: &Tracker) -> Option<u8> {
+    tracker.iter().find_map(|(id, _)| table::find(id).goes_on())
 }
 
 /// Waits until all of `tracker` is over, signals ignored; bounded by the progress of its channels.

@@ -76,6 +76,14 @@ impl Found {
         }
     }
 
+    /// Whose engine may go on with it although it failed.
+    pub(super) fn goes_on(&self) -> Option<u8> {
+        match self {
+            Found::Live(lane) => lane.goes_on(),
+            Found::Gone(_) | Found::Unknown => None,
+        }
+    }
+
     /// What is complete; `None` if there is nothing to wait for any more.
     pub(super) fn completed(&self) -> Option<u32> {
         match self {

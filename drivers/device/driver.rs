@@ -276,9 +276,9 @@ pub(super) fn is_announced(gpu: &Gpu) -> bool {
     }
 }
 
-/// Nobody knows what the copies of a GPU did, or still do. One that is not registered has its probe fail, or is being unbound.
+/// Nobody knows what the copies of a GPU did, or still do. One that cannot be found has its probe fail.
 fn disobeyed(index: u8, what: Disobeys) {
-    if let Some(gpu) = registry::gpu(index.into()) {
+    if let Some(gpu) = registry::of_channel(index) {
         gpu.mark_lost(match what {
             Disobeys::Stays(id) => Loss::Channel(id),
             Disobeys::Lies(id) => Loss::Semaphore(id),
@@ -325,6 +325,7 @@ impl Drop for Bound {
         }
         gpu.host_pool().close();
         if self.registered {
+            registry::leaves(gpu);
             registry::remove(gpu);
             peer::close(gpu);
             quiet(gpu);
@@ -344,6 +345,7 @@ impl Drop for Bound {
         }
         end(gpu, &mut self.rescuer);
         gpu.channels().shut_down();
+        registry::has_left(gpu);
         let died = gpu.is_lost();
         gpu.retire();
         poison::leaves(gpu.index());

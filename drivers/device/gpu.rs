@@ -331,20 +331,25 @@ impl Gpu {
             let Some(lender) = registry::gpu(i).filter(|l| l.index != self.index) else {
                 continue;
             };
-            let n = lender.chunks.condemn_lent(self.index);
-            if n != 0 {
-                account::count(Some(&lender), None, Counter::ChunksRetired, n.into());
-                lender.forfeited.fetch_add(n, Relaxed);
-                let kind = uapi::HUVM_EVENT_FORFEIT;
-                lender.announce(kind, self.index.into(), n.into());
-                pr_err!(
-                    "gpu {}: {} chunks that gpu {} borrows are out of service: its engine does not stop\n",
-                    i,
-                    n,
-                    self.index
-                );
-            }
+            lender.forfeits(self.index, |chunks| chunks.condemn_lent(self.index));
         }
+    }
+
+    /// GPU `by`, which was lost, may write chunks of this one at any time: so many as `condemn` puts out of service.
+    pub(crate) fn forfeits(&self, by: u8, condemn: impl FnOnce(&ChunkPool) -> u32) {
+        let n = condemn(&self.chunks);
+        if n == 0 {
+            return;
+        }
+        account::count(Some(self), None, Counter::ChunksRetired, n.into());
+        self.forfeited.fetch_add(n, Relaxed);
+        self.announce(uapi::HUVM_EVENT_FORFEIT, by.into(), n.into());
+        pr_err!(
+            "gpu {}: {} chunks that gpu {} borrows are out of service: its engine does not stop\n",
+            self.index,
+            n,
+            by
+        );
     }
 
     fn lose(&self, why: Loss) {

@@ -13,6 +13,10 @@ pub(crate) const MAX_GPUS: usize = 16;
 static GPUS: Global<[Option<Arc<Gpu>>; MAX_GPUS]> =
     Global::new(Which::Gpus, [const { None }; MAX_GPUS]);
 
+/// GPUs that are being unbound, until their channels are shut down.
+static LEAVING: Global<[Option<Arc<Gpu>>; MAX_GPUS]> =
+    Global::new(Which::Other, [const { None }; MAX_GPUS]);
+
 /// Adds a GPU that is ready for use.
 ///
 /// # Errors
@@ -38,6 +42,30 @@ pub(super) fn remove(gpu: &Arc<Gpu>) {
         }
     }
     drop(old);
+}
+
+/// A GPU that was taken out still makes copies: it can be found by [`of_channel`] until [`has_left`].
+pub(super) fn leaves(gpu: &Arc<Gpu>) {
+    if let Some(slot) = LEAVING.lock().get_mut(usize::from(gpu.index())) {
+        *slot = Some(gpu.clone());
+    }
+}
+
+/// It makes none any more.
+pub(super) fn has_left(gpu: &Arc<Gpu>) {
+    let mut old = None;
+    if let Some(slot) = LEAVING.lock().get_mut(usize::from(gpu.index())) {
+        if slot.as_ref().is_some_and(|g| Arc::ptr_eq(g, gpu)) {
+            old = slot.take();
+        }
+    }
+    drop(old);
+}
+
+/// The GPU with this index, though it may be about to leave.
+pub(super) fn of_channel(index: u8) -> Option<Arc<Gpu>> {
+    let leaving = LEAVING.lock().get(usize::from(index)).cloned().flatten();
+    leaving.or_else(|| gpu(index.into()))
 }
 
 /// A free index, for a device that does not name its own.

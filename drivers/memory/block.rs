@@ -330,12 +330,21 @@ impl State {
             return;
         };
         let unread = self.drop_unread(&i);
-        if !ok {
+        // What arrived on a GPU that was lost since can be read by nobody: what it was copied from stays. Nor was it written there, as
+        // the GPU had it not mapped yet.
+        let in_vain = match i.dst {
+            Place::Gpu(g) => self.part(g).is_none_or(|p| p.sg.gpu.is_lost()),
+            Place::Host | Place::Spare => false,
+        };
+        if !ok || in_vain {
             // An eviction gave its source away; whatever is nowhere else is gone. Others have it still, or never had one.
             if i.given.is_some() {
                 self.lost |= i.pages.and_not(&self.resident());
             }
-            // A channel that failed is off its engine, so nothing is written to them any more.
+            // A channel that failed is off its engine, so nothing is written to them any more, but by one that did not leave it.
+            if let Some(by) = channel::goes_on(&i.tracker) {
+                self.forfeit(i.dst, by);
+            }
             self.release_empty_chunks();
             return;
         }
@@ -357,6 +366,19 @@ impl State {
             }
         }
         self.release_empty_chunks();
+    }
+
+    /// GPU `by` may go on copying to the block's chunk at a place: it is nobody's any more when the block lets go of it.
+    fn forfeit(&self, dst: Place, by: u8) {
+        let at = match dst {
+            // It is kept from the bus.
+            Place::Host => None,
+            Place::Gpu(g) => self.part(g).and_then(|p| Some((&p.sg.gpu, p.chunk?))),
+            Place::Spare => self.spare.as_ref().map(|s| (&s.gpu, s.chunk)),
+        };
+        if let Some((gpu, id)) = at.filter(|(gpu, _)| gpu.index() != by) {
+            gpu.forfeits(by, |chunks| chunks.forfeit(id).into());
+        }
     }
 
     /// Drops the copies that a finished operation could not read, their memory having failed. Returns which pages these are; those

@@ -475,6 +475,11 @@ impl ChunkPool {
         Some(Condemned { is_new, victim })
     }
 
+    /// Somebody may write chunk `id` at any time, whoever has it: it is not put to use again. Whether nobody knew.
+    pub(crate) fn forfeit(&self, id: ChunkId) -> bool {
+        self.lock().table().condemn(id).unwrap_or(false)
+    }
+
     /// GPU `borrower` may write what it has borrowed, whoever has it: none of that is put to use again. How many chunks that are, of
     /// which nobody knew. Looks at every chunk.
     pub(crate) fn condemn_lent(&self, borrower: u8) -> u32 {

@@ -204,8 +204,8 @@ pub(crate) fn access(space: &Arc<Space>, va: u64, buf: &mut [u8], write: bool) -
             break;
         }
         let mut s = block.settled();
-        if !s.host_valid.test(page) {
-            // A GPU took it back in between; once more.
+        if !s.host_valid.test(page) || (write && s.on_gpus().test(page)) {
+            // A GPU took it back in between, or has a copy by now; once more.
             turns += 1;
             continue;
         }

@@ -20,7 +20,7 @@ pub(crate) fn hal_mask(m: &PageMask) -> ids::PageMask {
 /// Takes `pages` from the GPU of `part`, and waits until it uses none of them.
 ///
 /// # Errors
-/// `EIO`: the GPU did not acknowledge; it is lost.
+/// `EIO`: the GPU did not acknowledge; it is lost, which who comes later need not care about.
 pub(crate) fn unmap_part(part: &mut Part, pages: &PageMask) -> Result {
     let gone = part.mapped.and(pages);
     if gone.is_empty() {
@@ -28,6 +28,12 @@ pub(crate) fn unmap_part(part: &mut Part, pages: &PageMask) -> Result {
     }
     let mask = hal_mask(&gone);
     let sg = part.sg.clone();
+    if sg.gpu.is_lost() {
+        // It was kept from all memory but its own before anybody knew ([`Gpu::mark_lost`](crate::device::Gpu)). What it still does
+        // there nobody reads.
+        forget(part, &gone);
+        return Ok(());
+    }
     let mut all = false;
     let did = sg.change(&mut part.tables, |t, gpu, pde0| t.unmap(gpu, pde0, &mask));
     let did = match did {
@@ -43,11 +49,16 @@ pub(crate) fn unmap_part(part: &mut Part, pages: &PageMask) -> Result {
         sg.gpu.mark_lost(Loss::Invalidate);
     }
     let gone = if all { part.mapped } else { gone };
-    part.mapped = part.mapped.and_not(&gone);
-    part.remote = part.remote.and_not(&gone);
-    part.read_only = part.read_only.and_not(&gone);
+    forget(part, &gone);
     account::count(Some(&sg.gpu), None, Counter::TlbInvalidates, 1);
     did
+}
+
+/// The GPU has `gone` not mapped any more.
+fn forget(part: &mut Part, gone: &PageMask) {
+    part.mapped = part.mapped.and_not(gone);
+    part.remote = part.remote.and_not(gone);
+    part.read_only = part.read_only.and_not(gone);
 }
 
 /// Takes `pages` from every GPU.

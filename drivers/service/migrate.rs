@@ -256,11 +256,14 @@ fn take_chunk(
 /// Drops the copies of `pages` that are not at `keep`, where they are valid too.
 ///
 /// # Errors
-/// `EIO` from an unmap; then nothing was dropped.
+/// `EIO` from an unmap, or if `keep` is a GPU that was lost; then nothing was dropped.
 pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMask) -> Result {
     let stale = pages.and(&s.valid_beside(keep)).and(&s.valid_at(keep));
     if stale.is_empty() {
         return Ok(());
+    }
+    if let Place::Gpu(g) = keep {
+        s.part(g).ok_or(EIO)?.sg.gpu.check()?;
     }
     map::unmap_gpus(s, &stale)?;
     map::unmap_cpu(block, s, &stale);
@@ -567,10 +570,6 @@ fn to_gpu(
         account::count(Some(&gpu), space, Counter::BytesH2d, moved);
     }
     let mut left = need.and_not(&from_host);
-    if let Some(s) = spare.as_ref().filter(|s| s.valid.intersects(&left)) {
-        // The callers bring these home first, unless the link went just now, or the lender is gone with them.
-        return Err(if_cut_off(&gpu, &s.gpu, EIO));
-    }
     // As above.
     let works = parts.iter().filter(|p| !p.sg.gpu.is_lost());
     for part in Iterator::chain(works, parts.iter()) {
@@ -590,6 +589,10 @@ fn to_gpu(
         .map_err(|e| if_cut_off(&part.sg.gpu, &gpu, e))?;
         account::count(Some(&gpu), space, Counter::BytesP2p, bytes(here.count()));
         left = left.and_not(&here);
+    }
+    if let Some(s) = spare.as_ref().filter(|s| s.valid.intersects(&left)) {
+        // The callers bring these home first, unless the link went just now, or the lender is gone with them.
+        return Err(if_cut_off(&gpu, &s.gpu, EIO));
     }
     if !left.is_empty() {
         submit_runs(&gpu, Engine::Local, after, &left, done, &|p| {

@@ -462,6 +462,52 @@ static void register_and_unregister_at_once(void)
 	/* The module goes behind the suite, which says what is left of spaces. */
 }
 
+struct reader {
+	int fd;
+	uint64_t *p, *to;
+	volatile int stop;
+};
+
+/* The GPU copies a page to another, again and again. */
+static void gpu_copies(int fd, uint64_t *to, uint64_t *from)
+{
+	struct huvm_instr i = { .op = HUVM_OP_COPY, .count = PAGE / 8, .steps = 1, .dst = (uintptr_t)to, .a = (uintptr_t)from };
+
+	run_ok(fd, 0, 1, &i, 1, 8);
+}
+
+static void *copies_on(void *arg)
+{
+	struct reader *r = arg;
+
+	while (!r->stop)
+		gpu_copies(r->fd, r->to, r->p);
+	return NULL;
+}
+
+/* What ptrace writes to a page that a GPU reads all the time is what the GPU reads next, though the GPU has a copy of its own. */
+static void written_by_a_debugger(void)
+{
+	int fd = open_with_gpu(), mem = open("/proc/self/mem", O_RDWR);
+	uint64_t *p = managed(fd, 3 * BLOCK), *to = p + BLOCK / 8;
+	struct reader r = { .fd = fd, .p = p, .to = p + 2 * BLOCK / 8 };
+	pthread_t t;
+
+	CHECK(mem >= 0);
+	cpu_fill(p, BLOCK, 1, 1);
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
+	CHECK_EQ(pthread_create(&t, NULL, copies_on, &r), 0);
+	for (uint64_t v = 1000; v < 1120; v++) {
+		CHECK_EQ(pwrite(mem, &v, 8, (off_t)(uintptr_t)p), 8);
+		gpu_copies(fd, to, p);
+		CHECK_EQ(to[0], v);
+		CHECK_EQ(p[0], v);
+	}
+	r.stop = 1;
+	CHECK_EQ(pthread_join(t, NULL), 0);
+	CHECK_OK(close(mem));
+}
+
 static void munmap_while_running(void)
 {
 	int fd = open_with_gpu();
@@ -1205,7 +1251,8 @@ static const struct ktap_test tests[] = {
 	{ "cpu_and_gpu_race", cpu_and_gpu_race }, { "atomic_additions", atomic_additions },
 	{ "cpu_and_gpu_add_to_one_word", cpu_and_gpu_add_to_one_word, 90 }, { "migrate_calls", migrate_calls },
 	{ "unregister_brings_home", unregister_brings_home }, { "unregister_while_moving", unregister_while_moving, 60 },
-	{ "register_and_unregister_at_once", register_and_unregister_at_once, 60 }, { "munmap_while_running", munmap_while_running },
+	{ "register_and_unregister_at_once", register_and_unregister_at_once, 60 },
+	{ "written_by_a_debugger", written_by_a_debugger, 60 }, { "munmap_while_running", munmap_while_running },
 	{ "unmapped_is_gone_for_the_gpu", unmapped_is_gone_for_the_gpu },
 	{ "clients_fault_together", clients_fault_together },
 	{ "fatal_outside", fatal_outside }, { "fatal_read_only", fatal_read_only },

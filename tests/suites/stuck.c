@@ -159,6 +159,40 @@ static void copies_no_more(void) { loses_while_it_copies(INJ_CE_HANG, 0); }
 /* It is on its way, and the engine does not let go of it. */
 static void copy_on_its_way(void) { loses_while_it_copies(INJ_CE_STALL, 1); }
 
+/* The same for a copy to a block's own chunk on another GPU. */
+static void move_on_its_way(void)
+{
+	int fd = huvm_open(), other = huvm_open();
+	uint64_t *p = managed(fd, BLOCK), *q, all;
+	char name[32], second[32];
+
+	pci_name(fd, 0, name);
+	pci_name(fd, 1, second);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(fd, 1));
+	CHECK_OK(gpu_register(other, 1));
+	gpu_fill(fd, 0, p, BLOCK, BLOCKS, 5, 3);
+	test_reg(fd, 0, INJ_CE_STALL, 1);
+	/* Ten seconds, then it is given up, and does not stop. */
+	CHECK_ERR(migrate(fd, p, BLOCK, 1), EIO);
+	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+	CHECK_OK(munmap(p, BLOCK));
+	CHECK_EQ(mem_info(fd, 1).retired, 1);
+	doctor_finds("gpu 1 lent memory *1 of * retired: *may still write");
+	/* The rest is somebody else's when the copy goes on. */
+	all = mem_info(fd, 1).free * BLOCK;
+	q = managed(other, all);
+	gpu_fill(other, 1, q, all, BLOCKS, 70, 3);
+	test_reg(fd, 0, INJ_CE_STALL, 0);
+	give_time(300);
+	gpu_check(other, 1, q, all, BLOCKS, 70, 3);
+	CHECK_OK(munmap(q, all));
+	CHECK_OK(close(fd));
+	CHECK_OK(close(other));
+	comes_back(name);
+	rebind(second);
+}
+
 /* A copy to the host does not end, and its engine does not let go of it: where it writes can be anybody's soon. */
 static void engine_does_not_stop(void)
 {
@@ -197,7 +231,6 @@ static void engine_does_not_stop(void)
 	CHECK_OK(close(log));
 }
 
-/* Who meets a GPU that hangs first, be it as he registers it, hears what all hear who come later. */
 /* What a block needs to be moved twice by a thread. */
 struct twice {
 	int fd;
@@ -262,7 +295,7 @@ static void duplicate_on_a_lost_gpu(void)
 {
 	int fd = huvm_open();
 	uint64_t *p = managed(fd, 2 * BLOCK), *q = managed(fd, BLOCK);
-	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 64);
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
 	char name[32];
 
 	pci_name(fd, 1, name);
@@ -280,9 +313,9 @@ static void duplicate_on_a_lost_gpu(void)
 	test_reg(fd, 1, INJ_COMMAND_HANG, 1);
 	CHECK_ERR(migrate(fd, q, BLOCK, HUVM_PLACE_HOST), EIO);
 	CHECK_EQ(gpu_state(fd, 1), HUVM_GPU_LOST);
-	/* One block by eviction, of which the first try may fail; the other is read. */
-	for (int i = 0; i < 8 && free_chunks(fd, 0) < chunk_count(fd, 0) - 1; i++)
-		ioctl(fd, HUVM_IOC_TEST_EVICT, &e);
+	/* That it has them mapped is in nobody's way. */
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
+	CHECK_EQ(e.evicted, 1);
 	cpu_check(p, BLOCK, 40, 7);
 	CHECK_OK(munmap(q, BLOCK));
 	rebind(name);
@@ -290,6 +323,65 @@ static void duplicate_on_a_lost_gpu(void)
 	CHECK_OK(close(fd));
 }
 
+/*
+ * Copies to a GPU are over, and none of the pages is mapped there yet, when it is lost: they stay on the host. Those of the block that was being
+ * mapped, and of the one before, may be gone.
+ */
+static void copies_in_vain(void)
+{
+	enum { MANY = 12 };
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, (MANY + 1) * BLOCK), v;
+	struct huvm_instr i = over(HUVM_OP_CHECK, MANY * BLOCK, MANY);
+	unsigned int gone = 0, there = 0;
+	char name[32];
+	uint64_t id;
+
+	pci_name(fd, 0, name);
+	CHECK_OK(gpu_register(fd, 0));
+	cpu_fill(p, MANY * BLOCK, 9, 5);
+	/* So that there are page directories. */
+	gpu_fill(fd, 0, p + MANY * BLOCK / 8, BLOCK, 1, 1, 1);
+	i.a = (uintptr_t)p;
+	i.imm0 = 9;
+	i.imm1 = 5;
+	test_reg(fd, 0, INJ_COMMAND_HANG, 1);
+	CHECK_OK(launch(fd, 0, MANY, &i, 1, 8, &id));
+	ends_as_lost(fd, id);
+	comes_back(name);
+	for (uint64_t k = 0; k < MANY; k++)
+		for (uint64_t at = k * BLOCK / 8; at < (k + 1) * BLOCK / 8; at += PAGE / 8)
+			if (reads(p + at, &v) == SIGBUS)
+				gone++;
+			else
+				there += v == 9 + 5 * at;
+	printf("# %u pages gone, %u there\n", gone, there);
+	CHECK_EQ(gone + there, MANY * BLOCK / PAGE);
+	CHECK(gone <= 2 * BLOCK / PAGE);
+	CHECK_OK(close(fd));
+}
+
+/* A GPU that is unbound has the only copies, and its engine stops in the middle of bringing them home, for good: it is lost, cut off and reset. */
+static void stops_while_unbound(void)
+{
+	int fd = huvm_open(), log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
+	uint64_t *p = managed(fd, SMALL * BLOCK), v;
+	char name[32];
+
+	CHECK(log >= 0 && lseek(log, 0, SEEK_END) >= 0);
+	pci_name(fd, 0, name);
+	CHECK_OK(gpu_register(fd, 0));
+	gpu_fill(fd, 0, p, SMALL * BLOCK, BLOCKS, 5, 3);
+	test_reg(fd, 0, INJ_CE_STALL, 1);
+	comes_back(name);
+	/* It is reset only if it was lost. */
+	CHECK(logged(log, "gpu 0", ": reset") > 0);
+	CHECK_EQ(reads(p, &v), SIGBUS);
+	CHECK_OK(close(log));
+	CHECK_OK(close(fd));
+}
+
+/* Who meets a GPU that hangs first, be it as he registers it, hears what all hear who come later. */
 static void first_to_hear(void)
 {
 	int fd = huvm_open(), other;
@@ -442,8 +534,9 @@ static void no_way_to_reset(void)
 
 static const struct ktap_test tests[] = {
 	{ "writes_no_more", writes_no_more }, { "copies_no_more", copies_no_more },
-	{ "copy_on_its_way", copy_on_its_way }, { "engine_does_not_stop", engine_does_not_stop, 120 },
+	{ "copy_on_its_way", copy_on_its_way }, { "move_on_its_way", move_on_its_way, 90 }, { "engine_does_not_stop", engine_does_not_stop, 120 },
 	{ "chunk_of_a_failed_move", chunk_of_a_failed_move, 60 }, { "duplicate_on_a_lost_gpu", duplicate_on_a_lost_gpu, 60 },
+	{ "copies_in_vain", copies_in_vain, 60 }, { "stops_while_unbound", stops_while_unbound, 120 },
 	{ "first_to_hear", first_to_hear }, { "while_serving_faults", while_serving_faults, 120 },
 	{ "reset_under_the_driver", reset_under_the_driver }, { "no_way_to_reset", no_way_to_reset },
 };

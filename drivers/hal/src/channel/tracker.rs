@@ -3,8 +3,9 @@
 
 use crate::ids::ChannelId;
 
-/// Entries that a [`Tracker`] can hold.
-pub const TRACKER_SLOTS: usize = 12;
+/// Entries that a [`Tracker`] can hold: more than an operation on a block has channels, which are one of each of 16 GPUs that have some of
+/// it, four of the one that it goes to, and one or two that empty the chunk there.
+pub const TRACKER_SLOTS: usize = 24;
 
 /// Whether a channel whose semaphore reads `now` has completed `value`. Values wrap at 32 bits; the two may be less
 /// than 2^31 apart.
