@@ -68,6 +68,40 @@ static inline void fail_nth_of(const char *task)
 		SKIP("no %s", path);
 }
 
+/*
+ * The kernel's checker of DMA turns itself off for good when an allocation of its own fails: those of add_dma_entry() do not. That
+ * function begins at its symbol and ends at the next.
+ */
+static inline void spare_dma_checker(void)
+{
+	unsigned long long at, begin = 0, end = 0;
+	char line[512], name[256], text[32];
+	FILE *f;
+
+	if (access("/sys/kernel/debug/dma-api", F_OK))
+		return;
+	f = fopen("/proc/kallsyms", "r");
+	if (!f)
+		FAIL("/proc/kallsyms: %s", strerror(errno));
+	while (!end && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%llx %*c %255s", &at, name) != 2)
+			continue;
+		if (begin && at > begin)
+			end = at;
+		else if (!strcmp(name, "add_dma_entry"))
+			begin = at;
+	}
+	fclose(f);
+	if (!end)
+		FAIL("no add_dma_entry in /proc/kallsyms");
+	snprintf(text, sizeof(text), "0x%llx", begin);
+	need_file("/sys/kernel/debug/failslab/reject-start", text);
+	need_file("/sys/kernel/debug/fail_page_alloc/reject-start", text);
+	snprintf(text, sizeof(text), "0x%llx", end);
+	need_file("/sys/kernel/debug/failslab/reject-end", text);
+	need_file("/sys/kernel/debug/fail_page_alloc/reject-end", text);
+}
+
 static inline void setup(void)
 {
 	need_file("/sys/kernel/debug/failslab/ignore-gfp-wait", "N");
@@ -77,6 +111,7 @@ static inline void setup(void)
 	need_file("/sys/kernel/debug/fail_page_alloc/min-order", "0");
 	need_file("/sys/kernel/debug/fail_page_alloc/verbose", "0");
 	need_file("/sys/kernel/debug/fail_usercopy/verbose", "0");
+	spare_dma_checker();
 	fail_nth_of("thread-self");
 }
 

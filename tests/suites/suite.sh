@@ -4,6 +4,17 @@
 # one: leaks, of all of them (a scan takes as long as many a suite).
 # Lines for the runner: HUVM-SUITE name; KTAP; HUVM-SUITE-END name code. HUVM_ONLY=test,test: these tests of a suite alone.
 failed=0
+log=/tmp/log
+# What the kernel says when something is wrong, or when a checker of its own turns itself off.
+wrong='BUG:|WARNING:|KASAN|INFO: (task|possible|trying to register)|possible (recursive|circular)|suspicious RCU|turning off the locking'
+wrong="$wrong|ODEBUG:|DMA-API:.*(error|warn|pending|dma-debug disabled|out of memory)|rcu:.*stall|Oops|Kernel panic|sleeping function"
+wrong="$wrong|huvm:.*(leak|BUG|DMA mappings left)"
+# What it says of bugs of the CPU (arch/x86/kernel/cpu/bugs.c), some of it with a WARNING: of its own.
+cpu_bugs='^\[[^]]*\] (Spectre|MDS|TAA|SRBDS|MMIO Stale Data|RETBleed|ITS|Speculative Return Stack Overflow|VMSCAPE)[ :]'
+# The checker of DMA, where there is one, is off: it sees nothing any more. Off from the start (dma_debug=off) is meant.
+dma_unchecked() {
+	[ "$(cat /sys/kernel/debug/dma-api/disabled 2>/dev/null)" = Y ] && ! grep -q 'dma_debug=off' /proc/cmdline
+}
 only=$(echo "${HUVM_ONLY:-}" | tr , ' ')
 for name in "$@"; do
 	# NAME@ARGUMENT: a suite that takes one.
@@ -11,6 +22,8 @@ for name in "$@"; do
 	[ "$suite" = "$name" ] || argument=${name#*@}
 	echo "HUVM-SUITE $name"
 	rc=0
+	unchecked=
+	! dma_unchecked || unchecked="off from the start of this suite"
 	if ! grep -q '^huvm ' /proc/modules; then
 		# Suites begin without any technique, and switch on what they are about; suite defaults has what users have.
 		insmod /lib/huvm.ko test=1 && { [ "$suite" = defaults ] || uvmctl policy set --preset demand >/dev/null; } || rc=1
@@ -39,22 +52,26 @@ for name in "$@"; do
 			rc=1
 		fi
 	fi
-	bad=$(dmesg | grep -E 'BUG:|WARNING:|KASAN|INFO: (task|possible)|possible (recursive|circular)|suspicious RCU|DMA-API:.*(error|warn|pending)|rcu:.*stall|Oops|kernel panic|sleeping function|huvm:.*(leak|BUG|DMA mappings left)' | grep -vE 'Spectre|MDS|TAA|SRBDS' | grep -vE 'BUG: KCSAN: [^[]*$' | head -20)
+	[ -n "$unchecked" ] || ! dma_unchecked || unchecked="turned itself off in this suite"
+	[ -z "$unchecked" ] || { echo "# the checker of DMA: $unchecked"; rc=1; }
+	# One reading for all that follows: what the kernel says between two would be lost.
+	dmesg -c >$log || { echo "# the kernel's log cannot be read"; rc=1; }
+	bad=$(grep -E "$wrong" $log | grep -vE "$cpu_bugs" | grep -vE 'BUG: KCSAN: [^[]*$' | head -20)
 	if [ -n "$bad" ]; then
 		echo "# the kernel's log:"
-		dmesg | grep -A30 -E 'BUG:|WARNING:|INFO: possible|suspicious RCU' | head -80 | sed 's/^/# /'
+		echo "$bad" | sed 's/^/# /'
+		grep -A30 -E 'BUG:|WARNING:|INFO: |suspicious RCU|ODEBUG:|turning off the locking' $log | head -80 | sed 's/^/# /'
 		rc=1
 	fi
 	# An address of the kernel's in a line of the driver's own.
-	bad=$(dmesg | grep -E '(^|\] )huvm[ :]' | grep -E 'ffff[89a-f][0-9a-f]{11}' | head -5)
+	bad=$(grep -E '(^|\] )huvm[ :]' $log | grep -E 'ffff[89a-f][0-9a-f]{11}' | head -5)
 	if [ -n "$bad" ]; then
 		echo "# addresses of the kernel's in the log:"
 		echo "$bad" | sed 's/^/# /'
 		rc=1
 	fi
 	# Races between two functions of the kernel, none of which is the driver's: not ours, but said.
-	dmesg | sed -n 's/.*BUG: KCSAN: \([^[]*\)$/# the kernel itself: \1/p' | sort -u
-	dmesg -c >/dev/null
+	sed -n 's/.*BUG: KCSAN: \([^[]*\)$/# the kernel itself: \1/p' $log | sort -u
 	# Accesses watched by the detector of data races, on a kernel that has one.
 	[ ! -r /sys/kernel/debug/kcsan ] || sed -n 's/^setup_watchpoints: /# watched for races: /p' /sys/kernel/debug/kcsan
 	[ $rc = 0 ] || [ $rc = 4 ] || failed=1
