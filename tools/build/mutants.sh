@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # mutants.sh [NAME…]: can the tests fail? Puts the bugs of tests/mutants into a scratch copy of the tree, one at a time, builds
 # it, runs the suite or host test that is to catch the bug, and says which test did. Exit code 1 if a bug survives, no longer
-# applies or does not build. What was judged before on the same sources is not judged again, unless named or FRESH=1.
+# applies, does not build or did not run. What was judged before on the same sources is not judged again, unless named or FRESH=1.
 #
 # A patch begins with lines of the form "Word: text":
 #   Bug:     what is wrong, and what it would do to a user
@@ -69,7 +69,8 @@ build_module() {
 	cat "$BUILD/image-$1.cpio.gz" "$WORK/module.cpio.gz" >"$TREE/build/image-$1.cpio.gz"
 }
 
-# in_vm LOG CONF VM SUITE [TESTS]: runs it. Sets by and line to what failed first; by is empty if nothing did.
+# in_vm LOG CONF VM SUITE [TESTS]: runs it. Sets by and line to what failed first; by is empty if nothing did. Returns 1 if the suite
+# never began (no image, no QEMU, a panic at boot): that says nothing of the bug.
 in_vm() {
 	local log=$1 conf=$2 vm=$3 suite=$4 only=${5:-} row rc=0 gpus vram mem realism profile code planned ran
 	row=$(awk -v vm="$vm" '$1 == vm' "$ROOT/tests/suites/suites.list")
@@ -94,10 +95,11 @@ in_vm() {
 	child=
 	cp "$TREE/build/logs/mutant.log" "$log" 2>/dev/null || true
 	touch "$log"
+	grep -qxF "HUVM-SUITE $suite" "$log" || { line=$(tail -1 "$log"); return 1; }
 	by=$(sed -n 's/^not ok [0-9]* /'"$suite"' /p' "$log" | head -1)
 	if [ -n "$by" ]; then
-		line=$(sed '/^not ok /q' "$log" | grep -E '^# ' | grep -vE '^# [a-z0-9_]+: [0-9.]+ s$' | tail -1)
-		return
+		line=$(sed '/^not ok /q' "$log" | grep -E '^# ' | grep -vE '^# [a-z0-9_]+: [0-9.]+ s$' | tail -1 || true)
+		return 0
 	fi
 	# What the machine's last words were, if it had some.
 	line=$(grep -m1 -E 'BUG:|WARNING:|Kernel panic|Oops|KASAN|INFO: |rmmod failed|leak|rcu:.*stall' "$log" || true)
@@ -160,9 +162,9 @@ for conf in $confs; do
 	"$ROOT/tools/build/image.sh" "$conf"
 done
 sync_tree
-base=$( (cd "$ROOT" && grep -E '^(drivers|uapi|qemu|tests/vectors|tests/loopback|tests/guest|Kbuild|Cargo)' "$WORK/files" | xargs cat; rustc -V) | short_hash)
-# key VM SUITE: what a verdict depends on, but for the bug: the driver, the device, the machine and the suite (or "host …").
-key() { (cd "$ROOT/tests/suites" && echo "$base" && grep -w "^$1" suites.list; cat huvm_lib.h ktap.h lend_lib.h suite.sh "$2.c" "$2.sh") 2>/dev/null | short_hash; }
+base=$( (cd "$ROOT" && grep -E '^(drivers|uapi|qemu|tools|tests/vectors|tests/loopback|tests/guest|tests/config|Kbuild|Cargo)' "$WORK/files" | xargs cat; rustc -V) | short_hash)
+# key VM SUITE: what a verdict depends on, but for the bug: the driver, the device, the tools, the machine and the suite (or "host …").
+key() { (cd "$ROOT/tests/suites" && echo "$base" && grep -w "^$1" suites.list; cat ./*.h suite.sh "${2%%@*}.c" "${2%%@*}.sh") 2>/dev/null | short_hash; }
 
 # Without a bug all of it must pass: one run for each suite or host test, of all that the mutants name there.
 baseline() {
@@ -195,7 +197,7 @@ baseline() {
 		*)
 			build_module "${id%% *}" || die "the module does not build" "read $LOGS/build.log"
 			# shellcheck disable=SC2086 # words
-			in_vm "$LOGS/baseline.log" $id "$only"
+			in_vm "$LOGS/baseline.log" $id "$only" || die "without any bug the VM did not run its suite: $line" "read $LOGS/baseline.log"
 			;;
 		esac
 		[ -z "$by" ] || die "without any bug this fails: $by: $line" "mend that first (log: $LOGS/baseline.log)"
@@ -212,7 +214,7 @@ for n in "${names[@]}"; do
 	conf=${conf:-fast}
 	read -r vm suite _ <<<"$catch"
 	mark=$( (key "$vm" "$suite"; cat "$patch") | short_hash)
-	if [ $all = 1 ] && [ "${FRESH:-0}" != 1 ] && grep -qs "\"key\": \"$mark\"" "$DONE/$n.json"; then
+	if [ $all = 1 ] && [ "${FRESH:-0}" != 1 ] && grep -s "\"key\": \"$mark\"" "$DONE/$n.json" | grep -qv '"result": "DID NOT RUN"'; then
 		continue
 	fi
 	began=$SECONDS
@@ -229,7 +231,7 @@ for n in "${names[@]}"; do
 		result="DOES NOT BUILD"
 	else
 		# shellcheck disable=SC2086 # words
-		LIMIT=${limit:-$LIMIT} in_vm "$LOGS/$n.log" "$conf" $catch
+		LIMIT=${limit:-$LIMIT} in_vm "$LOGS/$n.log" "$conf" $catch || result="DID NOT RUN"
 	fi
 	sync_tree
 	[ -n "$result" ] || { [ -n "$by" ] && result=caught; } || result=SURVIVED
