@@ -5,7 +5,7 @@
 #   PROFILE=v100-p3 (a name in qemu/profiles, or the path of a file, from / on)
 #   ICOUNT=1 (deterministic virtual time)  LIMIT=300 (s)  RUN="command" (else a shell)  NAME=log name  GENV="A=1 B=2"
 #   QEMU_ARGS="more for QEMU"  IMAGE=another guest image
-# Exit code: that of RUN; 124 when the limit passed; 125 when the guest ended without saying how.
+# Exit code: that of RUN; 124 when the limit passed; 125 when the guest ended without saying how, or QEMU itself failed.
 . "$(dirname "$0")/lib.sh"
 KCONF=${KCONF:-fast}
 kdir=$("$ROOT/tools/build/kernel.sh" "$KCONF" --print)
@@ -59,5 +59,7 @@ if [ "$rc" = 124 ] || [ "$rc" = 137 ]; then
 	exit 124
 fi
 end=$(sed -n 's/^HUVM-EXIT \([0-9]*\)$/\1/p' "$log" | tail -1)
-[ -n "$end" ] || { echo "[huvm] the guest ended without saying how (log: $log)" >&2; exit 125; }
+[ -n "$end" ] || { echo "[huvm] the guest ended without saying how; QEMU's exit code: $rc (log: $log)" | tee -a "$log" >&2; exit 125; }
+# The device can still fail at power-off, when the guest has said its last.
+[ "$rc" = 0 ] || { echo "[huvm] the guest ended with $end, but QEMU with $rc (log: $log)" | tee -a "$log" >&2; exit 125; }
 exit "$end"
