@@ -51,7 +51,6 @@ pub(crate) fn is_test() -> bool {
 /// then), then what watches for GPUs, then what watches over waits, then what is kept beyond them.
 #[pin_data]
 struct Huvm {
-    #[pin]
     _views: abi::debugfs::Views,
     #[pin]
     device: MiscDevice<memory::space::Space>,
@@ -88,7 +87,7 @@ impl InPlaceModule for Huvm {
             _knobs <- OnPciDevices::register(abi::sysfs::of_gpus()),
             driver <- Registration::new(<LocalModule as ModuleMetadata>::NAME, module),
             device <- MiscDevice::register(c"huvm", abi::sysfs::of_all()),
-            _views <- abi::debugfs::Views::new(),
+            _views: abi::debugfs::Views::new(),
         })
     }
 }

@@ -4,10 +4,10 @@
 
 use crate::account::waits;
 use crate::device::registry;
+use crate::kernel::debugfs::{Folder, Text};
 use crate::memory::block::Block;
 use crate::memory::{registry as spaces, BLOCK_BYTES};
 use huvm_policy::chunk::{ChunkState, ALL_STATES};
-use kernel::debugfs::{Dir, File};
 use kernel::fmt;
 use kernel::prelude::*;
 
@@ -16,44 +16,43 @@ const BLOCKS_MAX: u32 = 1024;
 /// Victims that one reading shows per GPU.
 const VICTIMS_MAX: usize = 16;
 
-/// The files have no data of their own.
-struct Nothing;
-
 /// The folder and its files, until dropped.
-#[pin_data]
-pub(crate) struct Views {
-    #[pin]
-    spaces: File<Nothing>,
-    #[pin]
-    blocks: File<Nothing>,
-    #[pin]
-    chunks: File<Nothing>,
-    #[pin]
-    waits: File<Nothing>,
-    _dir: Dir,
-}
+pub(crate) struct Views(#[expect(dead_code, reason = "dropped")] Folder);
 
 impl Views {
     /// Makes them. Without debugfs there are none, which is no error.
-    pub(crate) fn new() -> impl PinInit<Self, Error> {
-        let dir = Dir::new(c"huvm");
-        try_pin_init! {
-            Self {
-                spaces <- dir.read_callback_file(c"spaces", Nothing, &show_spaces),
-                blocks <- dir.read_callback_file(c"blocks", Nothing, &show_blocks),
-                chunks <- dir.read_callback_file(c"chunks", Nothing, &show_chunks),
-                waits <- dir.read_callback_file(c"waits", Nothing, &show_waits),
-                _dir: dir,
-            }
-        }
+    pub(crate) fn new() -> Views {
+        Views(
+            Folder::new(c"huvm")
+                .with::<Spaces>()
+                .with::<Blocks>()
+                .with::<Chunks>()
+                .with::<Waits>(),
+        )
     }
 }
 
-fn show_waits(_: &Nothing, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    waits::show(f)
+/// Makes a file of a name and the function that writes it.
+macro_rules! view {
+    ($view:ident, $name:literal, $show:path) => {
+        struct $view;
+
+        impl Text for $view {
+            const NAME: &'static CStr = $name;
+
+            fn show(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                $show(f)
+            }
+        }
+    };
 }
 
-fn show_spaces(_: &Nothing, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+view!(Spaces, c"spaces", show_spaces);
+view!(Blocks, c"blocks", show_blocks);
+view!(Chunks, c"chunks", show_chunks);
+view!(Waits, c"waits", waits::show);
+
+fn show_spaces(f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(
         f,
         "id pid gpu_mask managed_kib host_kib gpu_kib streams advised:abandoned:useful:late:wasted"
@@ -83,7 +82,7 @@ fn show_spaces(_: &Nothing, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn show_blocks(_: &Nothing, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn show_blocks(f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(
         f,
         "space va managed host cpu_mapped lost flight gpu:chunk:valid:mapped spare:gpu:chunk:valid"
@@ -133,7 +132,7 @@ fn show_block(space: u64, block: &Block, f: &mut fmt::Formatter<'_>) -> fmt::Res
     writeln!(f)
 }
 
-fn show_chunks(_: &Nothing, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn show_chunks(f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let Ok(gpus) = registry::snapshot() else {
         return writeln!(f, "(no memory)");
     };

@@ -3,6 +3,7 @@
 //!
 //! | module | what it wraps |
 //! | --- | --- |
+//! | [`debugfs`] | a folder of texts that keep the module while one is open |
 //! | [`dma`] | coherent buffers, streaming mappings |
 //! | [`file`] | character device, one address space per open file |
 //! | [`global`] | values that the module has one of |
@@ -25,6 +26,7 @@
 //!
 //! Nothing here knows a GPU, a block or a policy.
 
+pub(crate) mod debugfs;
 pub(crate) mod dma;
 pub(crate) mod ffi;
 pub(crate) mod file;

@@ -4,6 +4,7 @@
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
+#include <linux/debugfs.h>
 #include <linux/interrupt.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
@@ -416,6 +417,21 @@ int huvm_sysfs_folder(struct device *dev, const struct attribute_group *group, b
 		sysfs_remove_group(&dev->kobj, group);
 	}
 	return 0;
+}
+
+struct dentry *huvm_debugfs_dir(const char *name)
+{
+	return debugfs_create_dir(name, NULL);
+}
+
+void huvm_debugfs_file(const char *name, struct dentry *dir, const struct file_operations *fops)
+{
+	debugfs_create_file(name, 0400, dir, NULL, fops);
+}
+
+void huvm_debugfs_remove(struct dentry *dir)
+{
+	debugfs_remove(dir);
 }
 
 int huvm_check_zeroed_user(const void __user *from, size_t len)

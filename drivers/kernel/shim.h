@@ -146,6 +146,11 @@ const char *huvm_dev_name(const struct device *dev);
 /* sysfs_create_group, or sysfs_remove_group if the group is there */
 int huvm_sysfs_folder(struct device *dev, const struct attribute_group *group, bool there);
 
+/* debugfs_create_dir in the root, debugfs_create_file (mode 0400, no data; dir may be an error), debugfs_remove */
+struct dentry *huvm_debugfs_dir(const char *name);
+void huvm_debugfs_file(const char *name, struct dentry *dir, const struct file_operations *fops);
+void huvm_debugfs_remove(struct dentry *dir);
+
 /* check_zeroed_user */
 int huvm_check_zeroed_user(const void __user *from, size_t len);
 

@@ -470,6 +470,29 @@ static void unload_with_an_open_trace(void)
 	CHECK(trace_end(lines) > 0);
 }
 
+/* The module stays while one of its files in debugfs is open, and what was opened still reads; then it goes. */
+static void unload_with_an_open_view(void)
+{
+	static const char *const views[] = { "spaces", "blocks", "chunks", "waits" };
+	char path[64], buf[4096];
+
+	for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
+		int view;
+
+		snprintf(path, sizeof(path), "/sys/kernel/debug/huvm/%s", views[i]);
+		CHECK_OK(view = open(path, O_RDONLY));
+		if (system("rmmod huvm 2>/dev/null") == 0)
+			FAIL("the module went while %s was open", views[i]);
+		CHECK(read(view, buf, sizeof(buf)) > 0);
+		CHECK(pread(view, buf, sizeof(buf), 0) > 0);
+		close(view);
+	}
+	CHECK(system("rmmod huvm") == 0);
+	CHECK(access(path, F_OK) < 0);
+	CHECK(system("insmod /lib/huvm.ko test=1") == 0);
+	CHECK_OK(access(path, R_OK));
+}
+
 static const struct ktap_test tests[] = {
 	{ "formats_are_complete", formats_are_complete },
 	{ "trace_is_the_stream", trace_is_the_stream, 120 },
@@ -478,6 +501,7 @@ static const struct ktap_test tests[] = {
 	{ "perf_and_filters", perf_and_filters },
 	{ "a_gpu_that_leaves_is_traced", a_gpu_that_leaves_is_traced },
 	{ "unload_with_an_open_trace", unload_with_an_open_trace, 120 },
+	{ "unload_with_an_open_view", unload_with_an_open_view },
 };
 
 KTAP_MAIN(tests)
