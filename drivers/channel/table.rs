@@ -172,7 +172,7 @@ pub(crate) fn forget_all() {
         )
     };
     if !live.is_empty() {
-        pr_err!("{} channels outlive their GPUs\n", live.len());
+        pr_err!("BUG: {} channels outlive their GPUs\n", live.len());
     }
     drop((live, retired));
 }

@@ -158,7 +158,7 @@ impl<H: FileHandler> Fops<H> {
         let Open { handler, mapping } = KBox::into_inner(data);
         // SAFETY: initialised and pinned.
         if unsafe { c::huvm_mapping_mapped(mapping.0.raw.get()) } {
-            pr_err!("a released file is still mapped\n");
+            pr_err!("BUG: a released file is still mapped\n");
         }
         // SAFETY: the inode may go now; nobody looks at the host of a mapping without VMAs.
         unsafe { (*mapping.0.raw.get()).host = core::ptr::null_mut() };

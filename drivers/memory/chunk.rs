@@ -278,7 +278,7 @@ impl ChunkPool {
     pub(crate) fn give_back(&self, chunk: FreeChunk) {
         // The token proves the state, so the move cannot fail.
         if let Err((token, e)) = chunk.give_back(&mut self.lock().table()) {
-            pr_err!("chunk {:?} not given back: {:?}\n", token, e);
+            pr_err!("BUG: chunk {:?} not given back: {:?}\n", token, e);
         }
     }
 
@@ -349,7 +349,7 @@ impl ChunkPool {
                 Ok((id, back.is_refault))
             }
             Err((token, e)) => {
-                pr_err!("chunk {:?} not activated: {:?}\n", token, e);
+                pr_err!("BUG: chunk {:?} not activated: {:?}\n", token, e);
                 Err(EIO)
             }
         }
@@ -384,7 +384,7 @@ impl ChunkPool {
                 Some(id)
             }
             Err((token, e)) => {
-                pr_err!("chunk {:?} not lent: {:?}\n", token, e);
+                pr_err!("BUG: chunk {:?} not lent: {:?}\n", token, e);
                 None
             }
         }
@@ -451,7 +451,7 @@ impl ChunkPool {
             match did {
                 Ok(free) => (inner.set_owner(id, None), free.ok_or(EAGAIN)),
                 Err((id, e)) => {
-                    pr_err!("chunk {:?} not handed over: {:?}\n", id, e);
+                    pr_err!("BUG: chunk {:?} not handed over: {:?}\n", id, e);
                     (None, Err(EIO))
                 }
             }
@@ -509,7 +509,7 @@ impl ChunkPool {
             }
         };
         if let Err((id, e)) = did {
-            pr_err!("chunk {:?} not put back: {:?}\n", id, e);
+            pr_err!("BUG: chunk {:?} not put back: {:?}\n", id, e);
         }
     }
 
@@ -587,7 +587,7 @@ impl ChunkPool {
         let mut inner = self.lock();
         let id = chunk.keep_pinned();
         if let Err(e) = inner.table().retire(id) {
-            pr_err!("chunk {:?} not retired: {:?}\n", id, e);
+            pr_err!("BUG: chunk {:?} not retired: {:?}\n", id, e);
         }
     }
 
