@@ -58,6 +58,7 @@ pub(crate) trait VmHandler: Send + Sync + Sized + 'static {
     /// `start..end` left the address space; the page tables are zapped.
     fn closed(this: &Arc<Self>, start: u64, end: u64);
     /// Debugger access (ptrace, `/proc/pid/mem`) at `va`, inside one VMA: copies `buf` there if `write`, else from there.
+    /// `write` only if the VMA may be written now.
     /// Returns the bytes done, at least one.
     ///
     /// # Errors
@@ -310,13 +311,18 @@ impl<H: VmHandler> Ops<H> {
     ) -> kernel::ffi::c_int {
         let va = addr as u64;
         // SAFETY: called with a VMA of this table, its mmap_lock held.
-        let (h, end, ok) = unsafe {
+        let (h, end, ok, kind) = unsafe {
             (
                 Self::handler(vma),
                 c::huvm_vma_end(vma) as u64,
                 in_place(vma),
+                c::huvm_vma_kind(vma),
             )
         };
+        // The caller has not looked: such a mapping has no pages that it could ask about.
+        if write != 0 && kind & 2 == 0 {
+            return EIO.to_errno();
+        }
         let inside = end.saturating_sub(va).min(u64::from(len.unsigned_abs()));
         if len <= 0 || !ok || inside == 0 {
             return EIO.to_errno();

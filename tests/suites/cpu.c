@@ -162,6 +162,29 @@ static void proc_mem(void)
 	CHECK(!strcmp(buf, "across"));
 	CHECK_EQ(pwrite(mem, "ACROSS", 6, (uintptr_t)p + PAGE - 3), 6);
 	CHECK(!memcmp(p + PAGE - 3, "ACROSS", 6));
+	/* What the process itself may not write now, a debugger may not either; nor does a page come by trying. */
+	CHECK_OK(mprotect(p, BLOCK, PROT_READ));
+	CHECK_ERR(pwrite(mem, "not", 3, (uintptr_t)p + PAGE - 3), EIO);
+	CHECK_ERR(pwrite(mem, "not", 3, (uintptr_t)p + 9 * PAGE), EIO);
+	CHECK_EQ(pread(mem, buf, 6, (uintptr_t)p + PAGE - 3), 6);
+	CHECK(!memcmp(buf, "ACROSS", 6));
+	CHECK_EQ(p[9 * PAGE], 0);
+	CHECK_OK(mprotect(p, BLOCK, PROT_READ | PROT_WRITE));
+	CHECK_EQ(pwrite(mem, "again", 5, (uintptr_t)p + PAGE - 3), 5);
+	CHECK(!memcmp(p + PAGE - 3, "againS", 6));
+}
+
+static void proc_mem_of_a_read_only_mapping(void)
+{
+	int fd = huvm_open(), mem = open("/proc/self/mem", O_RDWR);
+	char *p = mmap(NULL, BLOCK, PROT_READ, MAP_SHARED, fd, 0), buf[4] = "old";
+
+	CHECK(mem >= 0);
+	CHECK(p != MAP_FAILED);
+	CHECK_ERR(pwrite(mem, "new", 4, (uintptr_t)p), EIO);
+	CHECK_EQ(pread(mem, buf, 4, (uintptr_t)p), 4);
+	CHECK(!memcmp(buf, "\0\0\0", 4));
+	CHECK_EQ(p[0], 0);
 }
 
 static void read_only_mapping(void)
@@ -217,7 +240,8 @@ static const struct ktap_test tests[] = {
 	{ "two_ranges_in_a_block", two_ranges_in_a_block }, { "refused_mappings", refused_mappings },
 	{ "munmap_in_the_middle", munmap_in_the_middle }, { "mremap_is_refused", mremap_is_refused },
 	{ "read_and_write_calls", read_and_write_calls }, { "pinning_is_refused", pinning_is_refused },
-	{ "proc_mem", proc_mem }, { "read_only_mapping", read_only_mapping },
+	{ "proc_mem", proc_mem }, { "proc_mem_of_a_read_only_mapping", proc_mem_of_a_read_only_mapping },
+	{ "read_only_mapping", read_only_mapping },
 	{ "fork_does_not_inherit", fork_does_not_inherit }, { "close_before_munmap", close_before_munmap },
 };
 KTAP_MAIN(tests)
