@@ -22,6 +22,9 @@ static LEAVING: Global<[Option<Arc<Gpu>>; MAX_GPUS]> =
 /// # Errors
 /// `EEXIST` if there is one with its index, `EINVAL` for an index out of range.
 pub(super) fn add(gpu: &Arc<Gpu>) -> Result {
+    if is_leaving(gpu.index().into()) {
+        return Err(EEXIST);
+    }
     let mut gpus = GPUS.lock();
     match gpus.get_mut(usize::from(gpu.index())) {
         None => Err(EINVAL),
@@ -51,6 +54,11 @@ pub(super) fn leaves(gpu: &Arc<Gpu>) {
     }
 }
 
+/// Whether the one with this index is about to leave: nobody has its index meanwhile.
+fn is_leaving(index: usize) -> bool {
+    LEAVING.lock().get(index).is_some_and(Option::is_some)
+}
+
 /// It makes none any more.
 pub(super) fn has_left(gpu: &Arc<Gpu>) {
     let mut old = None;
@@ -70,8 +78,10 @@ pub(super) fn of_channel(index: u8) -> Option<Arc<Gpu>> {
 
 /// A free index, for a device that does not name its own.
 pub(super) fn free_index() -> Option<u8> {
-    let at = GPUS.lock().iter().position(Option::is_none)?;
-    u8::try_from(at).ok()
+    let leaving: [bool; MAX_GPUS] = core::array::from_fn(is_leaving);
+    let gpus = GPUS.lock();
+    let mut free = gpus.iter().zip(leaving).map(|(gpu, leaves)| gpu.is_none() && !leaves);
+    u8::try_from(free.position(|f| f)?).ok()
 }
 
 /// The GPU with this index. One that was lost but is still bound is there.

@@ -35,6 +35,8 @@ pub(crate) struct Part {
     pub(crate) sg: Arc<SpaceGpu>,
     /// Its memory there.
     pub(crate) chunk: Option<ChunkId>,
+    /// An engine that does not stop may write there at any time: nothing more is brought in.
+    pub(crate) forfeited: bool,
     /// It was evicted from there and is not back.
     pub(crate) departed: Option<Departure>,
     /// Pages whose copy in the chunk is valid.
@@ -210,6 +212,7 @@ impl State {
             let part = Part {
                 sg: sg.clone(),
                 chunk: None,
+                forfeited: false,
                 departed: None,
                 valid: PageMask::EMPTY,
                 mapped: PageMask::EMPTY,
@@ -369,7 +372,12 @@ impl State {
     }
 
     /// GPU `by` may go on copying to the block's chunk at a place: it is nobody's any more when the block lets go of it.
-    fn forfeit(&self, dst: Place, by: u8) {
+    fn forfeit(&mut self, dst: Place, by: u8) {
+        if let Place::Gpu(g) = dst {
+            if let Some(p) = self.part_mut(g) {
+                p.forfeited = true;
+            }
+        }
         let at = match dst {
             // It is kept from the bus.
             Place::Host => None,

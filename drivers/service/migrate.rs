@@ -226,6 +226,10 @@ fn take_chunk(
     let part = s.part_mut(g).ok_or(EIO)?;
     let pool = part.sg.gpu.chunks();
     if let Some(id) = part.chunk {
+        // What is there may stay; nothing is copied beside what may come at any time.
+        if needed && part.forfeited {
+            return Err(Stop::Failed(EIO));
+        }
         // Least recently migrated: every migration towards the GPU renews, even one that copies nothing
         // (`nvidia-uvm.md` 4.5).
         pool.touch(id);
@@ -242,6 +246,7 @@ fn take_chunk(
     let left = part.departed.take();
     let (id, refault) = pool.activate(chunk, block.clone(), veid, left, by_fault)?;
     part.chunk = Some(id);
+    part.forfeited = false;
     part.sg.gpu.activity.note(veid);
     for (counter, n) in [
         (Counter::ChunksAllocated, 1),

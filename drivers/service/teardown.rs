@@ -120,8 +120,9 @@ impl<'a> Leaving<'a> {
 
     /// Calls `f` until there is memory for it, or time is up; or what failed fails for good, as copies do whose channel was given up.
     pub(super) fn insist<T>(&self, mut f: impl FnMut() -> Result<T>) -> Result<T> {
-        let mut waiting = None;
         loop {
+            // Listed while it naps, not for what a try takes.
+            let mut waiting = None;
             match f() {
                 Err(e) if e == ENOMEM || e == EAGAIN || (e == EIO && self.copies()) => {
                     if self.gpu.is_lost() {
