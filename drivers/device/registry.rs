@@ -80,7 +80,10 @@ pub(super) fn of_channel(index: u8) -> Option<Arc<Gpu>> {
 pub(super) fn free_index() -> Option<u8> {
     let leaving: [bool; MAX_GPUS] = core::array::from_fn(is_leaving);
     let gpus = GPUS.lock();
-    let mut free = gpus.iter().zip(leaving).map(|(gpu, leaves)| gpu.is_none() && !leaves);
+    let mut free = gpus
+        .iter()
+        .zip(leaving)
+        .map(|(gpu, leaves)| gpu.is_none() && !leaves);
     u8::try_from(free.position(|f| f)?).ok()
 }
 
