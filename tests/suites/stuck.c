@@ -305,6 +305,8 @@ static void duplicate_on_a_lost_gpu(void)
 	gpu_fill(fd, 1, q, BLOCK, BLOCKS, 1, 1);
 	CHECK_OK(advise(fd, p, 2 * BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
 	gpu_check(fd, 0, p, 2 * BLOCK, BLOCKS, 40, 7);
+	/* The copy took its mapping. */
+	gpu_check(fd, 1, p, 2 * BLOCK, BLOCKS, 40, 7);
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(block_info(fd, (char *)p + i * BLOCK).gpu_pages[0], 512);
 		CHECK_EQ(block_info(fd, (char *)p + i * BLOCK).gpu_pages[1], 512);
