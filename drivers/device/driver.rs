@@ -326,7 +326,6 @@ impl Drop for Bound {
         gpu.host_pool().close();
         if self.registered {
             registry::leaves(gpu);
-            registry::remove(gpu);
             peer::close(gpu);
             quiet(gpu);
             harvest::recall(gpu);

@@ -369,21 +369,23 @@ pub(crate) fn submit_to_host(
     let State {
         parts, host, spare, ..
     } = s;
-    // From a GPU that was lost only what is nowhere else, which fails.
-    for lost in [false, true] {
+    let held = || {
         let on_gpus = parts
             .iter()
             .filter_map(|p| Some((&p.sg.gpu, p.chunk?, &p.valid)));
         // What a neighbour keeps comes over the neighbour's own link.
         let kept = spare.iter().map(|s| (&s.gpu, s.chunk, &s.valid));
-        for (gpu, chunk, valid) in Iterator::chain(on_gpus, kept) {
-            let here = left.and(valid);
-            if here.is_empty() || (!lost && gpu.is_lost()) {
-                continue;
-            }
-            submit_chunk_to_host(block, host, (gpu, chunk), &here, done)?;
-            left = left.and_not(&here);
+        Iterator::chain(on_gpus, kept)
+    };
+    // From a GPU that was lost only what is nowhere else, which fails.
+    let works = held().filter(|(gpu, ..)| !gpu.is_lost());
+    for (gpu, chunk, valid) in Iterator::chain(works, held()) {
+        let here = left.and(valid);
+        if here.is_empty() {
+            continue;
         }
+        submit_chunk_to_host(block, host, (gpu, chunk), &here, done)?;
+        left = left.and_not(&here);
     }
     // What was nowhere reads as zero.
     let fresh = left.and_not(&s.host_valid);
@@ -575,7 +577,7 @@ fn to_gpu(
         account::count(Some(&gpu), space, Counter::BytesH2d, moved);
     }
     let mut left = need.and_not(&from_host);
-    // As above.
+    // As in `submit_to_host`: those that work first.
     let works = parts.iter().filter(|p| !p.sg.gpu.is_lost());
     for part in Iterator::chain(works, parts.iter()) {
         let here = left.and(&part.valid);

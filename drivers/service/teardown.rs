@@ -56,8 +56,8 @@ fn clear_tables(part: &mut crate::memory::block::Part) {
     }
 }
 
-/// Ends a space's use of a GPU, which the caller took out of its table: launches end, nothing of it stays there. Pages whose only copy is there are lost
-/// (who wants them brings them home first).
+/// Ends a space's use of a GPU, which the caller took out of its table: launches end, nothing of it stays there. Pages whose
+/// only copy is there are lost (who wants them brings them home first).
 pub(crate) fn stop_gpu(space: &Arc<Space>, sg: &Arc<SpaceGpu>) {
     let g = sg.gpu.index();
     sg.stop();
