@@ -3,11 +3,11 @@
 //!
 //! | start | stop |
 //! | --- | --- |
-//! | 1 enable the function, claim BARs | 12 release and disable |
+//! | 1 enable the function, claim BARs | 12 release and disable, give the index back |
 //! | 2 set the DMA mask | 11 nothing more can be mapped; see that nothing is |
 //! | 3 see which BAR has the extension, map BARs, bus mastering on | 10 bus mastering off, reset if it was lost, registers end |
 //! | 4 identify; silence interrupts | 9 silence interrupts, free the vectors |
-//! | 5 make the [`Gpu`] | 7 mark it lost: whoever still refers to it fails |
+//! | 5 take an index, make the [`Gpu`] | 7 mark it lost: whoever still refers to it fails |
 //! | 6 channels | 6 refuse submissions, drain and stop channels |
 //! | 7 vectors and handlers | |
 //! | 8 enable interrupts, self check | |
@@ -22,11 +22,12 @@
 //! rings and bus mastering. Threads, mappings and the binding stay.
 //!
 //! The service thread outlasts the channels, since a copy engine that faults waits for it.
-//! [`Bound`] has what each start step made; stopping goes by what is there, so a failed start stops the same way.
+//! [`Started`] has what each start step made; stopping goes by what is there, so a failed start stops the same way.
 
 use super::faults::{self, FaultState};
 use super::gpu::Parts;
-use super::{peer, registry, selftest, Gpu, Loss};
+use super::registry::{self, Place};
+use super::{peer, selftest, Gpu, Loss};
 use crate::account::waits::{Listed, Waiting, What};
 use crate::channel::{poison, Disobeys};
 use crate::kernel::dma::DmaDev;
@@ -50,7 +51,7 @@ use kernel::device::Core;
 use kernel::pci;
 use kernel::prelude::*;
 use kernel::str::CString;
-use kernel::sync::Arc;
+use kernel::sync::{new_mutex, Arc, Mutex};
 
 /// QEMU's experimental range (Documentation/device.md 1).
 const DEVICE: u32 = 0x10f7;
@@ -61,8 +62,17 @@ const RELEASE_NS: u64 = 5_000_000_000;
 /// How long a thread may take to end: it may wait for copies, for a channel that is given up, and for host memory, one after the other.
 const END_NS: u64 = 30_000_000_000;
 
-/// A bound GPU: what the driver owns of it.
+/// A bound GPU.
+#[pin_data]
 pub(crate) struct Bound {
+    /// `None` once it was unbound. The driver core drops this after the device was let go of: power management may have
+    /// switched it off by then, and its IOMMU group may have another owner.
+    #[pin]
+    started: Mutex<Option<Started>>,
+}
+
+/// What the driver owns of a GPU.
+struct Started {
     service: Option<KThread>,
     /// Pre-eviction, lending, prefetch, host memory.
     keepers: [Option<KThread>; 4],
@@ -72,6 +82,7 @@ pub(crate) struct Bound {
     gpu: Arc<Gpu>,
     registered: bool,
     function: Function,
+    place: Place,
 }
 
 /// The PCI driver.
@@ -95,9 +106,17 @@ impl pci::Driver for Driver {
         pdev: &'bound pci::Device<Core<'_>>,
         _info: Option<&'bound Self::IdInfo>,
     ) -> impl PinInit<Bound, Error> + 'bound {
-        Bound::start(pdev).inspect_err(|e| {
+        let started = Started::start(pdev).inspect_err(|e| {
             dev_err!(pdev, "not usable: {:?}\n", e);
-        })
+        });
+        try_pin_init!(Bound {
+            started <- new_mutex!(Some(started?), "huvm_bound"),
+        }? Error)
+    }
+
+    fn unbind<'bound>(_pdev: &'bound pci::Device<Core<'_>>, this: Pin<&Bound>) {
+        let started = this.started.lock().take();
+        drop(started);
     }
 }
 
@@ -141,8 +160,8 @@ impl AtEnd for Driver {
     }
 }
 
-impl Bound {
-    fn start(pdev: &pci::Device<Core<'_>>) -> Result<Bound> {
+impl Started {
+    fn start(pdev: &pci::Device<Core<'_>>) -> Result<Started> {
         add_callbacks::<Driver>(pdev);
         let function = Function::enable(pdev)?;
         let dma = DmaDev::new(&function)?;
@@ -169,17 +188,15 @@ impl Bound {
         if let ExtAt::Announced(a) = &at {
             check_announced(a, ext.as_ref()).map_err(refused)?;
         }
-        let index = match &ext {
-            Some(e) => u8::try_from(e.gpu_index)?,
-            None => registry::free_index().ok_or(ENOSPC)?,
-        };
+        let index = ext.as_ref().map(|e| u8::try_from(e.gpu_index));
+        let place = Place::take(index.transpose()?)?;
         let mut name = [0u8; 32];
         let text = function.name().to_bytes();
         for (to, from) in name.iter_mut().take(31).zip(text) {
             *to = *from;
         }
         let gpu = Gpu::new(Parts {
-            index,
+            index: place.index(),
             name,
             identity,
             ext,
@@ -188,7 +205,8 @@ impl Bound {
             dma: dma.clone(),
         })?;
         // From here on, dropping it stops what was started.
-        let mut bound = Bound {
+        place.hide(&gpu);
+        let mut started = Started {
             service: None,
             keepers: [const { None }; 4],
             rescuer: None,
@@ -196,9 +214,10 @@ impl Bound {
             gpu,
             registered: false,
             function,
+            place,
         };
-        bound.bring_up(&bars, &dma)?;
-        Ok(bound)
+        started.bring_up(&bars, &dma)?;
+        Ok(started)
     }
 
     fn bring_up(&mut self, bars: &Arc<Bars>, dma: &Arc<DmaDev>) -> Result {
@@ -226,7 +245,7 @@ impl Bound {
         *refills = Some(spawn(&gpu, "pool", pool::serve)?);
         self.rescuer = Some(spawn(&gpu, "rescue", rescue::serve)?);
 
-        registry::add(&gpu)?;
+        self.place.show(&gpu);
         self.registered = true;
         peer::connect(&gpu)?;
 
@@ -276,9 +295,9 @@ pub(super) fn is_announced(gpu: &Gpu) -> bool {
     }
 }
 
-/// Nobody knows what the copies of a GPU did, or still do. One that cannot be found has its probe fail.
+/// Nobody knows what the copies of a GPU did, or still do.
 fn disobeyed(index: u8, what: Disobeys) {
-    if let Some(gpu) = registry::of_channel(index) {
+    if let Some(gpu) = registry::bound(index) {
         gpu.mark_lost(match what {
             Disobeys::Stays(id) => Loss::Channel(id),
             Disobeys::Lies(id) => Loss::Semaphore(id),
@@ -317,7 +336,7 @@ fn end(gpu: &Gpu, thread: &mut Option<KThread>) {
     }
 }
 
-impl Drop for Bound {
+impl Drop for Started {
     fn drop(&mut self) {
         let gpu = &self.gpu;
         for keeper in self.keepers.iter_mut() {
@@ -325,7 +344,7 @@ impl Drop for Bound {
         }
         gpu.host_pool().close();
         if self.registered {
-            registry::leaves(gpu);
+            self.place.hide(gpu);
             peer::close(gpu);
             quiet(gpu);
             harvest::recall(gpu);
@@ -344,7 +363,6 @@ impl Drop for Bound {
         }
         end(gpu, &mut self.rescuer);
         gpu.channels().shut_down();
-        registry::has_left(gpu);
         let died = gpu.is_lost();
         gpu.retire();
         poison::leaves(gpu.index());

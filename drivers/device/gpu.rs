@@ -60,6 +60,8 @@ pub(crate) struct Gpu {
     lost: Cause,
     /// Chunks that it lent to GPUs that may still write them though they are lost.
     forfeited: Atomic<u32>,
+    /// GPUs whose chunks it may still write though it is lost.
+    may_write: [Atomic<bool>; MAX_GPUS],
     /// Peer id of each GPU, or [`NO_PEER`].
     pub(super) peers: [Atomic<u32>; MAX_GPUS],
     /// Bandwidth of the link to each GPU that has a peer id, MB/s.
@@ -171,6 +173,7 @@ impl Gpu {
                 dma,
                 lost: Cause::new(),
                 forfeited: Atomic::new(0),
+                may_write: [const { Atomic::new(false) }; MAX_GPUS],
                 peers: [const { Atomic::new(NO_PEER) }; MAX_GPUS],
                 peer_mbps: [const { Atomic::new(0) }; MAX_GPUS],
                 links_up: Atomic::new(u32::MAX),
@@ -286,6 +289,13 @@ impl Gpu {
         self.forfeited.load(Relaxed)
     }
 
+    /// Whether an engine of it may write memory of the GPU of index `lender` at any time, though it is lost. Whoever has that index
+    /// then knows nothing of it.
+    pub(super) fn may_write(&self, lender: u8) -> bool {
+        let lender = self.may_write.get(usize::from(lender));
+        lender.is_some_and(|writes| writes.load(Relaxed))
+    }
+
     /// # Errors
     /// `EIO` when it is lost.
     pub(crate) fn check(&self) -> Result {
@@ -327,11 +337,11 @@ impl Gpu {
 
     /// An engine may write what this GPU has borrowed at any time.
     fn forfeit(&self) {
-        for i in 0..registry::count() {
-            let Some(lender) = registry::gpu(i).filter(|l| l.index != self.index) else {
-                continue;
-            };
-            lender.forfeits(self.index, |chunks| chunks.condemn_lent(self.index));
+        // CAST: 16.
+        for i in 0..registry::MAX_GPUS as u8 {
+            if let Some(lender) = registry::bound(i).filter(|l| l.index != self.index) {
+                lender.forfeits(self.index, |chunks| chunks.condemn_lent(self.index));
+            }
         }
     }
 
@@ -340,6 +350,11 @@ impl Gpu {
         let n = condemn(&self.chunks);
         if n == 0 {
             return;
+        }
+        let borrower = registry::bound(by);
+        let at = usize::from(self.index);
+        if let Some(writes) = borrower.as_ref().and_then(|b| b.may_write.get(at)) {
+            writes.store(true, Relaxed);
         }
         account::count(Some(self), None, Counter::ChunksRetired, n.into());
         self.forfeited.fetch_add(n, Relaxed);
@@ -498,8 +513,7 @@ impl Gpu {
     /// # Errors
     /// `EIO` when it is lost, or is so from now on.
     pub(crate) fn tlb_invalidate(&self, root: SysAddr, inv: &Invalidate) -> Result {
-        self.check()?;
-        let mut posted = self.commands.lock();
+        let mut posted = self.command()?;
         self.settle(&mut posted)?;
         self.hal(invalidate::post_va(self, root, inv))?;
         *posted = true;
@@ -507,6 +521,14 @@ impl Gpu {
             self.settle(&mut posted)?;
         }
         Ok(())
+    }
+
+    /// The right to give a command. Whoever waited for it behind one that was not acknowledged does not wait for his own too.
+    fn command(&self) -> Result<impl core::ops::DerefMut<Target = bool> + '_> {
+        self.check()?;
+        let posted = self.commands.lock();
+        self.check()?;
+        Ok(posted)
     }
 
     /// How long a command is waited for.
@@ -538,13 +560,12 @@ impl Gpu {
     /// # Errors
     /// As [`Self::tlb_invalidate`].
     pub(crate) fn replay(&self, wait: bool) -> Result {
-        self.check()?;
         let kind = if wait {
             ReplayKind::StartAckAll
         } else {
             ReplayKind::Start
         };
-        let mut posted = self.commands.lock();
+        let mut posted = self.command()?;
         self.settle(&mut posted)?;
         let mut patience = self.patience();
         let did = invalidate::replay(self, kind, &mut || patience.again());

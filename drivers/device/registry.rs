@@ -13,10 +13,12 @@ pub(crate) const MAX_GPUS: usize = 16;
 /// Who has an index.
 enum Slot {
     Free,
+    /// A GPU that is being looked at.
+    Reserved,
+    /// One that is being started or unbound: it may make copies, and is not for use.
+    Hidden(Arc<Gpu>),
     /// It is ready for use.
     In(Arc<Gpu>),
-    /// It is being unbound, and still makes copies. Nobody else has its index meanwhile.
-    Leaving(Arc<Gpu>),
 }
 
 impl Slot {
@@ -24,62 +26,90 @@ impl Slot {
     fn get(&self) -> Option<&Arc<Gpu>> {
         match self {
             Slot::In(gpu) => Some(gpu),
-            Slot::Free | Slot::Leaving(_) => None,
+            _ => None,
+        }
+    }
+
+    /// The GPU, be it for use or not.
+    fn bound(&self) -> Option<&Arc<Gpu>> {
+        match self {
+            Slot::In(gpu) | Slot::Hidden(gpu) => Some(gpu),
+            Slot::Free | Slot::Reserved => None,
         }
     }
 }
 
 static GPUS: Global<[Slot; MAX_GPUS]> = Global::new(Which::Gpus, [const { Slot::Free }; MAX_GPUS]);
 
-/// Adds a GPU that is ready for use.
-///
-/// # Errors
-/// `EEXIST` if there is one with its index, `EINVAL` for an index out of range.
-pub(super) fn add(gpu: &Arc<Gpu>) -> Result {
-    let mut gpus = GPUS.lock();
-    match gpus.get_mut(usize::from(gpu.index())) {
-        None => Err(EINVAL),
-        Some(slot @ Slot::Free) => {
-            *slot = Slot::In(gpu.clone());
-            Ok(())
+/// An index, and all that goes by it. Nobody else has it until this is dropped.
+pub(super) struct Place(u8);
+
+impl Place {
+    /// Takes `index`, or one that is free for a device that does not name its own.
+    ///
+    /// # Errors
+    /// `EEXIST` if it is taken, `EINVAL` if it is out of range, `ENOSPC` if none is free. `EBUSY`: a lost GPU that is still bound may
+    /// write what the GPU of this index lent to it.
+    pub(super) fn take(index: Option<u8>) -> Result<Place> {
+        let mut gpus = GPUS.lock();
+        let at = match index {
+            Some(index) => index,
+            None => {
+                let free = gpus.iter().position(|s| matches!(s, Slot::Free));
+                u8::try_from(free.ok_or(ENOSPC)?)?
+            }
+        };
+        let mut bound = gpus.iter().filter_map(Slot::bound);
+        if let Some(by) = bound.find(|g| g.may_write(at)) {
+            pr_err!(
+                "gpu {at}: gpu {} was lost and may still write what it borrowed: unbind that first\n",
+                by.index()
+            );
+            return Err(EBUSY);
         }
-        Some(_) => Err(EEXIST),
-    }
-}
-
-/// A GPU, which was added, leaves: from here on only [`of_channel`] finds it.
-pub(super) fn leaves(gpu: &Arc<Gpu>) {
-    set(gpu, Slot::Leaving(gpu.clone()));
-}
-
-/// It makes no copies any more.
-pub(super) fn has_left(gpu: &Arc<Gpu>) {
-    set(gpu, Slot::Free);
-}
-
-/// What becomes of the slot of a GPU, if it has one.
-fn set(gpu: &Arc<Gpu>, to: Slot) {
-    let mut old = None;
-    if let Some(slot) = GPUS.lock().get_mut(usize::from(gpu.index())) {
-        if matches!(slot, Slot::In(g) | Slot::Leaving(g) if Arc::ptr_eq(g, gpu)) {
-            old = Some(core::mem::replace(slot, to));
+        match gpus.get_mut(usize::from(at)) {
+            None => Err(EINVAL),
+            Some(slot @ Slot::Free) => {
+                *slot = Slot::Reserved;
+                Ok(Place(at))
+            }
+            Some(_) => Err(EEXIST),
         }
     }
-    drop(old);
-}
 
-/// The GPU with this index, though it may be about to leave.
-pub(super) fn of_channel(index: u8) -> Option<Arc<Gpu>> {
-    match GPUS.lock().get(usize::from(index)) {
-        Some(Slot::In(gpu) | Slot::Leaving(gpu)) => Some(gpu.clone()),
-        _ => None,
+    /// The index.
+    pub(super) fn index(&self) -> u8 {
+        self.0
+    }
+
+    /// The GPU that has it is there; only [`bound`] finds it.
+    pub(super) fn hide(&self, gpu: &Arc<Gpu>) {
+        self.set(Slot::Hidden(gpu.clone()));
+    }
+
+    /// The GPU that has it is ready for use.
+    pub(super) fn show(&self, gpu: &Arc<Gpu>) {
+        self.set(Slot::In(gpu.clone()));
+    }
+
+    fn set(&self, to: Slot) {
+        let mut gpus = GPUS.lock();
+        let slot = gpus.get_mut(usize::from(self.0));
+        let old = slot.map(|slot| core::mem::replace(slot, to));
+        drop(gpus);
+        drop(old);
     }
 }
 
-/// A free index, for a device that does not name its own.
-pub(super) fn free_index() -> Option<u8> {
-    let is_free = |slot: &Slot| matches!(slot, Slot::Free);
-    u8::try_from(GPUS.lock().iter().position(is_free)?).ok()
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.set(Slot::Free);
+    }
+}
+
+/// The GPU with this index, though it may not be ready for use yet, or not any more.
+pub(super) fn bound(index: u8) -> Option<Arc<Gpu>> {
+    GPUS.lock().get(usize::from(index))?.bound().cloned()
 }
 
 /// The GPU with this index. One that was lost but is still bound is there.
