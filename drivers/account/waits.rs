@@ -50,6 +50,8 @@ pub(crate) enum What {
     Abort,
     /// A chunk that can be evicted.
     Chunk,
+    /// Clients that let go of a GPU, which leaves.
+    Clients,
     /// Others to give up their DMA mappings; the number is how many there were.
     Mappings,
     /// A step of set-up, of the end, or of a self test; the number is the channel's, or 0.
@@ -63,7 +65,7 @@ pub(crate) enum What {
 }
 
 impl What {
-    const ALL: [What; 12] = [
+    const ALL: [What; 13] = [
         What::Copy,
         What::Room,
         What::Stop,
@@ -71,6 +73,7 @@ impl What {
         What::Launch,
         What::Abort,
         What::Chunk,
+        What::Clients,
         What::Mappings,
         What::Step,
         What::Memory,
@@ -87,6 +90,7 @@ impl What {
             What::Launch => "launch",
             What::Abort => "launch-abort",
             What::Chunk => "chunk",
+            What::Clients => "clients",
             What::Mappings => "dma-mappings",
             What::Step => "step",
             What::Memory => "host-memory",

@@ -157,6 +157,12 @@ impl Clients {
         }
     }
 
+    /// Whether somebody has a subcontext, or has not let go of it.
+    pub(crate) fn are_there(&self) -> bool {
+        let table = self.table.lock();
+        table.slots.iter().any(|s| !matches!(s, Slot::Free))
+    }
+
     /// Clients now.
     pub(crate) fn count(&self) -> u32 {
         let table = self.table.lock();

@@ -158,13 +158,14 @@ impl Space {
     /// no VMA is left.
     pub(crate) fn close(self: &Arc<Self>) {
         self.closed.store(true, Relaxed);
-        super::registry::remove(self.id);
         for i in 0..MAX_GPUS {
-            if let Some(sg) = self.take_gpu(i) {
+            if let Some(sg) = self.take_gpu(i, |_| true) {
                 service::teardown::stop_gpu(self, &sg);
             }
         }
         self.drop_pages(0, VA_LIMIT);
+        // Last: a GPU that leaves meanwhile takes its mappings out of all that are listed.
+        super::registry::remove(self.id);
     }
 
     /// A range was mapped at `start..end`.
@@ -289,11 +290,15 @@ impl Space {
             .fold(0, |m, (i, g)| m | (u32::from(matches!(g, Use::Of(_))) << i))
     }
 
-    fn take_gpu(&self, index: usize) -> Option<Arc<SpaceGpu>> {
+    fn take_gpu(
+        &self,
+        index: usize,
+        is: impl FnOnce(&Arc<SpaceGpu>) -> bool,
+    ) -> Option<Arc<SpaceGpu>> {
         let mut gpus = self.gpus.lock();
         let slot = gpus.get_mut(index)?;
         match core::mem::replace(slot, Use::Ends) {
-            Use::Of(sg) => Some(sg),
+            Use::Of(sg) if is(&sg) => Some(sg),
             other => {
                 *slot = other;
                 None
@@ -308,9 +313,11 @@ impl Space {
         }
     }
 
-    /// Takes a GPU that goes out of the table; the caller stops it.
-    pub(crate) fn forget_gpu(&self, gpu: u8) -> Option<Arc<SpaceGpu>> {
-        self.take_gpu(usize::from(gpu))
+    /// Takes this registration of a GPU out of the table, if it is still there; the caller stops it. (There may be a later one of
+    /// the same GPU, with pages of its own.)
+    pub(crate) fn forget_gpu(&self, sg: &Arc<SpaceGpu>) -> bool {
+        let taken = self.take_gpu(usize::from(sg.gpu.index()), |s| Arc::ptr_eq(s, sg));
+        taken.is_some()
     }
 
     /// Registers a GPU.
@@ -351,7 +358,7 @@ impl Space {
         sg.leave()?;
         self.launches.abort_gpu(self, &sg.gpu);
         self.bring_home(gpu).inspect_err(|_| sg.stay())?;
-        if let Some(sg) = self.take_gpu(usize::from(gpu)) {
+        if self.forget_gpu(&sg) {
             service::teardown::stop_gpu(self, &sg);
         }
         Ok(())

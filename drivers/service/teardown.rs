@@ -2,7 +2,7 @@
 //! Taking things away: pages at munmap, a GPU at unregister, close or loss.
 
 use super::{evict, map};
-use crate::account::waits::{self, Waiting, What};
+use crate::account::waits::{self, Listed, Waiting, What};
 use crate::channel::Engine;
 use crate::device::{Gpu, Loss};
 use crate::kernel::time;
@@ -21,8 +21,7 @@ use kernel::sync::Arc;
 /// CPU mappings are the caller's affair: the kernel takes them away before it tells of a munmap.
 pub(crate) fn drop_pages(block: &Arc<Block>, pages: &PageMask) -> bool {
     let mut s = block.settled();
-    // A GPU that does not answer is lost by now, and can reach nothing any more.
-    let _lost = map::unmap_gpus(&mut s, pages);
+    map::unmap_gpus(&mut s, pages);
     s.managed = s.managed.and_not(pages);
     s.writable = s.writable.and_not(pages);
     s.host_valid = s.host_valid.and_not(pages);
@@ -80,10 +79,9 @@ fn drop_part(s: &mut State, g: u8) {
     let Some(at) = s.parts.iter().position(|p| p.gpu() == g) else {
         return;
     };
-    let _lost = s
-        .parts
-        .get_mut(at)
-        .map(|p| map::unmap_part(p, &PageMask::FULL));
+    if let Some(part) = s.parts.get_mut(at) {
+        map::unmap_part(part, &PageMask::FULL);
+    }
     let Ok(mut part) = s.parts.remove(at) else {
         return;
     };
@@ -207,8 +205,19 @@ pub(crate) fn release_clients(gpu: &Arc<Gpu>) {
         let Some(client) = u8::try_from(veid).ok().and_then(|v| gpu.clients().get(v)) else {
             continue;
         };
-        if client.space.forget_gpu(gpu.index()).is_some() {
+        if client.space.forget_gpu(&client.sg) {
             stop_gpu(&client.space, &client.sg);
         }
     }
+    // Who was about to let go of it by himself.
+    let mut wait = Listed::new(What::Clients, gpu.index(), 0, CLIENTS_NS);
+    while gpu.clients().are_there() {
+        if !wait.again() {
+            pr_err!("gpu {}: a client does not let go of it\n", gpu.index());
+            break;
+        }
+    }
 }
+
+/// How long a client may take that lets go of a GPU by itself: it waits for the copies of all its blocks.
+const CLIENTS_NS: u64 = 30_000_000_000;
