@@ -47,6 +47,8 @@ static TABLE: Global<Table> = Global::new(
 
 /// How many are noted: nothing is looked for where there is nothing.
 static NOTED: Atomic<u32> = Atomic::new(0);
+/// How many were.
+static NOTES: Atomic<u32> = Atomic::new(0);
 
 /// A GPU that tells of memory that failed comes, with `pages` pages.
 pub(crate) fn arrives(gpu: u8, pages: u32) {
@@ -100,7 +102,13 @@ pub(super) fn note(gpu: u8, page: u32, channel: ChannelId, value: u32) -> bool {
         value,
     });
     NOTED.add(1, Relaxed);
+    NOTES.add(1, Relaxed);
     true
+}
+
+/// How many were noted so far, a number that wraps: who sees another one than before has news to look at.
+pub(crate) fn notes() -> u32 {
+    NOTES.load(Relaxed)
 }
 
 /// The pages of chunk `id` of a GPU for which `is` says so.

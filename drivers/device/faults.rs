@@ -4,7 +4,7 @@
 use super::{Gpu, Loss};
 use crate::account::waits::{Listed, What};
 use crate::account::{self, counters::Counter};
-use crate::channel;
+use crate::channel::{self, poison};
 use crate::kernel::dma::DmaBuf;
 use crate::kernel::mmio::Bars;
 use crate::kernel::thread;
@@ -285,6 +285,7 @@ impl Gpu {
 
 /// The service thread: serves both rings until it is asked to stop.
 pub(super) fn serve(gpu: &Arc<Gpu>, mut rings: FaultState, mut service: Service) {
+    let mut noted = poison::notes();
     while !thread::should_stop() {
         let look = if gpu.clients().count() != 0 {
             LOOK_NS
@@ -301,8 +302,10 @@ pub(super) fn serve(gpu: &Arc<Gpu>, mut rings: FaultState, mut service: Service)
         if !told {
             gpu.ask_for_interrupts();
         }
-        // Errors were told. The engine goes on already.
-        if rings.serve_other(gpu) == Ok(true) {
+        // Errors were told. The engine goes on already; who waited for it may have seen to that, and its packet be lost.
+        let met = rings.serve_other(gpu) == Ok(true);
+        let notes = poison::notes();
+        if met || notes != core::mem::replace(&mut noted, notes) {
             let _news = ecc::attend();
         }
         // Nobody may be told of the end of a launch that no one waits for.

@@ -303,6 +303,23 @@ impl State {
         self.on_gpus().or(&self.host_valid)
     }
 
+    /// Pages that only GPUs that were lost have. Nobody can read them; when those are unbound they are [`lost`](Self::lost).
+    pub(crate) fn out_of_reach(&self) -> PageMask {
+        let parts = self.parts.iter().map(|p| (&p.sg.gpu, p.valid));
+        let kept = self.spare.iter().map(|s| (&s.gpu, s.valid));
+        let (mut gone, mut here) = (PageMask::EMPTY, self.host_valid);
+        for (gpu, valid) in Iterator::chain(parts, kept) {
+            let to = if gpu.is_lost() { &mut gone } else { &mut here };
+            *to |= valid;
+        }
+        gone.and_not(&here)
+    }
+
+    /// Pages that nobody can have any more.
+    pub(crate) fn gone(&self) -> PageMask {
+        self.lost.or(&self.out_of_reach())
+    }
+
     /// Whether what is in flight is a write-back of what the spare memory keeps, and goes on keeping: a copy that only reads it.
     pub(crate) fn is_written_back(&self) -> bool {
         let Some(i) = self.inflight.as_ref() else {
@@ -426,7 +443,7 @@ impl State {
     }
 
     /// Pages of the chunk at a place whose memory is known to have failed: what is copied there has not arrived.
-    fn unfit(&self, dst: Place) -> PageMask {
+    pub(crate) fn unfit(&self, dst: Place) -> PageMask {
         let chunk = match dst {
             Place::Host => None,
             Place::Gpu(g) => self.part(g).and_then(|p| Some((g, p.chunk?))),

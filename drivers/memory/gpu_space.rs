@@ -5,6 +5,7 @@ use crate::channel::errno;
 use crate::device::Gpu;
 use crate::kernel::dma::DmaBuf;
 use crate::kernel::memcg::{MemCg, CHARGED};
+use crate::kernel::time;
 use huvm_hal::ga100::instance;
 use huvm_hal::ids::{GpuVa, SysAddr, Veid};
 use huvm_hal::pagetable::{self, Invalidate, Level, Need, TableKey, Tree};
@@ -60,6 +61,8 @@ pub(crate) struct SpaceGpu {
     pub(crate) veid: u8,
     /// Whether blocks may take new state here: [`OPEN`], [`LEAVING`], [`STOPPED`].
     state: Atomic<u32>,
+    /// When it was made, ns: what was raised at an instance block of this address before is somebody else's.
+    made_ns: u64,
     inst: DmaBuf,
     root: SysAddr,
     /// The last 512 MiB that [`Self::prepare`] was called for. Tables stay as long as the space.
@@ -100,6 +103,7 @@ impl SpaceGpu {
                 memory,
                 veid,
                 state: Atomic::new(OPEN),
+                made_ns: time::now_ns(),
                 inst,
                 root,
                 prepared: Prepared::new(),
@@ -134,6 +138,11 @@ impl SpaceGpu {
     /// Whether no block may take new state on this GPU.
     pub(crate) fn is_stopped(&self) -> bool {
         self.state.load(Relaxed) != OPEN
+    }
+
+    /// When it was made, ns.
+    pub(crate) fn made_ns(&self) -> u64 {
+        self.made_ns
     }
 
     /// Bus address of the instance block: what fault packets carry.

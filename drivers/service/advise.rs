@@ -112,7 +112,7 @@ fn apply(block: &Arc<Block>, advice: Advice, pages: &PageMask) -> Result {
         }
         Advice::Discard => {
             let gone = pages.and(&s.managed);
-            map::unmap_gpus(&mut s, &gone)?;
+            map::unmap_gpus(&mut s, &gone);
             map::unmap_cpu(block, &mut s, &gone);
             s.host_valid = s.host_valid.and_not(&gone);
             s.forget_beside(Place::Host, &gone);

@@ -106,6 +106,10 @@ const ECC: Reason = Reason {
     error: uapi::HUVM_ERROR_ECC,
     fault_type: 0xe, // POISONED
 };
+const UNREADABLE: Reason = Reason {
+    error: uapi::HUVM_ERROR_CANCELLED,
+    fault_type: OUTSIDE.fault_type,
+};
 const READ_ONLY: Reason = Reason {
     error: uapi::HUVM_ERROR_FAULT,
     fault_type: 6, // RO_VIOLATION
@@ -177,7 +181,8 @@ impl Service {
         // Errors were told.
         if ring.recover(gpu) == Ok(true) {
             account::count(Some(gpu), None, Counter::Overflows, 1);
-            served_any = true;
+            // What faulted meanwhile left no packet, not even after a replay of this run.
+            (served_any, missed) = (true, true);
         }
         if (missed || served_any && run.replay_at_end()) && !gpu.is_lost() {
             replay(gpu, true);
@@ -228,8 +233,7 @@ impl Service {
             let over = t.unpin_expired(Nanos(now));
             let next = t.next_unpin();
             let remote = s.parts.iter().fold(PageMask::EMPTY, |m, p| m.or(&p.remote));
-            // A GPU that does not answer is lost, and maps nothing.
-            let _lost = map::unmap_gpus(&mut s, &over.and(&remote));
+            map::unmap_gpus(&mut s, &over.and(&remote));
             match next {
                 Some(Nanos(t)) => {
                     *until = t;
@@ -422,14 +426,14 @@ impl Service {
     }
 }
 
-/// Whether a fault was raised before its client unmapped something last ([`Spared`]).
+/// Whether a fault was raised before its client unmapped something last ([`Spared`]), or before it was one.
 fn may_be_over(spared: &mut Spared, gpu: &Gpu, client: &Client, f: &Fault) -> bool {
     let Ok(gpu_now) = gpu.ptimer_ns() else {
         return false;
     };
     let age = gpu_now.saturating_sub(f.timestamp_ns);
     let now = time::now_ns();
-    let unmapped = client.space.unmapped_ns();
+    let unmapped = client.space.unmapped_ns().max(client.sg.made_ns());
     spared.spares(client.sg.veid, now.saturating_sub(age), unmapped, now)
 }
 
@@ -517,14 +521,9 @@ fn unmade(e: Error) -> Reason {
 /// Whether a fault of a served block must be cancelled, and why.
 fn judge(w: &Work, f: &Fault) -> Option<Reason> {
     if let Some(e) = w.failed {
-        let error = if e == ENOMEM {
-            uapi::HUVM_ERROR_NO_MEMORY
-        } else {
-            uapi::HUVM_ERROR_CANCELLED
-        };
-        return Some(Reason {
-            error,
-            fault_type: OUTSIDE.fault_type,
+        return Some(match e == ENOMEM {
+            true => unmade(e),
+            false => UNREADABLE,
         });
     }
     let s = w.block.lock();
@@ -534,6 +533,9 @@ fn judge(w: &Work, f: &Fault) -> Option<Reason> {
     }
     if s.lost.test(page) {
         return Some(if s.ecc { ECC } else { OUTSIDE });
+    }
+    if s.out_of_reach().test(page) {
+        return Some(UNREADABLE);
     }
     (f.access >= Access::Write && !s.writable.test(page)).then_some(READ_ONLY)
 }
@@ -816,7 +818,7 @@ fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy,
     let valid = s.valid_at(here);
     let candidates = s
         .managed
-        .and_not(&s.lost)
+        .and_not(&s.gone())
         .and_not(&plan.remote)
         .and_not(&placement::stays(s, here))
         .and_not(&thrash::keep_off(s));
@@ -860,7 +862,7 @@ fn advance(
     ];
     while let Some((pages, dst, exclusive)) = steps.get(*step).copied() {
         // What went meanwhile is none of ours.
-        let pages = pages.and(&s.managed).and_not(&s.lost);
+        let pages = pages.and(&s.managed).and_not(&s.gone());
         if pages.is_empty() {
             *step += 1;
             continue;
@@ -893,7 +895,7 @@ fn legal(s: &State, w: &Work) -> PageMask {
     let illegal_write = w.write.and_not(&s.writable);
     w.faulted
         .and(&s.managed)
-        .and_not(&s.lost)
+        .and_not(&s.gone())
         .and_not(&illegal_write)
 }
 
@@ -940,6 +942,8 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
         upgrade(&w.block, &mut s, g, &w.write.and(&faulted))?;
     }
     let after = s.part(g).map_or(PageMask::EMPTY, |p| p.mapped);
+    let unfit = |s: &State| s.unfit(Place::Gpu(g)).and(&faulted).and_not(&after);
+    let failed = !unfit(&s).is_empty();
     let served = faulted.and(&after).and_not(&before).count().get();
     let stale = faulted.and(&before).count().get();
     drop(s);
@@ -949,6 +953,13 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     if served != 0 {
         let took = time::now_ns().saturating_sub(w.fetched_ns);
         gpu.latencies().add(Latency::Fault, took);
+    }
+    if failed {
+        // The chunk was to be emptied, and there was no memory for what is in it. Nothing that is written there tells of it.
+        let _news = ecc::attend();
+        if !unfit(&w.block.settled()).is_empty() {
+            return Err(ENOMEM);
+        }
     }
     Ok(())
 }

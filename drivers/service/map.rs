@@ -17,14 +17,12 @@ pub(crate) fn hal_mask(m: &PageMask) -> ids::PageMask {
     ids::PageMask(*m.words())
 }
 
-/// Takes `pages` from the GPU of `part`, and waits until it uses none of them.
-///
-/// # Errors
-/// `EIO`: the GPU did not acknowledge; it is lost, which who comes later need not care about.
-pub(crate) fn unmap_part(part: &mut Part, pages: &PageMask) -> Result {
+/// Takes `pages` from the GPU of `part`, and waits until it uses none of them. One that does not acknowledge is lost, and uses
+/// none either.
+pub(crate) fn unmap_part(part: &mut Part, pages: &PageMask) {
     let gone = part.mapped.and(pages);
     if gone.is_empty() {
-        return Ok(());
+        return;
     }
     let mask = hal_mask(&gone);
     let sg = part.sg.clone();
@@ -32,7 +30,7 @@ pub(crate) fn unmap_part(part: &mut Part, pages: &PageMask) -> Result {
         // It was kept from all memory but its own before anybody knew ([`Gpu::mark_lost`](crate::device::Gpu)). What it still does
         // there nobody reads.
         forget(part, &gone);
-        return Ok(());
+        return;
     }
     let mut all = false;
     let did = sg.change(&mut part.tables, |t, gpu, pde0| t.unmap(gpu, pde0, &mask));
@@ -51,7 +49,6 @@ pub(crate) fn unmap_part(part: &mut Part, pages: &PageMask) -> Result {
     let gone = if all { part.mapped } else { gone };
     forget(part, &gone);
     account::count(Some(&sg.gpu), None, Counter::TlbInvalidates, 1);
-    did
 }
 
 /// The GPU has `gone` not mapped any more.
@@ -62,16 +59,10 @@ fn forget(part: &mut Part, gone: &PageMask) {
 }
 
 /// Takes `pages` from every GPU.
-///
-/// # Errors
-/// As [`unmap_part`], the first one; the others are done all the same.
-pub(crate) fn unmap_gpus(s: &mut State, pages: &PageMask) -> Result {
-    let mut first = Ok(());
+pub(crate) fn unmap_gpus(s: &mut State, pages: &PageMask) {
     for part in s.parts.iter_mut() {
-        let did = unmap_part(part, pages);
-        first = first.and(did);
+        unmap_part(part, pages);
     }
-    first
 }
 
 /// Takes `pages` from the CPUs.

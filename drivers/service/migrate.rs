@@ -126,10 +126,7 @@ pub(crate) fn start(
     }
     // From here on nobody may write the old copies. For a duplicate they may still read; a mapping that is gone only
     // faults again, so both cases take all of it.
-    if let Err(e) = map::unmap_gpus(s, &need) {
-        hold(s, m.dst, &after);
-        return Err(e.into());
-    }
+    map::unmap_gpus(s, &need);
     if m.dst != Place::Host || m.exclusive {
         map::unmap_cpu(block, s, &need);
     }
@@ -156,24 +153,6 @@ pub(crate) fn start(
     did?;
     report(block, s, m.dst, m.cause, &need);
     Ok(())
-}
-
-/// Nothing was copied to a chunk that the block was just given. What empties the chunk is the block's to wait for all the same: the
-/// chunk would else be free, or written, before its old pages are home.
-fn hold(s: &mut State, dst: Place, after: &Tracker) {
-    if let Some(inflight) = s.inflight.as_mut() {
-        channel::add_all(&mut inflight.tracker, after);
-        // Nobody joins that write-back any more: who did would copy to the chunk at once.
-        inflight.given = None;
-    } else if *after != Tracker::EMPTY {
-        s.inflight = Some(Inflight {
-            tracker: *after,
-            pages: PageMask::EMPTY,
-            dst,
-            exclusive: false,
-            given: None,
-        });
-    }
 }
 
 /// Tells that `need` is on its way to `dst`, where it is not yet.
@@ -261,7 +240,7 @@ fn take_chunk(
 /// Drops the copies of `pages` that are not at `keep`, where they are valid too.
 ///
 /// # Errors
-/// `EIO` from an unmap, or if `keep` is a GPU that was lost; then nothing was dropped.
+/// `EIO` if `keep` is a GPU that was lost; then nothing was dropped.
 pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMask) -> Result {
     let stale = pages.and(&s.valid_beside(keep)).and(&s.valid_at(keep));
     if stale.is_empty() {
@@ -270,7 +249,7 @@ pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMa
     if let Place::Gpu(g) = keep {
         s.part(g).ok_or(EIO)?.sg.gpu.check()?;
     }
-    map::unmap_gpus(s, &stale)?;
+    map::unmap_gpus(s, &stale);
     map::unmap_cpu(block, s, &stale);
     s.forget_beside(keep, &stale);
     s.release_empty_chunks();
@@ -621,9 +600,15 @@ fn if_cut_off(gpu: &Gpu, other: &Gpu, e: Error) -> Error {
     }
 }
 
-/// Whether some of `pages` are on a GPU that cannot copy to GPU `g` itself; they must come home first.
+/// What must come home before `pages` can go to GPU `g`: those on a GPU that cannot copy there itself; and all that is in a chunk
+/// which nothing is copied to any more ([`Part::forfeited`]), so that the block gets another.
 pub(crate) fn must_stage(s: &State, g: u8, pages: &PageMask) -> PageMask {
     let mut stage = PageMask::EMPTY;
+    if let Some(p) = s.part(g).filter(|p| p.forfeited) {
+        if !pages.is_subset_of(&p.valid) {
+            stage |= p.valid;
+        }
+    }
     for p in s.parts.iter().filter(|p| p.gpu() != g) {
         if p.sg.gpu.peer_id(g).is_none() {
             stage |= p.valid.and(pages).and_not(&s.host_valid);
@@ -671,7 +656,7 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
                 }
             };
             match start(block, &mut s, sg, &mut room, &step) {
-                Ok(()) if s.inflight.is_some() => {
+                Ok(()) if s.inflight.is_some() || !stage.is_empty() => {
                     if stage.is_empty() {
                         moved += bytes(missing.count());
                     }
@@ -723,20 +708,27 @@ pub(crate) fn map_valid(s: &mut State, g: u8, pages: &PageMask) -> Result {
 /// # Errors
 /// `ENOMEM`, `EIO`, `EINTR`.
 pub(crate) fn bring_home(block: &Arc<Block>, g: u8) -> Result {
-    let pages = match block.settled().part(g) {
-        Some(p) => p.valid,
-        None => return Ok(()),
-    };
-    if pages.is_empty() {
-        return Ok(());
+    let mut before = PageMask::EMPTY;
+    loop {
+        let pages = match block.settled().part(g) {
+            Some(p) => p.valid,
+            None => return Ok(()),
+        };
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let m = Move {
+            pages,
+            dst: Place::Host,
+            exclusive: true,
+            cause: uapi::HUVM_CAUSE_API,
+        };
+        match finish(block, None, &m) {
+            // Some of it could not be read, and is lost: fewer are left each time.
+            Err(e) if e == EIO && pages != before => before = pages,
+            did => return did.map(drop),
+        }
     }
-    let m = Move {
-        pages,
-        dst: Place::Host,
-        exclusive: true,
-        cause: uapi::HUVM_CAUSE_API,
-    };
-    finish(block, None, &m).map(|_| ())
 }
 
 /// The migrate call.

@@ -518,7 +518,7 @@ fn wanted(s: &State, g: u8, p: &Policy) -> Option<Move> {
     let pages = s
         .valid_beside(here)
         .and(&s.managed)
-        .and_not(&s.lost)
+        .and_not(&s.gone())
         .and_not(&thrash::keep_off(s))
         .and_not(&placement::stays(s, here))
         .and_not(&s.valid_at(here));

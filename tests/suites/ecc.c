@@ -243,6 +243,20 @@ static void met_by_the_cpu(void)
 	all_idle(fd);
 }
 
+static void met_by_unregister(void)
+{
+	/* A page cannot come home: it is lost, and that is no reason to stay. */
+	int fd = start(0, 0, 0);
+	uint32_t was = retired(fd, 0);
+	struct job j = job_begin(0, 3, 17);
+
+	poison(fd, 0, chunk_of(j.p + BLOCK / 8, 0), 7);
+	CHECK_OK(gpu_unregister(j.fd, 0));
+	gets_retired(fd, 0, was, 1);
+	ends_without(&j, 1);
+	all_idle(fd);
+}
+
 static void other_gpu_takes_it(void)
 {
 	/* A copy from GPU 0 to GPU 1 over the link between them meets the page. */
@@ -489,10 +503,22 @@ static void while_it_moves(void)
 	adds_up(fd);
 }
 
+/* As start(), with all chunks of @gpu in use again: no matter which ones other tests took. */
+static int comes_anew(uint32_t gpu)
+{
+	int fd = huvm_open();
+	char name[32];
+
+	pci_name(fd, gpu, name);
+	CHECK_OK(close(fd));
+	rebind(name);
+	return start(0, 0, 0);
+}
+
 static void two_chunks_left(void)
 {
 	/* Nearly all of GPU 0 fails, then the rest. Whoever cannot go on is told within the bound; GPU 1 goes on. */
-	int fd = start(0, 0, 0);
+	int fd = comes_anew(0);
 	uint32_t n = (uint32_t)chunk_count(fd, 0), tries = 0;
 	struct job other = job_begin(1, 4, 39), j;
 	struct huvm_instr i = over(HUVM_OP_FILL, 4 * BLOCK, WIDE);
@@ -537,6 +563,7 @@ static const struct ktap_test tests[] = {
 	{ "there_is_another_copy", there_is_another_copy },
 	{ "met_by_eviction", met_by_eviction },
 	{ "met_by_the_cpu", met_by_the_cpu },
+	{ "met_by_unregister", met_by_unregister },
 	{ "other_gpu_takes_it", other_gpu_takes_it },
 	{ "lent_and_fetched", lent_and_fetched },
 	{ "lent_and_on_the_host_too", lent_and_on_the_host_too },

@@ -142,12 +142,18 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept)
 	doctor_finds(kept ? "gpu 1 lent memory *1 of * retired: *may still write" : "gpu 0 *lost: a TLB invalidate");
 	owner = job_begin(1, mem_info(fd, 1).free, 11);
 	CHECK_EQ(mem_info(fd, 1).free, 0);
+	if (kept) {
+		/* Bound anew the owner would not know of it. */
+		CHECK_OK(write_file(DRIVER "unbind", other));
+		CHECK(write_file(DRIVER "bind", other));
+	}
 	test_reg(fd, 0, inject, 0);
 	give_time(300);
-	job_end(&owner);
+	if (!kept)
+		job_end(&owner);
 	comes_back(name);
 	if (kept)
-		rebind(other);
+		CHECK_OK(write_file(DRIVER "bind", other));
 	CHECK_EQ(mem_info(fd, 1).retired, 0);
 	says("doctor", "gpu 1 *ok *0000:");
 	teller_end(&e);
@@ -163,7 +169,8 @@ static void copy_on_its_way(void) { loses_while_it_copies(INJ_CE_STALL, 1); }
 static void move_on_its_way(void)
 {
 	int fd = huvm_open(), other = huvm_open();
-	uint64_t *p = managed(fd, BLOCK), *q, all;
+	const uint64_t part = BLOCK / 4;
+	uint64_t *p = managed(fd, BLOCK), *second_part = p + part / 8, *q, all;
 	char name[32], second[32];
 
 	pci_name(fd, 0, name);
@@ -172,10 +179,17 @@ static void move_on_its_way(void)
 	CHECK_OK(gpu_register(fd, 1));
 	CHECK_OK(gpu_register(other, 1));
 	gpu_fill(fd, 0, p, BLOCK, BLOCKS, 5, 3);
+	CHECK_OK(migrate(fd, p, part, 1));
+	CHECK_OK(migrate(fd, second_part, part, HUVM_PLACE_HOST));
 	test_reg(fd, 0, INJ_CE_STALL, 1);
 	/* Ten seconds, then it is given up, and does not stop. */
 	CHECK_ERR(migrate(fd, p, BLOCK, 1), EIO);
 	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+	/* What is left comes to another chunk there. */
+	CHECK_EQ(block_info(fd, p).gpu_pages[1], part / PAGE);
+	gpu_check(fd, 1, second_part, part, 1, 5 + 3 * (part / 8), 3);
+	gpu_check(fd, 1, p, 2 * part, 1, 5, 3);
+	CHECK_EQ(mem_info(fd, 1).retired, 1);
 	CHECK_OK(munmap(p, BLOCK));
 	CHECK_EQ(mem_info(fd, 1).retired, 1);
 	doctor_finds("gpu 1 lent memory *1 of * retired: *may still write");
@@ -248,35 +262,28 @@ static void *moves_twice(void *arg)
 }
 
 /*
- * GPU 0 is full, and the copy out of the chunk that a move is given stands still. The move fails, since GPU 1, which has the block mapped, does
- * not forget that; the next one goes on. What it copies in must wait for the copy out all the same.
+ * GPU 0 is full, and the copy out of the chunk that a move is given stands still. The move fails, since its own copy is refused; the next one
+ * goes on. What that copies in must wait for the copy out all the same.
  */
 static void chunk_of_a_failed_move(void)
 {
 	int fd = huvm_open(), other = huvm_open();
 	uint64_t *full = managed(other, SMALL * BLOCK), *p = managed(fd, BLOCK);
 	struct twice t = { .fd = fd, .p = p };
-	char name[32];
 	pthread_t thread;
 
-	pci_name(fd, 1, name);
 	CHECK_OK(gpu_register(fd, 0));
-	CHECK_OK(gpu_register(fd, 1));
 	CHECK_OK(gpu_register(other, 0));
 	cpu_fill(p, BLOCK, 80, 3);
-	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
-	gpu_check(fd, 1, p, BLOCK, BLOCKS, 80, 3);
-	CHECK_EQ(block_info(fd, p).gpu_pages[1], 512);
-	CHECK_EQ(block_info(fd, p).host_pages, 512);
 	CHECK_OK(limit_chunks(fd, 0, SMALL));
 	gpu_fill(other, 0, full, SMALL * BLOCK, 1, 6, 1);
 	CHECK_EQ(free_chunks(fd, 0), 0);
 
 	test_reg(fd, 0, INJ_CE_HANG, 1);
-	test_reg(fd, 1, INJ_COMMAND_HANG, 1);
+	let_fail_after(fd, HUVM_FAIL_SUBMIT, 1, 1);
 	CHECK_EQ(pthread_create(&thread, NULL, moves_twice, &t), 0);
-	CHECK(WITHIN(6000, gpu_state(fd, 1) == HUVM_GPU_LOST));
-	give_time(300);
+	give_time(500);
+	CHECK_EQ(let_fail_after(fd, HUVM_FAIL_SUBMIT, 0, 0), 0);
 	test_reg(fd, 0, INJ_CE_HANG, 0);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	CHECK_EQ(t.first, EIO);
@@ -286,6 +293,74 @@ static void chunk_of_a_failed_move(void)
 	cpu_check(p, BLOCK, 80, 3);
 	CHECK_OK(limit_chunks(fd, 0, 0));
 	CHECK_OK(close(other));
+	CHECK_OK(close(fd));
+}
+
+/* A page is on the host, and the one beside it only on a GPU that hangs: who wants the first gets it, and does not hear of the other. */
+static void beside_what_is_gone(void)
+{
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, BLOCK), *q = managed(fd, BLOCK);
+	struct huvm_instr i = { .op = HUVM_OP_CHECK, .count = PAGE / 8, .steps = 1, .a = (uintptr_t)p, .imm0 = 5, .imm1 = 3 };
+	struct huvm_wait w;
+	char name[32];
+
+	pci_name(fd, 1, name);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(fd, 1));
+	cpu_fill(p, BLOCK, 5, 3);
+	CHECK_OK(migrate(fd, p + 3 * PAGE / 8, PAGE, 1));
+	gpu_fill(fd, 1, q, BLOCK, BLOCKS, 1, 1);
+	test_reg(fd, 1, INJ_COMMAND_HANG, 1);
+	CHECK_ERR(migrate(fd, q, BLOCK, HUVM_PLACE_HOST), EIO);
+	CHECK_EQ(gpu_state(fd, 1), HUVM_GPU_LOST);
+	w = run_program(fd, 0, 1, &i, 1, 8);
+	CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
+	CHECK_EQ(w.mismatches, 0);
+	CHECK_EQ(block_info(fd, p).gpu_pages[1], 1);
+	/* All but that page come, by fault and as they are fetched ahead. */
+	gpu_check(fd, 0, p + BLOCK / 16, BLOCK / 2, 1, 5 + 3 * (BLOCK / 16), 3);
+	i.a += 3 * PAGE;
+	w = run_program(fd, 0, 1, &i, 1, 8);
+	CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+	CHECK_EQ(w.fault_va & ~(PAGE - 1), (uintptr_t)p + 3 * PAGE);
+	CHECK_OK(close(fd));
+	rebind(name);
+}
+
+/* Many who wait for a GPU that does not acknowledge wait for it together, not one after the other. */
+#define WAITERS 16
+static struct {
+	int fd;
+	uint64_t *p;
+} waits;
+
+static void *wants_one(void *arg)
+{
+	CHECK_ERR(migrate(waits.fd, waits.p + (uintptr_t)arg * BLOCK / 8, BLOCK, HUVM_PLACE_HOST), EIO);
+	return NULL;
+}
+
+static void many_wait_at_once(void)
+{
+	int fd = huvm_open();
+	pthread_t threads[WAITERS];
+	char name[32];
+	double t;
+
+	pci_name(fd, 1, name);
+	CHECK_OK(gpu_register(fd, 1));
+	waits.fd = fd;
+	waits.p = managed(fd, WAITERS * BLOCK);
+	gpu_fill(fd, 1, waits.p, WAITERS * BLOCK, BLOCKS, 1, 1);
+	test_reg(fd, 1, INJ_COMMAND_HANG, 1);
+	t = seconds();
+	for (uintptr_t i = 0; i < WAITERS; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, wants_one, (void *)i), 0);
+	for (int i = 0; i < WAITERS; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	printf("# all told after %.2f s\n", seconds() - t);
+	CHECK(seconds() - t < bound_s());
 	CHECK_OK(close(fd));
 	rebind(name);
 }
@@ -546,6 +621,7 @@ static const struct ktap_test tests[] = {
 	{ "writes_no_more", writes_no_more }, { "copies_no_more", copies_no_more },
 	{ "copy_on_its_way", copy_on_its_way }, { "move_on_its_way", move_on_its_way, 90 }, { "engine_does_not_stop", engine_does_not_stop, 120 },
 	{ "chunk_of_a_failed_move", chunk_of_a_failed_move, 60 }, { "duplicate_on_a_lost_gpu", duplicate_on_a_lost_gpu, 60 },
+	{ "beside_what_is_gone", beside_what_is_gone }, { "many_wait_at_once", many_wait_at_once, 90 },
 	{ "copies_in_vain", copies_in_vain, 60 }, { "stops_while_unbound", stops_while_unbound, 120 },
 	{ "first_to_hear", first_to_hear }, { "while_serving_faults", while_serving_faults, 120 },
 	{ "reset_under_the_driver", reset_under_the_driver }, { "no_way_to_reset", no_way_to_reset },
