@@ -86,6 +86,11 @@ impl Spare {
     pub(crate) fn is(&self, gpu: &Arc<Gpu>, id: ChunkId) -> bool {
         self.chunk == id && Arc::ptr_eq(&self.gpu, gpu)
     }
+
+    /// Whether its memory failed: nothing more is brought in.
+    pub(crate) fn is_condemned(&self) -> bool {
+        self.gpu.chunks().is_condemned(self.chunk)
+    }
 }
 
 /// The block was fetched ahead of a stream to a GPU, and it is not known yet what that was good for.
@@ -385,6 +390,11 @@ impl State {
                 }
             }
         }
+        // An eviction gave its source away: what went to memory that is unfit is there no more either.
+        if i.given.is_some() && i.dst == Place::Spare {
+            let lender = self.spare.as_ref().map(|s| s.gpu.clone());
+            self.failed(&i.pages.and_not(&arrived).and_not(&unread), lender.as_deref());
+        }
         self.release_empty_chunks();
     }
 
@@ -429,17 +439,19 @@ impl State {
         if let Some(s) = self.spare.as_mut().filter(|_| i.dst != Place::Spare) {
             s.valid = s.valid.and_not(&look(&s.gpu, s.chunk));
         }
-        if unread.is_empty() {
-            return unread;
-        }
-        let gone = unread.and_not(&self.resident());
+        self.failed(&unread, whose.as_deref());
+        unread
+    }
+
+    /// The memory of `gpu` that had `pages` failed: those that are nowhere else are lost.
+    fn failed(&mut self, pages: &PageMask, gpu: Option<&Gpu>) {
+        let gone = pages.and_not(&self.resident());
         if !gone.is_empty() {
             self.lost |= gone;
             self.ecc = true;
             let n = gone.count().get();
-            account::count(whose.as_deref(), None, Counter::EccLostPages, n.into());
+            account::count(gpu, None, Counter::EccLostPages, n.into());
         }
-        unread
     }
 
     /// Pages of the chunk at a place whose memory is known to have failed: what is copied there has not arrived.

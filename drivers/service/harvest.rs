@@ -56,7 +56,7 @@ pub(super) enum Found {
 pub(super) fn find_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &Policy) -> Found {
     if let Some(spare) = s.spare.as_ref() {
         let reaches = !spare.gpu.is_lost() && gpu.peer_id(spare.gpu.index()).is_some();
-        return if reaches {
+        return if reaches && !spare.is_condemned() {
             Found::Chunk
         } else {
             Found::Nothing

@@ -149,7 +149,7 @@ pub(super) fn start(
     cause: u32,
 ) -> Result {
     match s.spare.as_ref() {
-        Some(spare) if spare.gpu.index() == via.get() => {}
+        Some(spare) if spare.gpu.index() == via.get() && !spare.is_condemned() => {}
         Some(_) => return Err(EBUSY),
         None => {
             let lender = registry::gpu(via.get().into()).ok_or(ENOSPC)?;

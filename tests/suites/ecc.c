@@ -453,6 +453,46 @@ static void no_host_memory(void)
 	all_idle(fd);
 }
 
+static void lent_and_stuck(void)
+{
+	/* What is in a chunk that failed cannot go home for want of memory, and one of its pages is new: evicted, it comes to a place
+	 * where it can be read, or whoever reads it is told. */
+	static const uint32_t sizes[] = { HUVM_FAIL_HOST_4K, HUVM_FAIL_HOST_64K, HUVM_FAIL_HOST_2M };
+	const uint64_t word = 0x5eed5eed5eedull;
+	int fd = start(1 << 1, 1 << 0, 4);
+	uint32_t was = retired(fd, 1), chunk;
+	uint64_t *block, *page;
+	struct huvm_instr i = over(HUVM_OP_FILL, PAGE, 1), look = over(HUVM_OP_CHECK, PAGE, 1);
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
+	struct huvm_wait w;
+	struct job j = borrower(fd, 0, &block, &chunk);
+
+	page = block + 77 * PAGE / 8;
+	poison(fd, 1, chunk, 77);
+	for (int n = 0; n < 3; n++)
+		let_fail(fd, sizes[n], ~0u);
+	look.a = (uintptr_t)page;
+	w = run_program(j.fd, 0, 1, &look, 1, 8);
+	for (int n = 0; n < 3; n++)
+		let_fail(fd, sizes[n], 0);
+	ended_by_ecc(w, page);
+	/* Nobody looks after the chunk again until the page is met once more. */
+	CHECK_EQ(retired(fd, 1), was);
+	CHECK_EQ(spare_of(block, 1), chunk);
+	CHECK_OK(munmap(page, PAGE));
+	CHECK(mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, j.fd, 0) == page);
+	i.dst = (uintptr_t)page;
+	i.imm0 = word;
+	run_ok(j.fd, 0, 1, &i, 1, 8);
+	while (chunk_behind(block, " 0:") >= 0)
+		CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
+	printf("# evicted, the chunk is %lld, that was %u\n", (long long)spare_of(block, 1), chunk);
+	CHECK(unreadable(page, PAGE, word, 0) <= 1);
+	CHECK_OK(munmap(j.p, j.len));
+	close(j.fd);
+	all_idle(fd);
+}
+
 static void while_it_moves(void)
 {
 	/* A job three times its GPU's memory goes round through spare memory and the host while pages fail anywhere. Each launch
@@ -573,6 +613,7 @@ static const struct ktap_test tests[] = {
 	{ "free_and_reported", free_and_reported },
 	{ "nonsense_is_reported", nonsense_is_reported },
 	{ "no_host_memory", no_host_memory },
+	{ "lent_and_stuck", lent_and_stuck, 60 },
 	{ "while_it_moves", while_it_moves, 120 },
 	/* Leaves GPU 0 without memory until the module goes. */
 	{ "two_chunks_left", two_chunks_left, 120 },
