@@ -3,6 +3,7 @@
 
 use super::ffi::c;
 use super::inject::Point;
+use super::memcg;
 use core::ptr::NonNull;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
@@ -48,11 +49,12 @@ impl HostPages {
         if fails {
             return Err(ENOMEM);
         }
-        let gfp = if order == 0 {
-            c::HUVM_GFP_SMALL
-        } else {
-            c::HUVM_GFP_LARGE
+        let gfp = match order {
+            0 => c::HUVM_GFP_SMALL,
+            _ if memcg::is_slow() => c::HUVM_GFP_LARGE_AT_ONCE,
+            _ => c::HUVM_GFP_LARGE,
         };
+        memcg::forget_high();
         // SAFETY: flags allow sleeping, and allocation happens in process context only (as every caller of this room).
         let page = NonNull::new(unsafe { c::huvm_alloc_pages(gfp, order) }).ok_or(ENOMEM)?;
         let pages = HostPages { page, order };

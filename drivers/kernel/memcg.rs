@@ -33,7 +33,7 @@ impl MemCg {
         self.0 == other.0
     }
 
-    /// Whether it, or one that it is in, has a limit.
+    /// Whether it, or one that it is in, has a limit, be it one that its processes are slowed down at.
     pub(crate) fn is_limited(&self) -> bool {
         // SAFETY: we hold a reference, and one that has children stays.
         unsafe { c::huvm_memcg_is_limited(self.0) }
@@ -41,6 +41,7 @@ impl MemCg {
 
     /// What `f` allocates with [`CHARGED`], and as pages and buffers of a client, is charged to it, whichever thread this is.
     pub(crate) fn charged<R>(&self, f: impl FnOnce() -> R) -> R {
+        forget_high();
         // SAFETY: we hold a reference until `f` is over; process context, as every allocation of this room.
         let before = unsafe { c::huvm_memcg_enter(self.0) };
         let r = f();
@@ -48,6 +49,20 @@ impl MemCg {
         unsafe { c::huvm_memcg_enter(before) };
         r
     }
+}
+
+/// A charge beyond `memory.high` is noted with the thread that makes it, and one for which more than a batch of 64 pages is noted sleeps,
+/// up to two seconds. A kernel thread serves everybody, so it does not pay for one: what is noted is dropped before each charge, and
+/// no charge that may sleep is for more than a batch ([`is_slow`]). Threads of processes are slowed down for their own cgroup alone.
+pub(super) fn forget_high() {
+    // SAFETY: no preconditions.
+    unsafe { c::huvm_memcg_forget_high() }
+}
+
+/// Whether this is a kernel thread on behalf of a client with a limit: it would sleep where it charges more than a batch of pages.
+pub(super) fn is_slow() -> bool {
+    // SAFETY: the cgroup that this thread has entered, if any: whoever entered it holds a reference ([`MemCg::charged`]).
+    unsafe { c::huvm_memcg_is_limited(c::huvm_memcg_of_kthread()) }
 }
 
 impl Drop for MemCg {

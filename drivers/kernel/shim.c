@@ -56,10 +56,28 @@ bool huvm_memcg_is_limited(void *memcg)
 {
 #ifdef CONFIG_MEMCG
 	for (struct mem_cgroup *m = memcg; m; m = parent_mem_cgroup(m))
-		if (READ_ONCE(m->memory.max) != PAGE_COUNTER_MAX)
+		if (READ_ONCE(m->memory.max) != PAGE_COUNTER_MAX ||
+		    READ_ONCE(m->memory.high) != PAGE_COUNTER_MAX)
 			return true;
 #endif
 	return false;
+}
+
+void *huvm_memcg_of_kthread(void)
+{
+#ifdef CONFIG_MEMCG
+	if (current->flags & PF_KTHREAD)
+		return current->active_memcg;
+#endif
+	return NULL;
+}
+
+void huvm_memcg_forget_high(void)
+{
+#ifdef CONFIG_MEMCG
+	if (current->flags & PF_KTHREAD)
+		current->memcg_nr_pages_over_high = 0;
+#endif
 }
 
 unsigned long huvm_page_to_pfn(struct page *page)

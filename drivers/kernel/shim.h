@@ -20,6 +20,9 @@
 
 /* A 2 MiB or 64 KiB piece: taken if it is there, never fought for. */
 static const gfp_t HUVM_GFP_LARGE = GFP_KERNEL_ACCOUNT | __GFP_COMP | __GFP_NORETRY | __GFP_NOWARN;
+/* The same where reclaim would put the thread to sleep for what its client has too much of. */
+static const gfp_t HUVM_GFP_LARGE_AT_ONCE =
+	(GFP_KERNEL_ACCOUNT & ~__GFP_DIRECT_RECLAIM) | __GFP_COMP | __GFP_NORETRY | __GFP_NOWARN;
 /* A 4 KiB page, the last resort, and records of a client: reclaim may work for it, but the OOM killer stays out. */
 static const gfp_t HUVM_GFP_SMALL = GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN;
 
@@ -34,11 +37,14 @@ unsigned long huvm_page_to_pfn(struct page *page);
 void *huvm_page_address(struct page *page);
 
 /* get_mem_cgroup_from_mm(current->mm), mem_cgroup_put, set_active_memcg (returns the one before); whether any up to the root has a
- * limit. NULL without memory cgroups. */
+ * limit (memory.max, memory.high). NULL without memory cgroups. */
 void *huvm_memcg_of_current(void);
 void huvm_memcg_put(void *memcg);
 void *huvm_memcg_enter(void *memcg);
 bool huvm_memcg_is_limited(void *memcg);
+/* In a kernel thread, else NULL and nothing: current->active_memcg; current->memcg_nr_pages_over_high = 0 */
+void *huvm_memcg_of_kthread(void);
+void huvm_memcg_forget_high(void);
 
 /* dma_map_page, dma_unmap_page, dma_mapping_error, dma_sync_single_for_*; always bidirectional */
 dma_addr_t huvm_dma_map(struct device *dev, struct page *page, size_t len);
