@@ -43,12 +43,28 @@ impl MemCg {
     pub(crate) fn charged<R>(&self, f: impl FnOnce() -> R) -> R {
         forget_high();
         // SAFETY: we hold a reference until `f` is over; process context, as every allocation of this room.
-        let before = unsafe { c::huvm_memcg_enter(self.0) };
-        let r = f();
-        // SAFETY: what this thread had before.
-        unsafe { c::huvm_memcg_enter(before) };
-        r
+        unsafe { within(self.0, f) }
     }
+}
+
+/// What `f` allocates is charged to nobody, whichever thread this is: not to the cgroup of its process either.
+pub(crate) fn uncharged<R>(f: impl FnOnce() -> R) -> R {
+    // SAFETY: the root is always there; process context, as every allocation of this room.
+    unsafe { within(c::huvm_memcg_root(), f) }
+}
+
+/// Runs `f` with `memcg` in the place of the thread's own.
+///
+/// # Safety
+///
+/// Process context, and `memcg`, or null, stays until `f` is over.
+unsafe fn within<R>(memcg: *mut c_void, f: impl FnOnce() -> R) -> R {
+    // SAFETY: as the caller says.
+    let before = unsafe { c::huvm_memcg_enter(memcg) };
+    let r = f();
+    // SAFETY: what this thread had before.
+    unsafe { c::huvm_memcg_enter(before) };
+    r
 }
 
 /// A charge beyond `memory.high` is noted with the thread that makes it, and one for which more than a batch of 64 pages is noted sleeps,

@@ -63,6 +63,11 @@ bool huvm_memcg_is_limited(void *memcg)
 	return false;
 }
 
+void *huvm_memcg_root(void)
+{
+	return root_mem_cgroup;
+}
+
 void *huvm_memcg_of_kthread(void)
 {
 #ifdef CONFIG_MEMCG

@@ -42,6 +42,8 @@ void *huvm_memcg_of_current(void);
 void huvm_memcg_put(void *memcg);
 void *huvm_memcg_enter(void *memcg);
 bool huvm_memcg_is_limited(void *memcg);
+/* root_mem_cgroup: what is charged to it is charged to nobody */
+void *huvm_memcg_root(void);
 /* In a kernel thread, else NULL and nothing: current->active_memcg; current->memcg_nr_pages_over_high = 0 */
 void *huvm_memcg_of_kthread(void);
 void huvm_memcg_forget_high(void);

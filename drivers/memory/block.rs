@@ -393,7 +393,10 @@ impl State {
         // An eviction gave its source away: what went to memory that is unfit is there no more either.
         if i.given.is_some() && i.dst == Place::Spare {
             let lender = self.spare.as_ref().map(|s| s.gpu.clone());
-            self.failed(&i.pages.and_not(&arrived).and_not(&unread), lender.as_deref());
+            self.failed(
+                &i.pages.and_not(&arrived).and_not(&unread),
+                lender.as_deref(),
+            );
         }
         self.release_empty_chunks();
     }

@@ -20,7 +20,7 @@
 use crate::account::{self, counters::Counter, policy};
 use crate::device::Gpu;
 use crate::kernel::shrinker::Shrinker;
-use crate::kernel::{thread, time};
+use crate::kernel::{memcg, thread, time};
 use crate::memory::backing::{Backing, SIZE_2M, SIZE_64K};
 use crate::memory::block::State;
 use crate::memory::space::Space;
@@ -62,7 +62,7 @@ impl Need<'_> {
 }
 
 /// Gives host memory to `pages` of a settled block, for a copy out of `gpu`'s memory by `gpu`. It is charged to the memory
-/// cgroup of the block's client.
+/// cgroup of the block's client; beyond that one's limit to nobody, and not to whoever needs the room.
 ///
 /// # Errors
 /// `ENOMEM`; what was allocated until then stays and is not in use.
@@ -92,7 +92,7 @@ pub(super) fn host_memory(
         did = charged(s);
     }
     if failed(&did) && space.memory.is_limited() && !need.is_held_to_limit(space) {
-        did = s.host.ensure(pages, &s.managed, sizes);
+        did = memcg::uncharged(|| s.host.ensure(pages, &s.managed, sizes));
     }
     did?.report(|c, n| account::count(Some(gpu), Some(space), c, n));
     Ok(())
