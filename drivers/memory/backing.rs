@@ -18,8 +18,9 @@ pub(crate) const SIZE_2M: u64 = 1 << 1;
 
 struct Piece {
     first: u16,
-    pages: HostPages,
+    // Before the pages: fields are dropped in this order, and a mapping ends before the memory that it maps is freed.
     maps: KVec<(u8, DmaMapping)>,
+    pages: HostPages,
 }
 
 impl Piece {
