@@ -31,22 +31,32 @@ pub(crate) struct DmaDev {
 }
 
 impl DmaDev {
-    /// Sets the device's address width.
+    /// Sets the device's address width, and looks whether it sees the memory that is mapped for it.
     ///
     /// # Errors
-    /// `ENOMEM`; `EIO` when the platform cannot reach 47 bits.
+    /// `ENOMEM`; `EIO` when the platform cannot reach 47 bits; `EOPNOTSUPP` where the device would see a copy of that memory.
     pub(crate) fn new(f: &Function) -> Result<Arc<DmaDev>> {
         let pdev = f.device().clone();
         // SAFETY: valid device that does no DMA yet (bus mastering is off until the driver turns it on).
         to_result(unsafe { c::huvm_dma_set_mask(dev(&pdev), DMA_BITS, u32::MAX) })?;
-        Arc::pin_init(
+        let dma = Arc::pin_init(
             pin_init!(DmaDev {
                 pdev,
                 live: Atomic::new(0),
                 open <- new_rwsem!(true, "huvm_dma"),
             }),
             GFP_KERNEL,
-        )
+        )?;
+        let page = HostPages::alloc(0)?;
+        DmaMapping::new(&dma, &page).inspect_err(|e| {
+            if *e == EOPNOTSUPP {
+                dev_err!(
+                    &*dma.pdev,
+                    "it would work on bounce buffers (swiotlb, or memory encrypted against devices), and not on the host's memory: not supported\n"
+                );
+            }
+        })?;
+        Ok(dma)
     }
 
     /// Nothing can be mapped from now on (`ENODEV`); what is mapped stays until it is dropped.
@@ -215,10 +225,10 @@ impl DmaMapping {
     /// Maps all of `pages`.
     ///
     /// # Errors
-    /// `ENOMEM` when the platform has no bus addresses left; `ENODEV` when the device is going.
+    /// `ENOMEM` when the platform has no bus addresses left; `ENODEV` when the device is going; `EOPNOTSUPP` where it would see a copy.
     pub(crate) fn new(dev: &Arc<DmaDev>, pages: &HostPages) -> Result<DmaMapping> {
         let len = pages.len();
-        dev.count(|| {
+        let map = dev.count(|| {
             if Point::DmaMap.fails() {
                 return Err(ENOMEM);
             }
@@ -233,7 +243,13 @@ impl DmaMapping {
                 addr,
                 len,
             })
-        })
+        })?;
+        // Nobody tells who writes when, so nobody could bring the two up to date.
+        // SAFETY: valid device; `map` is a mapping of it.
+        if unsafe { c::huvm_dma_is_apart(dev.dev(), map.addr) } {
+            return Err(EOPNOTSUPP);
+        }
+        Ok(map)
     }
 
     /// Bus address of the first byte.

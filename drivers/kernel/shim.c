@@ -110,14 +110,10 @@ int huvm_dma_mapping_error(struct device *dev, dma_addr_t addr)
 	return dma_mapping_error(dev, addr);
 }
 
-void huvm_dma_sync_for_cpu(struct device *dev, dma_addr_t addr, size_t len)
+bool huvm_dma_is_apart(struct device *dev, dma_addr_t addr)
 {
-	dma_sync_single_for_cpu(dev, addr, len, DMA_BIDIRECTIONAL);
-}
-
-void huvm_dma_sync_for_device(struct device *dev, dma_addr_t addr, size_t len)
-{
-	dma_sync_single_for_device(dev, addr, len, DMA_BIDIRECTIONAL);
+	/* With its checker on, the kernel wants to be asked to sync always: its own mark says whether that does anything. */
+	return !dev_dma_skip_sync(dev) && dma_need_sync(dev, addr);
 }
 
 int huvm_dma_set_mask(struct device *dev, unsigned int bits, unsigned int max_segment)

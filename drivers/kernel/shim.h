@@ -48,12 +48,11 @@ void *huvm_memcg_root(void);
 void *huvm_memcg_of_kthread(void);
 void huvm_memcg_forget_high(void);
 
-/* dma_map_page, dma_unmap_page, dma_mapping_error, dma_sync_single_for_*; always bidirectional */
+/* dma_map_page, dma_unmap_page, dma_mapping_error, always bidirectional; dma_need_sync, but not for the sake of CONFIG_DMA_API_DEBUG */
 dma_addr_t huvm_dma_map(struct device *dev, struct page *page, size_t len);
 void huvm_dma_unmap(struct device *dev, dma_addr_t addr, size_t len);
 int huvm_dma_mapping_error(struct device *dev, dma_addr_t addr);
-void huvm_dma_sync_for_cpu(struct device *dev, dma_addr_t addr, size_t len);
-void huvm_dma_sync_for_device(struct device *dev, dma_addr_t addr, size_t len);
+bool huvm_dma_is_apart(struct device *dev, dma_addr_t addr);
 /* dma_set_mask_and_coherent(DMA_BIT_MASK(bits)), dma_set_max_seg_size */
 int huvm_dma_set_mask(struct device *dev, unsigned int bits, unsigned int max_segment);
 
