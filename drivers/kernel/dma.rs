@@ -17,6 +17,8 @@ use kernel::sync::Arc;
 
 /// Bus addresses that page tables and copy engines of a GA100-class GPU take (hw-interface.md 4.4).
 pub(crate) const DMA_BITS: u32 = 47;
+/// Those that channels are told of: USERD, GPFIFO, semaphores, runlists and instance blocks, all of which are coherent buffers.
+const COHERENT_BITS: u32 = 40;
 
 /// A device as far as DMA is concerned. It counts what is mapped for it, so that its driver can see that nothing is
 /// left before it goes.
@@ -31,14 +33,14 @@ pub(crate) struct DmaDev {
 }
 
 impl DmaDev {
-    /// Sets the device's address width, and looks whether it sees the memory that is mapped for it.
+    /// Sets the device's address widths, and looks whether it sees the memory that is mapped for it.
     ///
     /// # Errors
-    /// `ENOMEM`; `EIO` when the platform cannot reach 47 bits; `EOPNOTSUPP` where the device would see a copy of that memory.
+    /// `ENOMEM`; `EIO` when the platform cannot reach these bits; `EOPNOTSUPP` where the device would see a copy of that memory.
     pub(crate) fn new(f: &Function) -> Result<Arc<DmaDev>> {
         let pdev = f.device().clone();
         // SAFETY: valid device that does no DMA yet (bus mastering is off until the driver turns it on).
-        to_result(unsafe { c::huvm_dma_set_mask(dev(&pdev), DMA_BITS, u32::MAX) })?;
+        to_result(unsafe { c::huvm_dma_set_masks(dev(&pdev), DMA_BITS, COHERENT_BITS, u32::MAX) })?;
         let dma = Arc::pin_init(
             pin_init!(DmaDev {
                 pdev,

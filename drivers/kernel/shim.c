@@ -116,10 +116,12 @@ bool huvm_dma_is_apart(struct device *dev, dma_addr_t addr)
 	return !dev_dma_skip_sync(dev) && dma_need_sync(dev, addr);
 }
 
-int huvm_dma_set_mask(struct device *dev, unsigned int bits, unsigned int max_segment)
+int huvm_dma_set_masks(struct device *dev, unsigned int bits, unsigned int coherent_bits,
+		       unsigned int max_segment)
 {
 	dma_set_max_seg_size(dev, max_segment);
-	return dma_set_mask_and_coherent(dev, DMA_BIT_MASK(bits));
+	return dma_set_mask(dev, DMA_BIT_MASK(bits)) ?:
+	       dma_set_coherent_mask(dev, DMA_BIT_MASK(coherent_bits));
 }
 
 u32 huvm_readl(const void __iomem *at)

@@ -53,8 +53,9 @@ dma_addr_t huvm_dma_map(struct device *dev, struct page *page, size_t len);
 void huvm_dma_unmap(struct device *dev, dma_addr_t addr, size_t len);
 int huvm_dma_mapping_error(struct device *dev, dma_addr_t addr);
 bool huvm_dma_is_apart(struct device *dev, dma_addr_t addr);
-/* dma_set_mask_and_coherent(DMA_BIT_MASK(bits)), dma_set_max_seg_size */
-int huvm_dma_set_mask(struct device *dev, unsigned int bits, unsigned int max_segment);
+/* dma_set_max_seg_size, dma_set_mask, dma_set_coherent_mask */
+int huvm_dma_set_masks(struct device *dev, unsigned int bits, unsigned int coherent_bits,
+		       unsigned int max_segment);
 
 /* readl, writel, wmb, rmb, ioremap_wc, iounmap */
 u32 huvm_readl(const void __iomem *at);
