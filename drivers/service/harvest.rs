@@ -463,6 +463,8 @@ impl Lend {
 
 /// Chunks looked at in one go, at most: more than what a few streams come to soon.
 const GO_MAX: u32 = 128;
+/// Of these, chunks that may stay as they are as their clients have no more memory of the host.
+const REFUSED_MAX: u32 = 8;
 
 /// Copies lent chunks of `gpu` to the host, as many at once as `config` says, and waits for them. Returns how many were started.
 fn write_back(
@@ -472,6 +474,7 @@ fn write_back(
 ) -> usize {
     let max = usize::try_from(config.write_back_max).unwrap_or(1);
     started.clear();
+    let mut refused = 0;
     // Once around: what is left for later is at the end of the line.
     for _ in 0..gpu.chunks().in_state(ChunkState::LentOnly).min(GO_MAX) {
         if started.len() >= max.min(started.capacity()) {
@@ -503,10 +506,17 @@ fn write_back(
             s.tell_lender(true);
             continue;
         }
-        if start_write_back(&block, &mut s, &copy, &mut tracker, Need::Ahead).is_err() {
-            break;
-        }
+        let did = start_write_back(&block, &mut s, &copy, &mut tracker, Need::Ahead);
         drop(s);
+        match did {
+            Ok(()) => {}
+            // It is the limit of one client, and the next chunk may be another's.
+            Err(e) if e == ENOMEM && refused < REFUSED_MAX && pool::is_limited(&block) => {
+                refused += 1;
+                continue;
+            }
+            Err(_) => break,
+        }
         account::count(Some(gpu), None, Counter::WriteBacks, 1);
         if started
             .push_within_capacity((began, copy.count().get(), block))

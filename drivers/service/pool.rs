@@ -22,7 +22,7 @@ use crate::device::Gpu;
 use crate::kernel::shrinker::Shrinker;
 use crate::kernel::{memcg, thread, time};
 use crate::memory::backing::{Backing, SIZE_2M, SIZE_64K};
-use crate::memory::block::State;
+use crate::memory::block::{Block, State};
 use crate::memory::space::Space;
 use crate::memory::{PageMask, BLOCK_PAGES};
 use huvm_policy::config::{KnobId, Policy};
@@ -59,6 +59,11 @@ impl Need<'_> {
             Need::Owner => false,
         }
     }
+}
+
+/// Whether there may be no memory of the host for a block, and yet for others: its client has a limit.
+pub(super) fn is_limited(block: &Block) -> bool {
+    block.space().memory.is_limited()
 }
 
 /// Gives host memory to `pages` of a settled block, for a copy out of `gpu`'s memory by `gpu`. It is charged to the memory

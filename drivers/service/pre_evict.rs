@@ -5,7 +5,7 @@
 //! there is some, else to the host; several are under way at once, and none is begun while a fault waits for a chunk.
 
 use super::evict::{self, Room};
-use super::pool::Need;
+use super::pool::{self, Need};
 use crate::account::{self, counters::Counter, policy};
 use crate::device::Gpu;
 use crate::kernel::thread;
@@ -19,6 +19,8 @@ use kernel::sync::Arc;
 
 /// Evictions under way at once, at most (range of the knob `pre_evict_in_flight_chunks`).
 const IN_FLIGHT_MAX: usize = 256;
+/// Victims in a row that may stay where they are as their clients have no more memory of the host.
+const REFUSED_MAX: u32 = 8;
 /// The thread looks at its policy this often without being rung for.
 const LOOK_NS: u64 = 100_000_000;
 
@@ -81,14 +83,22 @@ impl PreEvict {
 
     /// Begins one eviction. `false`: none can be begun now.
     fn begin(&mut self, gpu: &Arc<Gpu>, order: &EvictConfig) -> bool {
-        let Some(victim) = gpu.chunks().take_victim(order, None) else {
-            return false;
-        };
-        let Ok(room) = evict::evict(gpu, victim, Need::Ahead, false) else {
-            return false;
-        };
-        account::count(Some(gpu), None, Counter::PreEvictions, 1);
-        self.rooms.push_within_capacity(room).is_ok()
+        for _ in 0..=REFUSED_MAX {
+            let Some(victim) = gpu.chunks().take_victim(order, None) else {
+                return false;
+            };
+            let is_limited = victim.owner.as_ref().is_some_and(|b| pool::is_limited(b));
+            match evict::evict(gpu, victim, Need::Ahead, false) {
+                Ok(room) => {
+                    account::count(Some(gpu), None, Counter::PreEvictions, 1);
+                    return self.rooms.push_within_capacity(room).is_ok();
+                }
+                // It is the limit of one client, and the next victim may be another's.
+                Err(e) if e == ENOMEM && is_limited => {}
+                Err(_) => return false,
+            }
+        }
+        false
     }
 
     fn look(&self, gpu: &Gpu) -> PreEvictInput {
