@@ -86,18 +86,21 @@ pub(super) fn host_memory(
         }
         sizes |= SIZE_2M | SIZE_64K;
     }
+    let mut ensure = || s.host.ensure(pages, &s.managed, sizes);
     let failed = |did: &Result<_>| did.as_ref().is_err_and(|e| *e == ENOMEM);
-    let charged = |s: &mut State| {
-        space
-            .memory
-            .charged(|| s.host.ensure(pages, &s.managed, sizes))
-    };
-    let mut did = charged(s);
-    if failed(&did) && gpu.host_pool().shed(usize::MAX) != 0 {
-        did = charged(s);
+    let is_limited = space.memory.is_limited();
+    let mut did = space.memory.charged(&mut ensure);
+    let may_exceed = is_limited && !need.is_held_to_limit(space);
+    if failed(&did) && may_exceed {
+        did = memcg::uncharged(&mut ensure);
     }
-    if failed(&did) && space.memory.is_limited() && !need.is_held_to_limit(space) {
-        did = memcg::uncharged(|| s.host.ensure(pages, &s.managed, sizes));
+    // Its pieces are charged to nobody: to free them is of no use at a limit.
+    if failed(&did) && (may_exceed || !is_limited) && gpu.host_pool().shed(usize::MAX) != 0 {
+        did = if is_limited {
+            memcg::uncharged(ensure)
+        } else {
+            space.memory.charged(ensure)
+        };
     }
     did?.report(|c, n| account::count(Some(gpu), Some(space), c, n));
     Ok(())
