@@ -167,7 +167,7 @@ fn empty(gpu: &Arc<Gpu>, victim: Victim) -> Result<u32> {
         evict::empty(gpu, &block, id, Need::Owner, false).map(drop)
     };
     if let Err(e) = did {
-        pool.abort(chunk);
+        harvest::leave(gpu, &block, chunk);
         return Err(e);
     }
     if let Ok(free) = pool.hand_over(chunk) {

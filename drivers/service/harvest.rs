@@ -31,7 +31,7 @@ use crate::memory::chunk::Victim;
 use crate::memory::offer::{Stock, Terms};
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
 use huvm_hal::ext::stats;
-use huvm_policy::chunk::ChunkState;
+use huvm_policy::chunk::{ChunkState, EvictingChunk};
 use huvm_policy::config::Policy;
 use huvm_policy::pace::Pace;
 use huvm_policy::spare::{
@@ -142,7 +142,11 @@ pub(super) fn make_way(lender: &Arc<Gpu>) -> bool {
         let Some(Victim { chunk, owner, .. }) = pool.take_removable() else {
             return false;
         };
-        if owner.is_some_and(|block| is_dropped(lender, &block, chunk.id())) {
+        let Some(block) = owner else {
+            pool.abort(chunk);
+            continue;
+        };
+        if is_dropped(lender, &block, chunk.id()) {
             let Ok(free) = pool.hand_over(chunk) else {
                 return false;
             };
@@ -151,9 +155,19 @@ pub(super) fn make_way(lender: &Arc<Gpu>) -> bool {
             return true;
         }
         // It goes to the end of the line.
-        pool.abort(chunk);
+        leave(lender, &block, chunk);
     }
     false
+}
+
+/// A chunk of `lender` stays with its block after all. What the block had to tell of it while it was being taken, nobody heard.
+pub(super) fn leave(lender: &Arc<Gpu>, block: &Block, chunk: EvictingChunk) {
+    let id = chunk.id();
+    lender.chunks().abort(chunk);
+    let mut s = block.lock();
+    if s.spare.as_ref().is_some_and(|s| s.is(lender, id)) {
+        s.tell_lender(true);
+    }
 }
 
 /// Drops what a block keeps in chunk `id` of `gpu`, if nothing is there alone and no copy is in flight.
@@ -349,7 +363,7 @@ pub(super) fn reclaim(gpu: &Arc<Gpu>, in_fault: bool) -> Option<Result<Room>> {
             free.map(|free| Room::new(gpu, free, after))
         }
         Err(e) => {
-            gpu.chunks().abort(chunk);
+            leave(gpu, &block, chunk);
             Err(e)
         }
     };
