@@ -10,6 +10,7 @@
 
 #define ROOT	"/tmp/cgroup"
 #define GROUP	ROOT "/small"
+#define OTHER	ROOT "/other"
 #define CHUNKS	6
 
 static uint64_t get(const char *path)
@@ -143,21 +144,25 @@ static void limit_holds(void)
 	CHECK_OK(rmdir(GROUP));
 }
 
-/* A client at its limit fills the GPU; another one comes, and has memory of it all the same. Neither loses a byte. */
-static void others_get_on(void)
-{
-	int ctl = huvm_open(), go[2], been[2], status;
-	char c;
+/* A process with a client of the group, which has filled a GPU of CHUNKS chunks. */
+struct keeper {
 	pid_t pid;
-	struct job j;
+	int been;
+};
 
-	make_group(4);
+static struct keeper keeper_begin(int ctl)
+{
+	struct keeper k;
+	int go[2], been[2];
+	char c;
+
 	CHECK_OK(limit_chunks(ctl, 0, CHUNKS));
 	CHECK_OK(pipe(go));
 	CHECK_OK(pipe(been));
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
+	k.been = been[1];
+	k.pid = fork();
+	CHECK(k.pid >= 0);
+	if (!k.pid) {
 		struct job own;
 
 		own = job_of_group(CHUNKS, 9);
@@ -169,12 +174,116 @@ static void others_get_on(void)
 	}
 	CHECK_EQ(read(go[0], &c, 1), 1);
 	CHECK_EQ(mem_info(ctl, 0).free, 0);
-	j = job_begin(0, 2 * CHUNKS, 1);
-	job_end(&j);
-	CHECK_EQ(write(been[1], "x", 1), 1);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	return k;
+}
+
+/* It looks at every byte, and ends. */
+static void keeper_end(int ctl, struct keeper k)
+{
+	int status;
+
+	CHECK_EQ(write(k.been, "x", 1), 1);
+	CHECK_EQ(waitpid(k.pid, &status, 0), k.pid);
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
 		FAIL("the client at its limit ended with %#x", status);
+	CHECK_OK(limit_chunks(ctl, 0, 0));
+	CHECK_OK(rmdir(GROUP));
+}
+
+/* A client at its limit fills the GPU; another one comes, and has memory of it all the same. Neither loses a byte. */
+static void others_get_on(void)
+{
+	int ctl = huvm_open();
+	struct keeper k;
+	struct job j;
+
+	make_group(4);
+	k = keeper_begin(ctl);
+	j = job_begin(0, 2 * CHUNKS, 1);
+	job_end(&j);
+	keeper_end(ctl, k);
+	close(ctl);
+}
+
+/* The same with the limit beyond which the kernel puts whoever allocates to sleep: that is the driver's thread, which serves all. */
+static void others_do_not_sleep(void)
+{
+	int ctl = huvm_open();
+
+	for (uint64_t large = 0; large < 2; large++) {
+		struct keeper k;
+		struct job j;
+		double took;
+
+		make_group(0);
+		CHECK_OK(write_file(GROUP "/memory.high", "4M"));
+		k = keeper_begin(ctl);
+		knob(ctl, 0, "large_page_evict", large);
+		took = -seconds();
+		j = job_begin(0, 2 * CHUNKS, 1);
+		took += seconds();
+		printf("# with large pages %d: the other one's launch took %.1f s\n", (int)large, took);
+		/* Asleep, it is up to two seconds for each 256 KiB. */
+		CHECK(took < 2 * time_scale());
+		job_end(&j);
+		keeper_end(ctl, k);
+	}
+	knob(ctl, 0, "large_page_evict", 0);
+	close(ctl);
+}
+
+/* What goes beyond its limit for another client's need is charged to nobody: that one has a limit too, and comes by a system call. */
+static void others_do_not_pay(void)
+{
+	int ctl = huvm_open();
+	uint64_t before, now;
+	struct keeper k;
+	struct job j;
+
+	make_group(4);
+	CHECK_OK(mkdir(OTHER, 0755));
+	CHECK_OK(write_file(OTHER "/memory.max", "8M"));
+	k = keeper_begin(ctl);
+	this_process_into(OTHER "/cgroup.procs");
+	j = job_make(0, CHUNKS, 1);
+	before = get(OTHER "/memory.current");
+	CHECK_OK(migrate(j.fd, j.p, j.len, 0));
+	now = get(OTHER "/memory.current");
+	this_process_into(ROOT "/cgroup.procs");
+	printf("# the other one is charged for %lld KiB\n", (long long)(now - before) >> 10);
+	CHECK(now < before + BLOCK);
+	CHECK_OK(munmap(j.p, j.len));
+	close(j.fd);
+	keeper_end(ctl, k);
+	close(ctl);
+	CHECK_OK(rmdir(OTHER));
+}
+
+/* Chunks are kept free ahead though the oldest cannot go: their client is at its limit, and no one needs them yet. */
+static void ahead_of_others(void)
+{
+	const uint64_t has = 12;
+	int ctl = huvm_open();
+	uint64_t before;
+	struct job a, b;
+
+	make_group(4);
+	CHECK_OK(limit_chunks(ctl, 0, 2 * (uint32_t)has));
+	a = job_of_group(has, 3);
+	CHECK(!fill_or_no_memory(&a, 3));
+	b = job_begin(0, has, 5);
+	CHECK_EQ(mem_info(ctl, 0).free, 0);
+	before = of_gpu(ctl, 0, HUVM_CNT_PRE_EVICTIONS);
+	knob(ctl, 0, "pre_evict_share_percent", 25);
+	knob(ctl, 0, "pre_evict", 1);
+	/* Two of the first one's have room on the host. */
+	CHECK(WITHIN(5000, of_gpu(ctl, 0, HUVM_CNT_PRE_EVICTIONS) >= before + 3));
+	CHECK(get(GROUP "/memory.current") <= 4ull << 20);
+	knob(ctl, 0, "pre_evict", 0);
+	job_end(&b);
+	job_check_gpu(&a);
+	CHECK_OK(munmap(a.p, a.len));
+	close(a.fd);
 	CHECK_OK(limit_chunks(ctl, 0, 0));
 	close(ctl);
 	CHECK_OK(rmdir(GROUP));
@@ -261,6 +370,9 @@ static const struct ktap_test tests[] = {
 	{ "charged_to_the_owner", charged_to_the_owner, 60 },
 	{ "limit_holds", limit_holds, 120 },
 	{ "others_get_on", others_get_on, 60 },
+	{ "others_do_not_sleep", others_do_not_sleep, 120 },
+	{ "others_do_not_pay", others_do_not_pay, 60 },
+	{ "ahead_of_others", ahead_of_others, 60 },
 	{ "records_have_a_limit", records_have_a_limit, 60 },
 	{ "tables_are_charged", tables_are_charged, 60 },
 };
