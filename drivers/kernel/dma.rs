@@ -54,7 +54,7 @@ impl DmaDev {
             if *e == EOPNOTSUPP {
                 dev_err!(
                     &*dma.pdev,
-                    "it would work on bounce buffers (swiotlb, or memory encrypted against devices), and not on the host's memory: not supported\n"
+                    "it would work on bounce buffers (swiotlb) and not on the host's memory, which is not supported\n"
                 );
             }
         })?;

@@ -25,8 +25,11 @@ for name in "$@"; do
 	unchecked=
 	! dma_unchecked || unchecked="off from the start of this suite"
 	if ! grep -q '^huvm ' /proc/modules; then
-		# Suites begin without any technique, and switch on what they are about; suite defaults has what users have.
-		insmod /lib/huvm.ko test=1 && { [ "$suite" = defaults ] || uvmctl policy set --preset demand >/dev/null; } || rc=1
+		# Suites begin without any technique, and switch on what they are about; suite defaults has what users have, suite bounce no GPU.
+		insmod /lib/huvm.ko test=1 && case $suite in
+			defaults | bounce) ;;
+			*) uvmctl policy set --preset demand >/dev/null ;;
+		esac || rc=1
 	fi
 	if [ $rc = 0 ]; then
 		if [ -x "/suites/$suite" ]; then "/suites/$suite" $argument $only; else sh "/suites/$suite.sh" $argument; fi

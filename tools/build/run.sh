@@ -4,7 +4,7 @@
 #   KCONF=fast|debug  GPUS=1  VRAM=256 (MiB)  MEM=2G  SMP=2  TIMING=on|off  DATA=real|phantom  REALISM=on|off
 #   PROFILE=v100-p3 (a name in qemu/profiles, or the path of a file, from / on)
 #   ICOUNT=1 (deterministic virtual time)  LIMIT=300 (s)  RUN="command" (else a shell)  NAME=log name  GENV="A=1 B=2"
-#   QEMU_ARGS="more for QEMU"  IMAGE=another guest image
+#   QEMU_ARGS="more for QEMU"  CMDLINE="more for the kernel"  IMAGE=another guest image
 # Exit code: that of RUN; 124 when the limit passed; 125 when the guest ended without saying how, or QEMU itself failed.
 . "$(dirname "$0")/lib.sh"
 KCONF=${KCONF:-fast}
@@ -45,6 +45,7 @@ for ((i = 0; i < ${GPUS:-1}; i++)); do
 done
 # shellcheck disable=SC2206 # words
 args+=(${QEMU_ARGS:-})
+cmdline+=" ${CMDLINE:-}"
 for e in ${GENV:-}; do cmdline+=" huvm.env=$e"; done
 if [ -z "${RUN:-}" ]; then
 	exec "$qemu" "${args[@]}" -serial mon:stdio -append "$cmdline"
