@@ -220,7 +220,8 @@ struct huvm_gpu_health {
  *
  * A GPU must be registered before it is used with this space. Registering twice is -EEXIST; unregistering one that is
  * not registered is -ENOENT. Unregistering aborts this space's launches on it and brings its pages to the host; until it has, moves
- * to the GPU are -EIO, registering is -EEXIST, and another thread's unregistering -EBUSY or -ENOENT.
+ * to the GPU are -EIO, launches on it -ENODEV, registering is -EEXIST, and another thread's unregistering -EBUSY or -ENOENT. Who
+ * waits for an aborted launch is told so; once the GPU is unregistered, ids of launches that nobody waited for are gone (-ENOENT).
  * Errors: ENODEV, EIO, ENOMEM, EEXIST, ENOENT, EBUSY, ENOSPC (no subcontext left; without CAP_SYS_ADMIN when the file was opened, also for a
  * process that has 32 of a GPU's 64, and for a user that has 48).
  */
@@ -650,7 +651,8 @@ struct huvm_instr {
  * @instrs: in, pointer to struct huvm_instr[nr_instr]
  * @launch: out, id for wait and abort
  *
- * A launch holds one of the GPU's 64 slots until its end was collected. Errors: ENODEV, EIO, ENOENT (not registered), EINVAL (a rule
+ * A launch holds one of the GPU's 64 slots until its end was collected. Errors: ENODEV (also while another thread unregisters the
+ * GPU, or the GPU leaves), EIO, ENOENT (not registered), EINVAL (a rule
  * broken), EBUSY (all slots taken; without CAP_SYS_ADMIN when the file was opened, also for a process that holds 32, and for a user
  * that holds 48), EOPNOTSUPP (device has no workload engine), ENOMEM.
  */

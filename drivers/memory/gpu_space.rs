@@ -260,12 +260,3 @@ impl SpaceGpu {
         BlockTables::new(GpuVa(va)).map_err(|_| EINVAL)
     }
 }
-
-/// A launch needs to know where the space's instance block is.
-#[derive(Clone, Copy)]
-pub(crate) struct InstanceInfo {
-    /// Bus address in system memory.
-    pub(crate) addr: u64,
-    /// Subcontext.
-    pub(crate) veid: u8,
-}

@@ -4,7 +4,7 @@
 //! The space and its blocks refer to each other; [`Space::close`], called when the file goes, breaks the circle.
 
 use super::block::Block;
-use super::gpu_space::{InstanceInfo, SpaceGpu};
+use super::gpu_space::SpaceGpu;
 use super::layout::Layout;
 use super::{block_base, PageMask, Place, BLOCK_BYTES, PAGE_BYTES, VA_LIMIT};
 use crate::account::counters::Counters;
@@ -356,7 +356,8 @@ impl Space {
         let sg = self.on_gpu(gpu).ok_or(ENOENT)?;
         // First, so that nothing comes to the GPU behind the walk: faults, what is fetched ahead, other threads' calls.
         sg.leave()?;
-        self.launches.abort_gpu(self, &sg.gpu);
+        // Their results can be taken until it is out of the table, and after that if it stays.
+        self.launches.stop(self, &sg.gpu);
         self.bring_home(gpu).inspect_err(|_| sg.stay())?;
         if self.forget_gpu(&sg) {
             service::teardown::stop_gpu(self, &sg);
@@ -372,15 +373,6 @@ impl Space {
             at = block.va() + BLOCK_BYTES;
         }
         Ok(())
-    }
-
-    /// What a launch must name.
-    pub(crate) fn instance(&self, gpu: u8) -> Option<InstanceInfo> {
-        let sg = self.on_gpu(gpu)?;
-        Some(InstanceInfo {
-            addr: sg.instance(),
-            veid: sg.veid,
-        })
     }
 
     /// Checks a range argument of a call.

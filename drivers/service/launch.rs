@@ -197,6 +197,12 @@ impl SpaceLaunches {
         SpaceLaunches
     }
 
+    /// Ends every launch of the space on a GPU; their results stay to be taken. Bounded.
+    pub(crate) fn stop(&self, space: &Space, gpu: &Arc<Gpu>) {
+        stop_space(gpu, space);
+        gpu.launches().wake_all();
+    }
+
     /// Ends and forgets every launch of the space on a GPU. Bounded.
     pub(crate) fn abort_gpu(&self, space: &Space, gpu: &Arc<Gpu>) {
         let slots = gpu.launches();
@@ -243,14 +249,17 @@ pub(crate) fn launch(
     let engine = engine(gpu)?;
     let slots = gpu.launches();
     let mut buffers = slots.buffers.lock();
-    // Looked up under the lock: who lets go of the GPU first takes the instance away, then aborts under this lock. So it
-    // either finds this launch, or this launch finds no instance.
-    let inst = space.instance(gpu.index()).ok_or(ENOENT)?;
+    // Looked up under the lock: who lets go of the GPU first stops its use, or takes it away, then aborts under this lock. So it
+    // either finds this launch, or this launch finds that. No fault would be served any more.
+    let sg = space.on_gpu(gpu.index()).ok_or(ENOENT)?;
+    if sg.is_stopped() {
+        return Err(ENODEV);
+    }
     // CAST: at most 64.
     let usable = (engine.slots as usize).min(SLOTS);
     let runner = Runner {
         owner: space.owner(),
-        veid: inst.veid,
+        veid: sg.veid,
     };
     let (slot, id) = slots.reserve(space.id(), runner, usable).ok_or(EBUSY)?;
     let started = start(
@@ -260,7 +269,7 @@ pub(crate) fn launch(
         slot,
         header,
         instrs,
-        (inst.addr, inst.veid),
+        (sg.instance(), sg.veid),
     );
     if let Err(e) = started {
         slots.free(slot, space.id(), id);
@@ -442,12 +451,10 @@ pub(crate) fn wait(
         return Err(EINVAL);
     }
     let (index, id) = split_id(w.launch);
+    // Before the launch is looked for: what is found was started with this, if that is there.
+    let sg = u8::try_from(index).ok().and_then(|i| space.on_gpu(i));
     let gpu = crate::device::registry::gpu(index)
-        .or_else(|| {
-            space
-                .on_gpu(u8::try_from(index).ok()?)
-                .map(|sg| sg.gpu.clone())
-        })
+        .or_else(|| sg.as_ref().map(|sg| sg.gpu.clone()))
         .ok_or(ENOENT)?;
     let slots = gpu.launches();
     slots.find(space.id(), id).ok_or(ENOENT)?;
@@ -462,9 +469,11 @@ pub(crate) fn wait(
         (w.timeout_ns != 0).then(|| Waiting::on(What::Launch, gpu.index(), id, w.timeout_ns));
     loop {
         let Some((slot, found)) = slots.find(space.id(), id) else {
-            let there = crate::device::registry::gpu(index).is_some_and(|g| !g.is_lost());
-            if there && space.instance(gpu.index()).is_some() {
-                // Another waiter was quicker and has the result.
+            // Not one that was bound in its place since.
+            let there = crate::device::registry::gpu(index)
+                .is_some_and(|g| Arc::ptr_eq(&g, &gpu) && !g.is_lost());
+            if there && sg.is_some_and(|sg| !sg.is_stopped()) {
+                // Another waiter was quicker and has the result. Nothing is taken away before its use is stopped.
                 return Err(ENOENT);
             }
             // Taken away under the wait: the space let go of the GPU, or the GPU of the machine.

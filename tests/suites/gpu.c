@@ -462,6 +462,105 @@ static void register_and_unregister_at_once(void)
 	/* The module goes behind the suite, which says what is left of spaces. */
 }
 
+/* A launch that goes on until it is ended, and touches nothing. */
+static uint64_t endless(int fd)
+{
+	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1ull << 32, .imm0 = 1000000000 };
+	uint64_t id;
+
+	CHECK_OK(launch(fd, 0, 1, &i, 1, 8, &id));
+	return id;
+}
+
+/* What races with unregistering by waiting, or by launching. */
+struct launcher {
+	int fd;
+	struct huvm_wait w;
+	int error;
+	uint64_t ended, refused;
+};
+
+static void *waits(void *arg)
+{
+	struct launcher *l = arg;
+
+	l->error = ioctl(l->fd, HUVM_IOC_WAIT, &l->w) ? errno : 0;
+	return NULL;
+}
+
+static void *launches(void *arg)
+{
+	struct launcher *l = arg;
+	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = 100000 };
+	struct huvm_wait w;
+	uint64_t id;
+
+	for (;;) {
+		if (!launch(l->fd, 0, 1, &i, 1, 8, &id)) {
+			w = wait_launch(l->fd, id);
+			CHECK(w.status == HUVM_LAUNCH_DONE || w.status == HUVM_LAUNCH_ABORTED);
+			l->ended++;
+		} else if (errno == ENODEV) {
+			l->refused++;
+		} else {
+			l->error = errno;
+			return NULL;
+		}
+	}
+}
+
+/* Who waits while the GPU is taken away is told that the launch was aborted; nobody starts one while the pages come home. */
+static void unregister_under_a_launch(void)
+{
+	const uint64_t len = 24 * BLOCK;
+	int fd = open_with_gpu();
+	struct launcher l = { .fd = fd };
+	uint64_t *p = managed(fd, len);
+	pthread_t t[2];
+
+	for (int turn = 0; turn < 3; turn++) {
+		ARG(huvm_wait, w, .launch = endless(fd), .timeout_ns = launch_limit_ns());
+		struct launcher waiter = { .fd = fd, .w = w };
+
+		gpu_fill(fd, 0, p, len, BLOCKS, 3, turn);
+		CHECK_EQ(pthread_create(&t[0], NULL, waits, &waiter), 0);
+		CHECK_EQ(pthread_create(&t[1], NULL, launches, &l), 0);
+		give_time(50);
+		CHECK_OK(gpu_unregister(fd, 0));
+		for (int n = 0; n < 2; n++)
+			CHECK_EQ(pthread_join(t[n], NULL), 0);
+		CHECK_EQ(waiter.error, 0);
+		CHECK_EQ(waiter.w.status, HUVM_LAUNCH_ABORTED);
+		CHECK_EQ(waiter.w.error, HUVM_ERROR_NONE);
+		CHECK_EQ(l.error, ENOENT);
+		cpu_check(p, len, 3, turn);
+		CHECK_ERR(ioctl(fd, HUVM_IOC_WAIT, &w), ENOENT);
+		CHECK_OK(gpu_register(fd, 0));
+	}
+	printf("# %llu launches ended, %llu were refused\n", (unsigned long long)l.ended, (unsigned long long)l.refused);
+	CHECK(l.ended && l.refused);
+}
+
+/* A GPU that could not be unregistered is used as before; what was aborted for it has its result. */
+static void unregister_that_fails(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, LEN), id;
+	struct huvm_wait w;
+
+	gpu_fill(fd, 0, p, LEN, BLOCKS, 3, 5);
+	id = endless(fd);
+	let_fail(fd, HUVM_FAIL_SUBMIT, ~0u);
+	CHECK(gpu_unregister(fd, 0) < 0);
+	let_fail(fd, HUVM_FAIL_SUBMIT, 0);
+	w = wait_launch(fd, id);
+	CHECK_EQ(w.status, HUVM_LAUNCH_ABORTED);
+	CHECK_EQ(w.error, HUVM_ERROR_NONE);
+	gpu_check(fd, 0, p, LEN, BLOCKS, 3, 5);
+	CHECK_OK(gpu_unregister(fd, 0));
+	cpu_check(p, LEN, 3, 5);
+}
+
 struct reader {
 	int fd;
 	uint64_t *p, *to;
@@ -1252,6 +1351,7 @@ static const struct ktap_test tests[] = {
 	{ "cpu_and_gpu_add_to_one_word", cpu_and_gpu_add_to_one_word, 90 }, { "migrate_calls", migrate_calls },
 	{ "unregister_brings_home", unregister_brings_home }, { "unregister_while_moving", unregister_while_moving, 60 },
 	{ "register_and_unregister_at_once", register_and_unregister_at_once, 60 },
+	{ "unregister_under_a_launch", unregister_under_a_launch, 60 }, { "unregister_that_fails", unregister_that_fails },
 	{ "written_by_a_debugger", written_by_a_debugger, 60 }, { "munmap_while_running", munmap_while_running },
 	{ "unmapped_is_gone_for_the_gpu", unmapped_is_gone_for_the_gpu },
 	{ "clients_fault_together", clients_fault_together },
