@@ -2,12 +2,14 @@
 //! Descriptors, and blocks that are absent or wrong.
 
 use super::program::{build, check, Header, Instr, Program};
+use super::workload::Engine;
 use super::{discover, inject, throttle, topology};
 use crate::fake::{FakeMem, FakeRegs};
 use crate::ids::*;
-use crate::seam::{Bar, DmaMem, Mmio};
+use crate::seam::{Bar, DmaMem, Fence, Mmio};
 use crate::Error;
 use huvm_hw::ext::desc::{header, instr, Op};
+use huvm_hw::ext::workload as work;
 
 const HEADER: Header = Header {
     blocks: 4,
@@ -178,4 +180,86 @@ fn arguments_out_of_range() {
     assert!(inject::inject(&regs, inject::Injection::InterruptStorm(4, 1)).is_err());
     assert!(inject::inject(&regs, inject::Injection::InterruptStorm(1, 1 << 28)).is_err());
     assert!(regs.writes.borrow().is_empty());
+}
+
+/// Slots, some of which run.
+struct Slots {
+    regs: FakeRegs,
+}
+
+const fn slot_at(slot: u32, reg: u32) -> u32 {
+    work::SLOT0 + work::SLOT_STRIDE * slot + reg
+}
+
+impl Slots {
+    fn new(running: &[u32]) -> (Engine, Self) {
+        let regs = FakeRegs::default();
+        regs.write32(Bar::Ext, slot_at(1, work::STATUS), work::STATUS_DONE);
+        for slot in running {
+            regs.write32(Bar::Ext, slot_at(*slot, work::STATUS), work::STATUS_RUNNING);
+        }
+        regs.writes.borrow_mut().clear();
+        let engine = Engine {
+            slots: 64,
+            max_resident: 8,
+            vector: Vector(1),
+        };
+        (engine, Slots { regs })
+    }
+
+    fn told(&self) -> Vec<u32> {
+        self.regs.writes.borrow().iter().map(|w| w.1).collect()
+    }
+}
+
+impl Fence for Slots {
+    fn wmb(&self) {}
+    fn rmb(&self) {}
+}
+
+impl Mmio for Slots {
+    fn read32(&self, bar: Bar, off: u32) -> u32 {
+        self.regs.read32(bar, off)
+    }
+    fn write32(&self, bar: Bar, off: u32, val: u32) {
+        assert_eq!(val, work::CTRL_ABORT);
+        self.regs.write32(bar, off, val);
+    }
+}
+
+/// A driver finds what one before it left running. Each is told to end, and it waits until it has; others are left alone.
+#[test]
+fn what_runs_is_silenced() {
+    let (engine, m) = Slots::new(&[0, 5, 63]);
+    let ends = || {
+        // The device takes a while.
+        let last = *m.told().last().unwrap();
+        let status = last - work::CTRL + work::STATUS;
+        m.regs
+            .regs
+            .borrow_mut()
+            .insert((true, status), work::STATUS_ABORTED);
+        true
+    };
+    engine.silence(&m, &mut { ends }).unwrap();
+    assert_eq!(m.told(), [0, 5, 63].map(|n| slot_at(n, work::CTRL)));
+    engine.silence(&m, &mut || panic!("nothing runs")).unwrap();
+    assert_eq!(m.told().len(), 3);
+}
+
+/// One that goes on is an error within the bound; so is a device that is gone.
+#[test]
+fn what_cannot_be_silenced_is_an_error() {
+    let (engine, mut m) = Slots::new(&[3]);
+    let mut looks = 5;
+    let mut wait = || {
+        looks -= 1;
+        looks > 0
+    };
+    let did = engine.silence(&m, &mut wait);
+    assert_eq!(did, Err(Error::Timeout("launch to end")));
+    assert_eq!(looks, 0);
+    m.regs.gone = true;
+    let did = engine.silence(&m, &mut || panic!("it is gone"));
+    assert_eq!(did, Err(Error::Gone));
 }

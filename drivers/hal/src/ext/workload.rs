@@ -3,7 +3,7 @@
 
 use super::{read, read_sane, read_wide, write};
 use crate::ids::{GpuVa, SysAddr, Vector, Veid};
-use crate::seam::Mmio;
+use crate::seam::{poll, Mmio, Wait};
 use crate::{Error, Result};
 use huvm_hw::ext::workload as hw;
 
@@ -127,6 +127,25 @@ impl Engine {
     /// [`Error::OutOfRange`].
     pub fn abort<M: Mmio + ?Sized>(&self, m: &M, slot: u32) -> Result<()> {
         write(m, self.base(slot)? + hw::CTRL, hw::CTRL_ABORT);
+        Ok(())
+    }
+
+    /// Ends whatever runs: what a driver before this one started, and did not end. For bring-up, before the device may reach
+    /// host memory. Waits as long as `wait` says, for each slot that runs.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] when a slot goes on, [`Error::Gone`], [`Error::BadDevice`].
+    pub fn silence<M: Mmio + ?Sized>(&self, m: &M, wait: &mut Wait<'_>) -> Result<()> {
+        for slot in 0..self.slots {
+            if self.status(m, slot)? != Status::Running {
+                continue;
+            }
+            self.abort(m, slot)?;
+            poll(wait, "launch to end", || {
+                let status = self.status(m, slot);
+                (status != Ok(Status::Running)).then_some(status)
+            })??;
+        }
         Ok(())
     }
 
