@@ -605,9 +605,16 @@ pub(crate) fn fail_space(gpu: &Gpu, space: &Space, why: LaunchFailure) {
     }
 }
 
-/// The GPU leaves: waiters end, and descriptors go.
-pub(crate) fn gpu_removed(gpu: &Gpu) {
+/// The GPU leaves: waiters end, and descriptors go. Nothing runs by then, and nothing does behind it, whoever's it was.
+pub(crate) fn gpu_removed(gpu: &Arc<Gpu>) {
+    let mut buffers = gpu.launches().buffers.lock();
+    if !gpu.is_lost() {
+        for slot in 0..SLOTS {
+            stop_slot(gpu, slot);
+        }
+    }
+    let old = core::mem::take(&mut buffers.made);
+    drop(buffers);
     gpu.launches().wake_all();
-    let old = core::mem::take(&mut gpu.launches().buffers.lock().made);
     drop(old);
 }

@@ -60,8 +60,9 @@ fn clear_tables(part: &mut crate::memory::block::Part) {
 pub(crate) fn stop_gpu(space: &Arc<Space>, sg: &Arc<SpaceGpu>) {
     let g = sg.gpu.index();
     sg.stop();
-    sg.gpu.clients().withdraw(sg.veid);
+    // As long as it runs something the GPU's own end finds it among the clients, and ends that.
     space.launches.abort_gpu(space, &sg.gpu);
+    sg.gpu.clients().withdraw(sg.veid);
     let mut at = 0;
     while let Some(block) = space.next_block(at) {
         drop_part(&mut block.settled(), g);
