@@ -49,8 +49,10 @@ struct Busy {
     id: u64,
     /// Whose it is, by subcontext.
     runner: Runner,
-    /// Set by the fault service when it cancels.
+    /// Set by the fault service when it cancels: why this launch failed, if it is one that fails of that.
     failure: Option<LaunchFailure>,
+    /// The fault service ended it, for want of a channel to cancel with.
+    stopped: bool,
     /// The device was told to start it.
     started: bool,
     /// Somebody is handing its result to user space. It holds the slot till that went well.
@@ -129,6 +131,7 @@ impl Slots {
             id,
             runner,
             failure: None,
+            stopped: false,
             started: false,
             claimed: false,
         });
@@ -199,8 +202,11 @@ impl SpaceLaunches {
 
     /// Ends every launch of the space on a GPU; their results stay to be taken. Bounded.
     pub(crate) fn stop(&self, space: &Space, gpu: &Arc<Gpu>) {
-        stop_space(gpu, space);
-        gpu.launches().wake_all();
+        let slots = gpu.launches();
+        let steady = slots.buffers.lock();
+        each_of(gpu, space, |slot| stop_slot(gpu, slot));
+        drop(steady);
+        slots.wake_all();
     }
 
     /// Ends and forgets every launch of the space on a GPU. Bounded.
@@ -402,6 +408,12 @@ fn start(
     ))
 }
 
+/// Whether the device says that the slot runs.
+fn runs(gpu: &Gpu, slot: usize) -> bool {
+    // CAST: below 64.
+    engine(gpu).is_ok_and(|e| matches!(e.status(gpu, slot as u32), Ok(Status::Running)))
+}
+
 /// Makes sure that the device does not run the slot any more. Bounded; a device that does not obey is lost.
 fn stop_slot(gpu: &Arc<Gpu>, slot: usize) {
     let Ok(engine) = engine(gpu) else {
@@ -409,13 +421,12 @@ fn stop_slot(gpu: &Arc<Gpu>, slot: usize) {
     };
     // CAST: below 64.
     let n = slot as u32;
-    let running = |gpu: &Gpu| matches!(engine.status(gpu, n), Ok(Status::Running));
-    if !running(gpu) {
+    if !runs(gpu, slot) {
         return;
     }
     let _in_range = engine.abort(&**gpu, n);
     let mut patience = Listed::new(What::Abort, gpu.index(), slot as u64, ABORT_NS);
-    while running(gpu) && !gpu.is_lost() {
+    while runs(gpu, slot) && !gpu.is_lost() {
         if !patience.again() {
             gpu.mark_lost(Loss::Launch(n));
             break;
@@ -423,14 +434,32 @@ fn stop_slot(gpu: &Arc<Gpu>, slot: usize) {
     }
 }
 
-/// Ends every launch of a space on a GPU. Who waits for one sees that it ended, and why if that was noted.
+/// As [`SpaceLaunches::stop`], for the fault service: those that this ends fail, for the reason that was noted.
 pub(crate) fn stop_space(gpu: &Arc<Gpu>, space: &Space) {
     let slots = gpu.launches();
     let _steady = slots.buffers.lock();
+    each_of(gpu, space, |slot| {
+        if let (true, Some(Some(b))) = (runs(gpu, slot), slots.table.lock().busy.get_mut(slot)) {
+            // Before it ends, so that who sees it ended sees this.
+            b.stopped = true;
+        }
+        stop_slot(gpu, slot);
+    });
+}
+
+/// The slots of a space's launches, by one who holds the buffers.
+fn each_of(gpu: &Gpu, space: &Space, mut f: impl FnMut(usize)) {
     for slot in 0..SLOTS {
-        let held = slots.table.lock().busy.get(slot).copied().flatten();
+        let held = gpu
+            .launches()
+            .table
+            .lock()
+            .busy
+            .get(slot)
+            .copied()
+            .flatten();
         if held.is_some_and(|b| b.space == space.id() && b.started) {
-            stop_slot(gpu, slot);
+            f(slot);
         }
     }
 }
@@ -494,7 +523,7 @@ pub(crate) fn wait(
                 // Another waiter was quicker; the report may be of the slot's next launch.
                 continue;
             };
-            fill(w, &gpu, report, busy.failure);
+            fill(w, &gpu, report, Some(&busy));
             if let Err(e) = deliver(w) {
                 slots.unclaim(slot, space.id(), id);
                 return Err(e);
@@ -549,12 +578,7 @@ fn look(gpu: &Gpu, slot: usize) -> Option<Report> {
     engine.report(gpu, slot as u32).ok()
 }
 
-fn fill(
-    w: &mut uapi::huvm_wait,
-    gpu: &Gpu,
-    report: Option<Report>,
-    failure: Option<LaunchFailure>,
-) {
+fn fill(w: &mut uapi::huvm_wait, gpu: &Gpu, report: Option<Report>, busy: Option<&Busy>) {
     w.error = uapi::HUVM_ERROR_NONE;
     let Some(r) = report.filter(|_| !gpu.is_lost()) else {
         w.status = uapi::HUVM_LAUNCH_FAILED;
@@ -573,8 +597,13 @@ fn fill(
     w.fault_va = r.error_va.0;
     w.fault_type = r.fault_type.into();
     w.access_type = r.access_type.into();
-    if let (Some(f), Status::Failed(_) | Status::Aborted) = (failure, r.status) {
-        // The device only knows that it was cancelled, or ended; the driver knows why.
+    // The device only knows that it was cancelled, or ended; the driver knows why. What ended otherwise was not meant.
+    let meant = |b: &&Busy| match r.status {
+        Status::Failed(e) => e == uapi::HUVM_ERROR_CANCELLED,
+        Status::Aborted => b.stopped,
+        _ => false,
+    };
+    if let Some(f) = busy.filter(meant).and_then(|b| b.failure) {
         w.status = uapi::HUVM_LAUNCH_FAILED;
         w.error = f.error;
         w.fault_va = f.va;
@@ -598,8 +627,8 @@ pub(crate) fn fail_space(gpu: &Gpu, space: &Space, why: LaunchFailure) {
         let Some(b) = b.as_mut().filter(|b| b.space == space.id()) else {
             continue;
         };
-        let goes_on = || look(gpu, slot).is_some_and(|r| matches!(r.status, Status::Running));
-        if b.failure.is_none() || goes_on() {
+        // Also where nobody knows yet that it was started: it may be the one that faulted.
+        if b.failure.is_none() || runs(gpu, slot) {
             b.failure = Some(why);
         }
     }

@@ -842,6 +842,42 @@ static void abort_and_wait(void)
 	CHECK_ERR(ioctl(fd, HUVM_IOC_WAIT, &w), ENOENT);
 }
 
+/* Ends a launch; it was aborted, for no other reason, and has no address. */
+static void ends_aborted(int fd, uint64_t id)
+{
+	ARG(huvm_wait, w, .launch = id, .timeout_ns = launch_limit_ns());
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_ABORT, &w));
+	CHECK_EQ(w.status, HUVM_LAUNCH_ABORTED);
+	CHECK_EQ(w.error, HUVM_ERROR_NONE);
+	CHECK_EQ(w.fault_va, 0);
+	CHECK_EQ(w.fault_type, 0);
+	CHECK_EQ(w.access_type, 0);
+}
+
+/* What a launch fails of is not the reason why another one of the same file ends: found by an abort that reported its neighbour's. */
+static void reason_of_another_launch(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, BLOCK), before = endless(fd), id;
+	struct huvm_instr i = over(HUVM_OP_FILL, PIECE * 4, 4);
+	struct huvm_wait w;
+
+	i.dst = (uintptr_t)p + 64 * BLOCK;
+	for (int turn = 0; turn < 2; turn++) {
+		CHECK_OK(launch(fd, 0, 4, &i, 1, 8, &id));
+		w = wait_launch(fd, id);
+		CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+		CHECK_EQ(w.error, HUVM_ERROR_FAULT);
+		CHECK(w.fault_va >= i.dst && w.fault_va < i.dst + PIECE * 4);
+		CHECK_EQ(w.access_type, 1);
+		/* Another address: the first reason that was noted is not the one for good. */
+		i.dst += 8 * BLOCK;
+	}
+	ends_aborted(fd, before);
+	gpu_fill(fd, 0, p, BLOCK, BLOCKS, 5, 5);
+}
+
 static void read_mostly(void)
 {
 	int fd = open_with_gpu();
@@ -1358,7 +1394,7 @@ static const struct ktap_test tests[] = {
 	{ "fatal_outside", fatal_outside }, { "fatal_read_only", fatal_read_only },
 	{ "fatal_write_spares_readers", fatal_write_spares_readers }, { "bad_programs", bad_programs },
 	{ "unaligned_addresses", unaligned_addresses },
-	{ "abort_and_wait", abort_and_wait }, { "read_mostly", read_mostly },
+	{ "abort_and_wait", abort_and_wait }, { "reason_of_another_launch", reason_of_another_launch }, { "read_mostly", read_mostly },
 	{ "pairs_of_calls", pairs_of_calls, 90 }, { "four_calls_in_every_order", four_calls_in_every_order, 90 },
 	{ "gpu_writes_a_duplicate", gpu_writes_a_duplicate }, { "preferred_host", preferred_host },
 	{ "advice_about_half_a_block", advice_about_half_a_block },
