@@ -59,9 +59,14 @@ struct Busy {
     claimed: bool,
 }
 
+/// The next launch's number, of all GPUs: one that is bound again does not begin anew, so that nobody takes the result of another
+/// launch than was asked for.
+static NEXT_ID: Atomic<u64> = Atomic::new(1);
+/// Bits of an id that are the launch's number.
+const ID_BITS: u64 = (1 << 56) - 1;
+
 struct Table {
     busy: [Option<Busy>; SLOTS],
-    next_id: u64,
 }
 
 /// What the device was given for its slots.
@@ -95,7 +100,7 @@ impl Slots {
     /// All free.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            table <- new_spinlock!(Table { busy: [None; SLOTS], next_id: 1 }, "huvm_launches"),
+            table <- new_spinlock!(Table { busy: [None; SLOTS] }, "huvm_launches"),
             buffers <- new_mutex!(Buffers {
                 made: KVec::new(),
                 limits: [0; SUBCONTEXTS],
@@ -124,8 +129,7 @@ impl Slots {
             return None;
         }
         let at = t.busy.iter().take(slots).position(Option::is_none)?;
-        let id = t.next_id;
-        t.next_id = t.next_id.wrapping_add(1);
+        let id = NEXT_ID.fetch_add(1, Relaxed) & ID_BITS;
         *t.busy.get_mut(at)? = Some(Busy {
             space,
             id,
@@ -232,13 +236,13 @@ fn engine(gpu: &Gpu) -> Result<Engine> {
 
 /// Ids name the GPU too, so that a wait finds it: GPU in the top byte.
 fn public_id(gpu: u8, id: u64) -> u64 {
-    (u64::from(gpu) << 56) | (id & ((1 << 56) - 1))
+    (u64::from(gpu) << 56) | (id & ID_BITS)
 }
 
 /// Which GPU, and which launch there, an id names.
 pub(crate) fn split_id(public: u64) -> (u32, u64) {
     // CAST: one byte is left.
-    ((public >> 56) as u32, public & ((1 << 56) - 1))
+    ((public >> 56) as u32, public & ID_BITS)
 }
 
 /// Starts a program. Returns the launch's id.

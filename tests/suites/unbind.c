@@ -67,6 +67,33 @@ static void unbind_while_running(void)
 	close(fd);
 }
 
+/* A launch of the GPU that was there before is not one of the GPU that is bound again. */
+static void ids_never_repeat(void)
+{
+	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1ull << 32, .imm0 = 1000000000 };
+	int fd = huvm_open();
+	uint64_t ids[3];
+	char name[32];
+
+	pci_name(fd, 0, name);
+	for (int turn = 0; turn < 3; turn++) {
+		ARG(huvm_wait, w);
+
+		CHECK_OK(gpu_register(fd, 0));
+		CHECK_OK(launch(fd, 0, 1, &i, 1, 8, &ids[turn]));
+		for (int old = 0; old < turn; old++) {
+			CHECK(ids[old] != ids[turn]);
+			w.launch = ids[old];
+			CHECK_ERR(ioctl(fd, HUVM_IOC_ABORT, &w), ENOENT);
+		}
+		w.launch = ids[turn];
+		CHECK_OK(ioctl(fd, HUVM_IOC_WAIT, &w));
+		CHECK_EQ(w.status, HUVM_LAUNCH_RUNNING);
+		rebind(name);
+	}
+	close(fd);
+}
+
 static volatile int stop;
 static uint64_t good;
 
@@ -367,7 +394,8 @@ static void gone(void)
 }
 
 static const struct ktap_test tests[] = {
-	{ "unbind_while_running", unbind_while_running, 120 }, { "unbind_under_load", unbind_under_load, 120 },
+	{ "unbind_while_running", unbind_while_running, 120 }, { "ids_never_repeat", ids_never_repeat },
+	{ "unbind_under_load", unbind_under_load, 120 },
 	{ "copy_engine_faults", copy_engine_faults }, { "lost_interrupts", lost_interrupts },
 	{ "probe_fails_anywhere", probe_fails_anywhere, 150 },
 	{ "copy_engine_hangs", copy_engine_hangs, 120 }, { "local_engine_hangs", local_engine_hangs, 120 },
