@@ -702,8 +702,9 @@ enum huvm_launch_error {
  * @faults: out, packets that this launch raised
  * @bytes: out, read and written by it
  * @start_ns, @end_ns: out, device clock
+ * @reserved: 0
  *
- * Errors: ENOENT, ETIMEDOUT, EINTR, EINVAL (timeout too long).
+ * What is not known of a launch, such as of one that was taken away with its GPU, is 0. Errors: ENOENT, ETIMEDOUT, EINTR, EINVAL (timeout too long).
  */
 struct huvm_wait {
 	__u32 size;

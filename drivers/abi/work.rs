@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Calls about launches.
 
-use super::ioctl::{argument, gpu, owner_only};
+use super::ioctl::{argument, gpu, owner_only, zero};
 use crate::kernel::ffi::uapi;
 use crate::kernel::user;
 use crate::memory::space::Space;
@@ -64,7 +64,15 @@ pub(super) fn launch(space: &Arc<Space>, arg: usize) -> Result {
 }
 
 pub(super) fn wait(space: &Arc<Space>, arg: usize, abort: bool) -> Result {
-    let mut a: uapi::huvm_wait = argument(arg, 0)?;
+    let a: uapi::huvm_wait = argument(arg, 0)?;
     owner_only(space)?;
-    launch::wait(space, &mut a, abort, |w| user::copy_out(arg, w))
+    zero(a.reserved)?;
+    // What the caller had in fields that are the driver's to fill is not a result.
+    let mut w = uapi::huvm_wait {
+        size: a.size,
+        launch: a.launch,
+        timeout_ns: a.timeout_ns,
+        ..Default::default()
+    };
+    launch::wait(space, &mut w, abort, |w| user::copy_out(arg, w))
 }

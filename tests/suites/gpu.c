@@ -878,6 +878,49 @@ static void reason_of_another_launch(void)
 	gpu_fill(fd, 0, p, BLOCK, BLOCKS, 5, 5);
 }
 
+/* All of a result is the driver's: found by fields that came back as the caller had left them. */
+static void result_is_all_written(void)
+{
+	int fd = open_with_gpu();
+	struct launcher waiter = { .fd = fd };
+	struct huvm_wait *w = &waiter.w;
+	pthread_t t;
+
+	/* Ended at once; taken away under the wait. */
+	for (int away = 0; away < 2; away++) {
+		uint64_t id = endless(fd);
+
+		memset(w, 0xff, sizeof(*w));
+		w->size = sizeof(*w);
+		w->flags = 0;
+		w->launch = id;
+		w->timeout_ns = launch_limit_ns();
+		CHECK_ERR(ioctl(fd, HUVM_IOC_WAIT, w), EINVAL);
+		w->reserved = 0;
+		if (away) {
+			CHECK_EQ(pthread_create(&t, NULL, waits, &waiter), 0);
+			give_time(50);
+			CHECK_OK(gpu_unregister(fd, 0));
+			CHECK_EQ(pthread_join(t, NULL), 0);
+			CHECK_EQ(waiter.error, 0);
+		} else {
+			CHECK_OK(ioctl(fd, HUVM_IOC_ABORT, w));
+		}
+		CHECK_EQ(w->status, HUVM_LAUNCH_ABORTED);
+		CHECK_EQ(w->error, 0);
+		CHECK_EQ(w->fault_va, 0);
+		CHECK_EQ(w->fault_type, 0);
+		CHECK_EQ(w->access_type, 0);
+		CHECK_EQ(w->mismatches, 0);
+		CHECK_EQ(w->mismatch_va, 0);
+		CHECK_EQ(w->faults, 0);
+		CHECK_EQ(w->bytes, 0);
+		CHECK_EQ(w->blocks_done, 0);
+		CHECK_EQ(w->reserved, 0);
+		CHECK(w->start_ns != ~0ull && w->end_ns != ~0ull);
+	}
+}
+
 static void read_mostly(void)
 {
 	int fd = open_with_gpu();
@@ -1394,7 +1437,8 @@ static const struct ktap_test tests[] = {
 	{ "fatal_outside", fatal_outside }, { "fatal_read_only", fatal_read_only },
 	{ "fatal_write_spares_readers", fatal_write_spares_readers }, { "bad_programs", bad_programs },
 	{ "unaligned_addresses", unaligned_addresses },
-	{ "abort_and_wait", abort_and_wait }, { "reason_of_another_launch", reason_of_another_launch }, { "read_mostly", read_mostly },
+	{ "abort_and_wait", abort_and_wait }, { "reason_of_another_launch", reason_of_another_launch },
+	{ "result_is_all_written", result_is_all_written }, { "read_mostly", read_mostly },
 	{ "pairs_of_calls", pairs_of_calls, 90 }, { "four_calls_in_every_order", four_calls_in_every_order, 90 },
 	{ "gpu_writes_a_duplicate", gpu_writes_a_duplicate }, { "preferred_host", preferred_host },
 	{ "advice_about_half_a_block", advice_about_half_a_block },

@@ -94,6 +94,53 @@ static void ids_never_repeat(void)
 	close(fd);
 }
 
+static void *waits(void *arg)
+{
+	struct huvm_wait *w = arg;
+	int fd = (int)w->mismatches;
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_WAIT, w));
+	return NULL;
+}
+
+/* Who waits when the GPU goes hears what became of the launch, and gets nothing back that was his own. */
+static void unbind_under_a_wait(void)
+{
+	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1ull << 32, .imm0 = 1000000000 };
+	int fd = huvm_open();
+	struct huvm_wait w;
+	pthread_t t;
+	char name[32];
+
+	pci_name(fd, 0, name);
+	CHECK_OK(gpu_register(fd, 0));
+	memset(&w, 0xff, sizeof(w));
+	w.size = sizeof(w);
+	w.flags = w.reserved = 0;
+	w.timeout_ns = launch_limit_ns();
+	CHECK_OK(launch(fd, 0, 1, &i, 1, 8, (uint64_t *)&w.launch));
+	/* A field that only comes out. */
+	w.mismatches = (uint64_t)fd;
+	CHECK_EQ(pthread_create(&t, NULL, waits, &w), 0);
+	give_time(50);
+	rebind(name);
+	CHECK_EQ(pthread_join(t, NULL), 0);
+	if (w.status == HUVM_LAUNCH_FAILED)
+		CHECK_EQ(w.error, HUVM_ERROR_GPU_LOST);
+	else
+		CHECK_EQ(w.status, HUVM_LAUNCH_ABORTED);
+	CHECK_EQ(w.fault_va, 0);
+	CHECK_EQ(w.fault_type, 0);
+	CHECK_EQ(w.access_type, 0);
+	CHECK_EQ(w.mismatches, 0);
+	CHECK_EQ(w.mismatch_va, 0);
+	CHECK_EQ(w.faults, 0);
+	CHECK_EQ(w.bytes, 0);
+	CHECK_EQ(w.blocks_done, 0);
+	CHECK(w.start_ns != ~0ull && w.end_ns != ~0ull);
+	close(fd);
+}
+
 static volatile int stop;
 static uint64_t good;
 
@@ -395,6 +442,7 @@ static void gone(void)
 
 static const struct ktap_test tests[] = {
 	{ "unbind_while_running", unbind_while_running, 120 }, { "ids_never_repeat", ids_never_repeat },
+	{ "unbind_under_a_wait", unbind_under_a_wait },
 	{ "unbind_under_load", unbind_under_load, 120 },
 	{ "copy_engine_faults", copy_engine_faults }, { "lost_interrupts", lost_interrupts },
 	{ "probe_fails_anywhere", probe_fails_anywhere, 150 },
