@@ -498,7 +498,8 @@ pub(crate) fn wait(
         }
     }
     let started = time::now_ns();
-    let _listed =
+    // Until there is something to deliver: that may take as long as user space likes.
+    let mut listed =
         (w.timeout_ns != 0).then(|| Waiting::on(What::Launch, gpu.index(), id, w.timeout_ns));
     loop {
         let Some((slot, found)) = slots.find(space.id(), id) else {
@@ -515,6 +516,7 @@ pub(crate) fn wait(
                 w.status = uapi::HUVM_LAUNCH_FAILED;
                 w.error = uapi::HUVM_ERROR_GPU_LOST;
             }
+            drop(listed.take());
             return deliver(w);
         };
         let report = look(&gpu, slot);
@@ -528,6 +530,7 @@ pub(crate) fn wait(
                 continue;
             };
             fill(w, &gpu, report, Some(&busy));
+            drop(listed.take());
             if let Err(e) = deliver(w) {
                 slots.unclaim(slot, space.id(), id);
                 return Err(e);
