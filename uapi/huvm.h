@@ -7,7 +7,8 @@
  * Rules that hold for every call:
  *  - Each argument struct starts with `size` (bytes, as the caller compiled it) and `flags`.
  *    A smaller size than the first version's is -EINVAL. A larger one is accepted if all bytes that
- *    the driver does not know are zero, else -E2BIG. Fields the caller's version lacks read as 0.
+ *    the driver does not know are zero, else -E2BIG. Fields the caller's version lacks read as 0. A call is told by its type and
+ *    number; the size that _IOWR puts beside them is not looked at, nor is the direction.
  *  - Unknown flags, non-zero reserved fields and unknown enum values are -EINVAL.
  *  - A bad pointer is -EFAULT and nothing has happened.
  *  - Unless a call says otherwise it is for the process that opened the file: from any other mm

@@ -9,12 +9,13 @@ use crate::memory::space::Space;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-/// Dispatches a call.
+/// Dispatches a call, by its type and number. The rest of `cmd` is its direction, and how large the caller's struct is: that the struct
+/// says too, and there it counts, so that a program built with another version of the header makes the same call.
 ///
 /// # Errors
 /// `ENOTTY` for a number that is no call; else what the call says.
 pub(super) fn dispatch(space: &Arc<Space>, cmd: u32, arg: usize) -> Result {
-    match cmd {
+    match cmd & uapi::HUVM_CMD_BITS {
         uapi::HUVM_CMD_VERSION => observe::version(arg),
         uapi::HUVM_CMD_GPU_INFO => observe::gpu_info(arg),
         uapi::HUVM_CMD_LINK_INFO => observe::link_info(arg),

@@ -599,13 +599,19 @@ static void make(const struct call *c, unsigned long cmd)
 	}
 }
 
+/* Whether @cmd is that call, whatever size of a struct is in it. */
+static int is(unsigned long cmd, unsigned long call)
+{
+	return _IOC_TYPE(cmd) == _IOC_TYPE(call) && _IOC_NR(cmd) == _IOC_NR(call);
+}
+
 /* What root may do to everybody is done in another suite; here the bystander must get on. */
 static int changes_for_everybody(unsigned long cmd)
 {
 	uint32_t scope;
 
 	memcpy(&scope, z.arg + 8, 4);
-	return z.root && (cmd == HUVM_IOC_POLICY_SET || cmd == HUVM_IOC_PRESET_SET) && scope != HUVM_SCOPE_SPACE;
+	return z.root && (is(cmd, HUVM_IOC_POLICY_SET) || is(cmd, HUVM_IOC_PRESET_SET)) && scope != HUVM_SCOPE_SPACE;
 }
 
 static void one_call(void)
@@ -629,14 +635,14 @@ static void one_call(void)
 				z.arg[dice(size)] ^= (unsigned char)(1u << dice(8));
 		}
 		/* Not that: waits that last, GPUs that die, memory that fails. */
-		if (c->cmd == HUVM_IOC_WAIT || c->cmd == HUVM_IOC_ABORT) {
+		if ((is(cmd, HUVM_IOC_WAIT) || is(cmd, HUVM_IOC_ABORT)) && size >= sizeof(struct huvm_wait)) {
 			uint64_t t;
 
 			memcpy(&t, z.arg + offsetof(struct huvm_wait, timeout_ns), 8);
 			if (t <= 600000000000ull)
 				put64(offsetof(struct huvm_wait, timeout_ns), t % 3000000);
 		}
-		if (c->cmd == HUVM_IOC_LAUNCH) {
+		if (is(cmd, HUVM_IOC_LAUNCH) && size >= sizeof(struct huvm_launch)) {
 			static const unsigned int of[] = { offsetof(struct huvm_launch, blocks), offsetof(struct huvm_launch, iterations) };
 
 			for (int i = 0; i < 2; i++) {
@@ -647,7 +653,7 @@ static void one_call(void)
 					put32(of[i], n & 0xff);
 			}
 		}
-		if (cmd == HUVM_IOC_TEST_REG || cmd == HUVM_IOC_TEST_FAIL || cmd == HUVM_IOC_TEST_SELFTEST || cmd == HUVM_IOC_TEST_LIMITS)
+		if (is(cmd, HUVM_IOC_TEST_REG) || is(cmd, HUVM_IOC_TEST_FAIL) || is(cmd, HUVM_IOC_TEST_SELFTEST) || is(cmd, HUVM_IOC_TEST_LIMITS))
 			return;
 	}
 	if (changes_for_everybody(cmd))
