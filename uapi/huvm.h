@@ -397,7 +397,7 @@ enum huvm_counter {
 	HUVM_CNT_THRASH_PINS,
 	HUVM_CNT_THRASH_THROTTLES,
 	HUVM_CNT_LAUNCHES,
-	HUVM_CNT_EVENTS_DROPPED,
+	HUVM_CNT_EVENTS_DROPPED,	/* of a file: by its own stream, whosever events they were */
 	HUVM_CNT_SERVICE_NS,		/* time in the fault service thread */
 	HUVM_CNT_EVICT_NS,
 	HUVM_CNT_WAIT_NS,		/* of these, waiting for the GPU */

@@ -99,7 +99,8 @@ impl Stream {
         Ok(())
     }
 
-    fn push(&self, space: Option<&Space>, e: &Event, foreign: bool) {
+    /// `listener`: whose stream this is. `space`: whose event; `foreign`: another's than the listener's.
+    fn push(&self, listener: &Space, space: Option<&Space>, e: &Event, foreign: bool) {
         if self.mask.load(Relaxed) & 1u32.checked_shl(e.kind).unwrap_or(0) == 0 {
             return;
         }
@@ -113,7 +114,7 @@ impl Stream {
             let room = r.records.len();
             if r.len >= room {
                 r.dropped = r.dropped.saturating_add(1);
-                super::count(None, space, Counter::EventsDropped, 1);
+                super::count(None, Some(listener), Counter::EventsDropped, 1);
                 return;
             }
             let at = (r.first + r.len) % room;
@@ -191,13 +192,13 @@ pub(crate) fn emit(space: Option<&Space>, e: &Event) {
     super::trace::event(space, e);
     if let Some(s) = space {
         if s.events.is_on() {
-            s.events.push(Some(s), e, false);
+            s.events.push(s, Some(s), e, false);
         }
     }
     if LISTEN_ALL.load(Relaxed) != 0 {
         registry::each(|listener| {
             if space.is_none_or(|s| s.id() != listener.id()) {
-                listener.events.push(space, e, true);
+                listener.events.push(listener, space, e, true);
             }
         });
     }

@@ -556,6 +556,33 @@ static void event_stream(void)
 	CHECK_ERR(ioctl(fd, HUVM_IOC_EVENTS, &on), EINVAL);
 }
 
+/* Events that a full ring drops count where it is full, not where they come from. */
+static void drops_of_the_listener(void)
+{
+	int fd = huvm_open(), all = huvm_open();
+	char *p = managed(fd, BLOCK);
+	ARG(huvm_events, on, .flags = HUVM_EVENTS_ALL, .mask = 1u << HUVM_EVENT_MIGRATE, .records = 16);
+	ARG(huvm_events, own, .mask = 1u << HUVM_EVENT_MIGRATE, .records = 1024);
+	uint64_t sum = counter(fd, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_EVENTS_DROPPED), dropped;
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &own));
+	CHECK_OK(ioctl(all, HUVM_IOC_EVENTS, &on));
+	p[0] = 1;
+	for (int n = 0; n < 30; n++)
+		CHECK_OK(migrate(fd, p, BLOCK, n & 1 ? HUVM_PLACE_HOST : 0));
+	CHECK_EQ(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_EVENTS_DROPPED), 0);
+	dropped = counter(all, HUVM_SCOPE_SPACE, 0, HUVM_CNT_EVENTS_DROPPED);
+	CHECK(dropped >= 30 - 16);
+	CHECK_EQ(counter(fd, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_EVENTS_DROPPED), sum + dropped);
+	/* Its own events fill it as well. */
+	own.records = 16;
+	CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &own));
+	for (int n = 0; n < 30; n++)
+		CHECK_OK(migrate(fd, p, BLOCK, n & 1 ? HUVM_PLACE_HOST : 0));
+	CHECK(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_EVENTS_DROPPED) >= 30 - 16);
+}
+
 /* Two pages, the second of which can be read but not written. */
 static char *half_writable(void)
 {
@@ -736,6 +763,7 @@ static const struct ktap_test tests[] = {
 	{ "wrong_gpu", wrong_gpu }, { "other_process", other_process }, { "knobs_and_policy", knobs_and_policy },
 	{ "presets", presets }, { "device_node", device_node }, { "privileges", privileges }, { "others", others }, { "counters", counters },
 	{ "event_stream", event_stream }, { "sleepers_are_woken", sleepers_are_woken },
+	{ "drops_of_the_listener", drops_of_the_listener },
 	{ "result_not_lost", result_not_lost },
 	{ "events_not_lost", events_not_lost }, { "clients", clients }, { "ranges", ranges }, { "advice", advice },
 };
