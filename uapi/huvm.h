@@ -575,7 +575,8 @@ enum huvm_cause {
  *
  * After HUVM_IOC_EVENTS, read(2) on the same file returns whole records (-EINVAL if the buffer is smaller than one); it
  * blocks unless O_NONBLOCK (-EAGAIN); poll says POLLIN. A full ring drops the newest and counts them. A record that could
- * not be written (-EFAULT) is there for the next read.
+ * not be written (-EFAULT) is there for the next read. Once the stream is turned off a read that waits returns 0, others are -EINVAL,
+ * and poll says POLLIN and POLLHUP, until it is turned on again.
  * @seq: number of the event in this stream; a gap means drops
  * @time_ns: CLOCK_MONOTONIC
  * @va, @length: pages concerned

@@ -16,6 +16,8 @@ use kernel::sync::Arc;
 
 /// poll(2) says: a read would return at once.
 const POLLIN: u32 = 0x1 | 0x40;
+/// poll(2) says: nothing more comes.
+const POLLHUP: u32 = 0x10;
 
 impl FileHandler for Space {
     fn open(mapping: Mapping) -> Result<Arc<Self>> {
@@ -83,6 +85,9 @@ impl FileHandler for Space {
     fn ready(&self) -> u32 {
         if self.events.has_some() {
             POLLIN
+        } else if self.events.has_ended() {
+            // Who sleeps in poll when another thread turns the stream off; read says so at once, too.
+            POLLIN | POLLHUP
         } else {
             0
         }

@@ -36,6 +36,8 @@ struct Ring {
     len: usize,
     mask: u32,
     all: bool,
+    /// It was on, and was turned off.
+    ended: bool,
     seq: u64,
     dropped: u32,
 }
@@ -61,6 +63,7 @@ impl Stream {
                 len: 0,
                 mask: 0,
                 all: false,
+                ended: false,
                 seq: 0,
                 dropped: 0,
             }, "huvm_events"),
@@ -87,6 +90,7 @@ impl Stream {
                 }
             }
             r.all = all && mask != 0;
+            r.ended = mask == 0 && (r.mask != 0 || r.ended);
             r.mask = mask;
             r.first = 0;
             r.len = 0;
@@ -164,6 +168,11 @@ impl Stream {
     /// Whether a read would return something.
     pub(crate) fn has_some(&self) -> bool {
         self.ring.lock().len != 0
+    }
+
+    /// Whether the stream was on and was turned off: nothing comes before it is turned on again.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ring.lock().ended
     }
 
     /// Whether the stream is on.

@@ -639,6 +639,60 @@ static void sleepers_are_woken(void)
 	}
 }
 
+static void *reads_the_end(void *arg)
+{
+	struct huvm_event e;
+
+	woken = read(*(int *)arg, &e, sizeof(e)) == 0 ? 1 : 2;
+	return NULL;
+}
+
+static void *polls_the_end(void *arg)
+{
+	struct pollfd pf = { .fd = *(int *)arg, .events = POLLIN };
+
+	woken = poll(&pf, 1, -1) == 1 && pf.revents == (POLLIN | POLLHUP) ? 1 : 2;
+	return NULL;
+}
+
+/* Who sleeps when another thread turns the stream off hears of it: nothing else will wake him. */
+static void sleepers_hear_the_end(void)
+{
+	static void *(*const sleepers[])(void *) = { reads_the_end, polls_the_end };
+	ARG(huvm_events, e, .records = 16);
+	pthread_t t;
+
+	for (int i = 0; i < 2; i++) {
+		int fd = huvm_open();
+		struct pollfd pf = { .fd = fd, .events = POLLIN };
+
+		/* It is off, and has not been on. */
+		CHECK_EQ(poll(&pf, 1, 0), 0);
+		e.mask = 0;
+		CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &e));
+		CHECK_EQ(poll(&pf, 1, 0), 0);
+		e.mask = 1u << HUVM_EVENT_CPU_FAULT;
+		CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &e));
+		woken = 0;
+		CHECK_EQ(pthread_create(&t, NULL, sleepers[i], &fd), 0);
+		give_time(200);
+		CHECK_EQ(woken, 0);
+		e.mask = 0;
+		CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &e));
+		CHECK(WITHIN(3000, woken));
+		CHECK_EQ(woken, 1);
+		pthread_join(t, NULL);
+		/* It stays so, however often it is turned off. */
+		CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &e));
+		CHECK_EQ(poll(&pf, 1, 0), 1);
+		CHECK_EQ(pf.revents, POLLIN | POLLHUP);
+		e.mask = 1u << HUVM_EVENT_CPU_FAULT;
+		CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &e));
+		CHECK_EQ(poll(&pf, 1, 0), 0);
+		close(fd);
+	}
+}
+
 /* A result that cannot be written stays: found by WAIT taking the launch before it copies. */
 static void result_not_lost(void)
 {
@@ -762,7 +816,7 @@ static const struct ktap_test tests[] = {
 	{ "bad_pointers", bad_pointers }, { "unknown_calls", unknown_calls }, { "version", version },
 	{ "wrong_gpu", wrong_gpu }, { "other_process", other_process }, { "knobs_and_policy", knobs_and_policy },
 	{ "presets", presets }, { "device_node", device_node }, { "privileges", privileges }, { "others", others }, { "counters", counters },
-	{ "event_stream", event_stream }, { "sleepers_are_woken", sleepers_are_woken },
+	{ "event_stream", event_stream }, { "sleepers_are_woken", sleepers_are_woken }, { "sleepers_hear_the_end", sleepers_hear_the_end },
 	{ "drops_of_the_listener", drops_of_the_listener },
 	{ "result_not_lost", result_not_lost },
 	{ "events_not_lost", events_not_lost }, { "clients", clients }, { "ranges", ranges }, { "advice", advice },
