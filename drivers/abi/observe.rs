@@ -4,6 +4,7 @@
 use super::ioctl::{argument, gpu, owner_only, put_text, zero};
 use crate::account;
 use crate::account::counters::{Counter, COUNT};
+use crate::account::events::Stream;
 use crate::account::policy;
 use crate::device::registry;
 use crate::kernel::ffi::uapi;
@@ -221,7 +222,7 @@ pub(super) fn events(space: &Arc<Space>, arg: usize) -> Result {
     let records = usize::try_from(records)?;
     space
         .memory
-        .charged(|| space.events.configure(a.mask, all, records))
+        .charged(|| Stream::configure(space, a.mask, all, records))
 }
 
 pub(super) fn client_info(arg: usize) -> Result {

@@ -13,7 +13,7 @@ use crate::memory::registry;
 use crate::memory::space::Space;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
-use kernel::sync::{new_spinlock, SpinLock};
+use kernel::sync::{new_spinlock, Arc, SpinLock};
 
 /// What happened. Fields as in `struct huvm_event`.
 pub(crate) struct Event {
@@ -25,9 +25,6 @@ pub(crate) struct Event {
     pub(crate) arg0: u64,
     pub(crate) arg1: u64,
 }
-
-/// Streams that want events of all spaces.
-static LISTEN_ALL: Atomic<u32> = Atomic::new(0);
 
 struct Ring {
     records: KVVec<uapi::huvm_event>,
@@ -71,35 +68,31 @@ impl Stream {
         })
     }
 
-    /// Turns the stream on (or off, with an empty mask), with room for `records`. The caller says whom it is charged to.
+    /// Turns the stream of `space` on (or off, with an empty mask), with room for `records`. The caller says whom it is charged to.
     ///
     /// # Errors
     /// `ENOMEM`; it is as it was then.
-    pub(crate) fn configure(&self, mask: u32, all: bool, records: usize) -> Result {
-        let mut fresh = KVVec::new();
+    pub(crate) fn configure(space: &Arc<Space>, mask: u32, all: bool, records: usize) -> Result {
+        let all = all && mask != 0;
+        let mut room = KVVec::new();
         if mask != 0 {
-            fresh.resize(records, uapi::huvm_event::default(), CHARGED)?;
+            room.resize(records, uapi::huvm_event::default(), CHARGED)?;
         }
-        let old = {
-            let mut r = self.ring.lock();
-            if r.all != (all && mask != 0) {
-                if r.all {
-                    LISTEN_ALL.fetch_sub(1, Relaxed);
-                } else {
-                    LISTEN_ALL.fetch_add(1, Relaxed);
-                }
-            }
-            r.all = all && mask != 0;
+        let stream = &space.events;
+        registry::listens(space, all, || {
+            let mut r = stream.ring.lock();
+            r.all = all;
             r.ended = mask == 0 && (r.mask != 0 || r.ended);
             r.mask = mask;
             r.first = 0;
             r.len = 0;
             r.dropped = 0;
-            self.mask.store(mask, Relaxed);
-            core::mem::replace(&mut r.records, fresh)
-        };
-        drop(old);
-        self.wait.wake_all();
+            stream.mask.store(mask, Relaxed);
+            core::mem::swap(&mut r.records, &mut room);
+        })?;
+        // What it had room in is dropped without a lock.
+        drop(room);
+        stream.wait.wake_all();
         Ok(())
     }
 
@@ -186,17 +179,9 @@ impl Stream {
     }
 }
 
-impl Drop for Ring {
-    fn drop(&mut self) {
-        if self.all {
-            LISTEN_ALL.fetch_sub(1, Relaxed);
-        }
-    }
-}
-
 /// Tells whoever listens. `space`: whose event it is; events of no space reach only listeners to all.
 ///
-/// Call it in process context when `LISTEN_ALL` may be on; events of no space from interrupts are not emitted.
+/// Call it in process context when somebody may listen to all; events of no space from interrupts are not emitted.
 pub(crate) fn emit(space: Option<&Space>, e: &Event) {
     super::trace::event(space, e);
     if let Some(s) = space {
@@ -204,11 +189,9 @@ pub(crate) fn emit(space: Option<&Space>, e: &Event) {
             s.events.push(s, Some(s), e, false);
         }
     }
-    if LISTEN_ALL.load(Relaxed) != 0 {
-        registry::each(|listener| {
-            if space.is_none_or(|s| s.id() != listener.id()) {
-                listener.events.push(listener, space, e, true);
-            }
-        });
-    }
+    registry::each_listener(|listener| {
+        if space.is_none_or(|s| s.id() != listener.id()) {
+            listener.events.push(listener, space, e, true);
+        }
+    });
 }

@@ -11,6 +11,8 @@ struct Spaces {
     next: u64,
     /// In ascending order of id.
     all: KVec<Arc<Space>>,
+    /// Those whose event streams want the events of all: few, however many there are.
+    listeners: KVec<Arc<Space>>,
 }
 
 static SPACES: Global<Spaces> = Global::new(
@@ -18,8 +20,12 @@ static SPACES: Global<Spaces> = Global::new(
     Spaces {
         next: 1,
         all: KVec::new(),
+        listeners: KVec::new(),
     },
 );
+
+/// How many listen to all. To be read without the lock.
+static LISTENERS: Atomic<usize> = Atomic::new(0);
 
 /// Spaces that somebody has a reference to, in this list or not.
 static LIVE: Atomic<i32> = Atomic::new(0);
@@ -64,16 +70,23 @@ pub(crate) fn add(space: Arc<Space>) -> Result {
     s.all.insert_within_capacity(at, space).map_err(|_| ENOMEM)
 }
 
+fn take(from: &mut KVec<Arc<Space>>, id: u64) -> Option<Arc<Space>> {
+    let at = from.iter().position(|o| o.id() == id)?;
+    let old = from.remove(at).ok();
+    if from.is_empty() {
+        // The static is never dropped, so it keeps no memory when the module goes.
+        *from = KVec::new();
+    }
+    old
+}
+
 /// Takes a space out.
 pub(crate) fn remove(id: u64) {
     let old = {
         let mut s = SPACES.lock();
-        let at = s.all.iter().position(|o| o.id() == id);
-        let old = at.and_then(|at| s.all.remove(at).ok());
-        if s.all.is_empty() {
-            // The static is never dropped, so it keeps no memory when the module goes.
-            s.all = KVec::new();
-        }
+        let s = &mut *s;
+        let old = [take(&mut s.all, id), take(&mut s.listeners, id)];
+        LISTENERS.store(s.listeners.len(), Relaxed);
         old
     };
     drop(old);
@@ -105,9 +118,38 @@ pub(crate) fn of_process(pid: u32) -> Result<KVec<Arc<Space>>> {
     Ok(found)
 }
 
-/// Calls `f` for each space, under the registry's lock; `f` must not sleep for long nor open or close spaces.
-pub(crate) fn each(mut f: impl FnMut(&Space)) {
-    for space in SPACES.lock().all.iter() {
+/// The event stream of an open file changes, as `change` does it under the registry's lock: it listens to all, or does
+/// not.
+///
+/// # Errors
+/// `ENOMEM`; nothing was changed.
+pub(crate) fn listens(space: &Arc<Space>, to_all: bool, change: impl FnOnce()) -> Result {
+    let mut s = SPACES.lock();
+    let listeners = &mut s.listeners;
+    let is_there = listeners.iter().any(|o| o.id() == space.id());
+    if to_all && !is_there {
+        listeners.push(space.clone(), GFP_KERNEL)?;
+    }
+    // Whoever listens to all is open, so that this is not the last reference.
+    let old = if to_all {
+        None
+    } else {
+        take(listeners, space.id())
+    };
+    LISTENERS.store(listeners.len(), Relaxed);
+    change();
+    drop(s);
+    drop(old);
+    Ok(())
+}
+
+/// Calls `f` for each space that listens to all, under the registry's lock; `f` must not sleep for long nor open or close spaces. Costs
+/// a load where there is none.
+pub(crate) fn each_listener(mut f: impl FnMut(&Space)) {
+    if LISTENERS.load(Relaxed) == 0 {
+        return;
+    }
+    for space in SPACES.lock().listeners.iter() {
         f(space);
     }
 }

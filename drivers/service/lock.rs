@@ -16,7 +16,7 @@
 //! | 8a | a GPU's DMA mappings (`DmaDev::open`) | making or removing one; for writing, their end | yes |
 //! | 9 | channel; what its copies stand on (`channel::Pool::space`); its restarts | building and submitting one push; mapping one buffer; one restart | yes |
 //! | 9a | a GPU's peer names (`Gpu::naming`) | giving or taking one id | yes |
-//! | 10 | registries of GPUs (asked under 5 for lenders) and spaces (walked under 5 for listeners to all events), clients, policies, streams and queue of prefetch | looking up, adding; nothing but 11 under them | yes |
+//! | 10 | registries of GPUs (asked under 5 for lenders) and spaces (walked under 5: the listeners to all events), clients, policies, streams and queue of prefetch | looking up, adding; nothing but 11 under them | yes |
 //! | 11 | leaves: event rings, pages that failed (`channel::poison`), channels' semaphores, a copy engine's last fault, launch tables, spare cursor, thrashing window, wait queues | O(1) | no |
 //!
 //! Rules beside the order:
