@@ -5,8 +5,8 @@
 //! | --- | --- |
 //! | 1 enable the function, claim BARs | 12 release and disable, give the index back |
 //! | 2 set the DMA mask | 11 nothing more can be mapped; see that nothing is |
-//! | 3 see which BAR has the extension, map BARs, bus mastering on | 10 bus mastering off, reset if it was lost, registers end |
-//! | 4 identify; silence interrupts | 9 silence interrupts, free the vectors |
+//! | 3 see which BAR has the extension, map BARs | 10 bus mastering off, reset if it was lost, registers end |
+//! | 4 identify; silence interrupts and what runs; bus mastering on | 9 silence interrupts, free the vectors |
 //! | 5 take an index, make the [`Gpu`] | 7 mark it lost: whoever still refers to it fails |
 //! | 6 channels | 6 refuse submissions, drain and stop channels |
 //! | 7 vectors and handlers | |
@@ -57,6 +57,8 @@ use kernel::sync::{new_mutex, Arc, Mutex};
 const DEVICE: u32 = 0x10f7;
 /// MSI-X entries: four of the interrupt tree, two that are not used.
 const ENTRIES: u32 = 6;
+/// How long what still ran when the GPU was taken may take to end.
+const SILENCE_NS: u64 = 1_000_000_000;
 /// How long others may take to let go of DMA mappings when the GPU leaves.
 const RELEASE_NS: u64 = 5_000_000_000;
 /// How long a thread may take to end: it may wait for copies, for a channel that is given up, and for host memory, one after the other.
@@ -178,7 +180,6 @@ impl Started {
             );
         })?;
         let bars = Arc::new(bars, GFP_KERNEL)?;
-        function.set_master();
         irq::quiesce(&*bars);
         let identity = bringup::identify(&*bars).map_err(refused)?;
         let ext = match at {
@@ -188,6 +189,13 @@ impl Started {
         if let ExtAt::Announced(a) = &at {
             check_announced(a, ext.as_ref()).map_err(refused)?;
         }
+        // What another driver, or kernel, started there knows addresses that are no longer its own.
+        if let Some(engine) = ext.as_ref().and_then(|e| e.workload) {
+            let mut patience = time::Patience::new(SILENCE_NS);
+            let did = engine.silence(&*bars, &mut || patience.again());
+            did.map_err(refused)?;
+        }
+        function.set_master();
         let index = ext.as_ref().map(|e| u8::try_from(e.gpu_index));
         let place = Place::take(index.transpose()?)?;
         let mut name = [0u8; 32];
