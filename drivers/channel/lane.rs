@@ -10,7 +10,7 @@ use crate::account::waits::{self, Listed, Waiting, What};
 use crate::kernel::dma::{read_barrier, DmaBuf};
 use crate::kernel::ffi::uapi;
 use crate::kernel::mmio::Bars;
-use crate::kernel::time::{self, Patience};
+use crate::kernel::time;
 use crate::kernel::wait::WaitQueue;
 use huvm_hal::channel::{is_complete, Channel, Interrupt, Layout, SubmitFlags};
 use huvm_hal::ext::ecc;
@@ -98,6 +98,14 @@ struct Restarts {
     times: u32,
     /// Of these, behind a page that failed; they are not among `times`.
     left_out: u32,
+}
+
+/// How far a channel was, as one who waits for it saw it.
+struct Seen {
+    /// What is complete, and whether it leaves.
+    at: (u32, bool),
+    /// Since when it is there, ns.
+    since: u64,
 }
 
 /// What a lane is made from.
@@ -382,7 +390,7 @@ impl Lane {
         if let Some(ok) = self.poll(value) {
             return if ok { Ok(()) } else { Err(EIO) };
         }
-        let (mut seen, mut since) = ((self.completed(), self.leaves()), time::now_ns());
+        let mut seen = self.seen();
         // Most copies are over before anybody could read the list.
         let mut listed = None;
         loop {
@@ -393,26 +401,40 @@ impl Lane {
                 return if ok { Ok(()) } else { Err(EIO) };
             }
             let listed = listed.get_or_insert_with(|| self.waiting(What::Copy, STALL_NS));
-            let (now, at) = ((self.completed(), self.leaves()), time::now_ns());
-            let (_, leaves) = now;
-            if leaves && holding {
+            if holding && self.leaves() {
                 return Err(EAGAIN);
             }
-            if self.lies() {
-                self.denounce();
-            } else if now != seen {
-                (seen, since) = (now, at);
-                listed.got_on();
-            } else if self.is_gone() {
-                self.fail();
-            } else if !leaves && at.saturating_sub(since) >= STALL_NS {
-                self.give_up(value, uapi::HUVM_CHANNEL_STALLED);
-            } else if !leaves && self.has_faulted() {
-                // The fault service thread restarts a faulted engine; but that thread may be who waits here.
-                let _gave_up_said_so = self.restart();
-            } else if at.saturating_sub(since) >= OTHERS_NS {
-                table::restart_faulted(self.gpu);
-            }
+            self.look_after(value, &mut seen, listed);
+        }
+    }
+
+    /// How far it is now.
+    fn seen(&self) -> Seen {
+        Seen {
+            at: (self.completed(), self.leaves()),
+            since: time::now_ns(),
+        }
+    }
+
+    /// What everybody does now and then who waits for it, here for push `value`. The fault service thread restarts a faulted engine;
+    /// but that thread may be who waits, for this channel or for one that waits for it.
+    fn look_after(&self, value: u32, seen: &mut Seen, listed: &Waiting) {
+        let now = self.seen();
+        let (_, leaves) = now.at;
+        let stood = now.since.saturating_sub(seen.since);
+        if self.lies() {
+            self.denounce();
+        } else if now.at != seen.at {
+            *seen = now;
+            listed.got_on();
+        } else if self.is_gone() {
+            self.fail();
+        } else if !leaves && stood >= STALL_NS {
+            self.give_up(value, uapi::HUVM_CHANNEL_STALLED);
+        } else if !leaves && self.has_faulted() {
+            let _gave_up_said_so = self.restart();
+        } else if stood >= OTHERS_NS {
+            table::restart_faulted(self.gpu);
         }
     }
 
@@ -432,23 +454,17 @@ impl Lane {
         state.is_ok_and(|s| s.engine_faulted)
     }
 
-    /// Waits for room in the ring, which is locked, after `busy`.
-    fn wait_for_room(&self, seen: u32) -> Result {
-        let moved = |lane: &Lane| lane.completed() != seen || !lane.works();
-        let mut patience = Patience::new(STALL_NS);
-        let _listed = self.waiting(What::Room, STALL_NS);
-        while !moved(self) {
-            self.moved.wait_timeout(LOOK_NS, || moved(self));
-            if !moved(self) && self.has_faulted() {
-                // As in `wait`.
-                let _gave_up_said_so = self.restart();
-            }
-            if !moved(self) && !patience.again() {
-                self.give_up(seen.wrapping_add(1), uapi::HUVM_CHANNEL_STALLED);
-                return Err(EIO);
+    /// Waits until the ring, which is locked and full, has more room than when `completed` pushes were over, or takes no more.
+    fn wait_for_room(&self, completed: u32) {
+        let moved = || self.completed() != completed || !self.works();
+        let mut seen = self.seen();
+        let listed = self.waiting(What::Room, STALL_NS);
+        while !moved() {
+            self.moved.wait_timeout(LOOK_NS, moved);
+            if !moved() {
+                self.look_after(completed.wrapping_add(1), &mut seen, &listed);
             }
         }
-        Ok(())
     }
 
     /// Builds one push with `f` and hands it to the GPU, after `acquire` (semaphores of this GPU, and values).
@@ -467,10 +483,11 @@ impl Lane {
             if !self.works() || self.closing.load(Relaxed) {
                 return Err(EIO);
             }
-            let seen = ring.completed();
+            // As it is waited for: one that lies says something else in its ring.
+            let completed = self.completed();
             match ring.begin(PUSH_DWORDS).map(drop) {
                 Ok(()) => break,
-                Err(huvm_hal::Error::Busy(_)) => self.wait_for_room(seen)?,
+                Err(huvm_hal::Error::Busy(_)) => self.wait_for_room(completed),
                 // It was given up since, and its semaphore let go.
                 Err(_) if self.was_given_up() => return Err(EIO),
                 Err(e @ huvm_hal::Error::BadDevice(..)) => {
