@@ -128,6 +128,8 @@ pub(crate) enum Disobeys {
     Stays(ChannelId),
     /// A channel lies about what is over.
     Lies(ChannelId),
+    /// The GPU reads as one that is gone, if only for a moment: what a channel copies may go on.
+    Gone,
 }
 
 /// Told, with the index of its GPU, what a channel does. The caller may hold any lock but those of memory and of registries.
@@ -323,6 +325,13 @@ impl Lane {
         self.fail();
     }
 
+    /// Its GPU does not answer. One read says no more than that: the GPU is lost, and kept from the bus, before anybody takes for free
+    /// what this was copying to.
+    fn miss(&self) {
+        (self.disobeyed)(self.gpu, Disobeys::Gone);
+        self.fail();
+    }
+
     /// Pushes submitted and not over.
     pub(super) fn pending(&self) -> u32 {
         // A push may be over before its number is stored.
@@ -428,7 +437,7 @@ impl Lane {
             *seen = now;
             listed.got_on();
         } else if self.is_gone() {
-            self.fail();
+            self.miss();
         } else if !leaves && stood >= STALL_NS {
             self.give_up(value, uapi::HUVM_CHANNEL_STALLED);
         } else if !leaves && self.has_faulted() {
@@ -641,15 +650,16 @@ impl Lane {
         );
         waits::tell();
         self.announce_end(why);
-        let is_off = self.stop();
-        if !is_off {
-            // Before anybody takes the memory that it copies to for free.
-            (self.disobeyed)(self.gpu, Disobeys::Stays(self.id));
+        match self.stop() {
+            Ok(()) if self.attendant.call() => {}
+            Ok(()) => self.let_go(),
+            Err(what) => {
+                // Before anybody takes the memory that it copies to for free. Those that wait for this channel are taken off
+                // their engines too: none goes on behind it.
+                (self.disobeyed)(self.gpu, what);
+                self.fail();
+            }
         }
-        if is_off && !self.is_gone() && self.attendant.call() {
-            return;
-        }
-        self.let_go(is_off);
     }
 
     fn announce_end(&self, why: u32) {
@@ -667,11 +677,9 @@ impl Lane {
         );
     }
 
-    /// It was given up, and what can be rescued is: from here on it is broken. `is_off`: it reaches no memory.
-    pub(super) fn let_go(&self, is_off: bool) {
-        if is_off {
-            self.release();
-        }
+    /// It was given up, is off its engine, and what can be rescued is: from here on it is broken.
+    pub(super) fn let_go(&self) {
+        self.release();
         self.fail();
     }
 
@@ -691,19 +699,21 @@ impl Lane {
         }
     }
 
-    /// Takes the channel off its engine: it reaches no memory from here on. Whether that is so.
-    pub(super) fn stop(&self) -> bool {
+    /// Takes the channel off its engine: it reaches no memory from here on.
+    ///
+    /// # Errors
+    /// What it does instead, as far as anybody knows.
+    pub(super) fn stop(&self) -> core::result::Result<(), Disobeys> {
         let mut patience = Listed::new(What::Stop, self.gpu, self.id.0.into(), STOP_NS);
         let off = self.runlist.disable(&*self.bars, self.chid);
         let off = off.and(self.runlist.preempt(&*self.bars, &mut || patience.again()));
-        match off {
-            // A GPU that is gone reaches nothing.
-            Ok(()) | Err(huvm_hal::Error::Gone) => true,
-            Err(e) => {
+        off.map_err(|e| match e {
+            huvm_hal::Error::Gone => Disobeys::Gone,
+            e => {
                 pr_err!("gpu {} {:?}: preempt: {:?}\n", self.gpu, self.engine, e);
-                false
+                Disobeys::Stays(self.id)
             }
-        }
+        })
     }
 
     /// Begins what [`Self::stop`] does, without waiting for its end.

@@ -92,6 +92,6 @@ impl Failed {
 
 impl Drop for Failed {
     fn drop(&mut self) {
-        self.0.let_go(true);
+        self.0.let_go();
     }
 }

@@ -309,6 +309,7 @@ fn disobeyed(index: u8, what: Disobeys) {
         gpu.mark_lost(match what {
             Disobeys::Stays(id) => Loss::Channel(id),
             Disobeys::Lies(id) => Loss::Semaphore(id),
+            Disobeys::Gone => Loss::Gone,
         });
     }
 }
