@@ -432,7 +432,10 @@ fn stop_slot(gpu: &Arc<Gpu>, slot: usize) {
     let mut patience = Listed::new(What::Abort, gpu.index(), slot as u64, ABORT_NS);
     while runs(gpu, slot) && !gpu.is_lost() {
         if !patience.again() {
-            gpu.mark_lost(Loss::Launch(n));
+            // It may have ended while nobody looked.
+            if running(gpu) {
+                gpu.mark_lost(Loss::Launch(n));
+            }
             break;
         }
     }

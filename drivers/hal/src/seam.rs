@@ -76,7 +76,7 @@ impl<T: DmaMem + ?Sized> DmaMem for &T {
 /// up. The caller relaxes the CPU, sleeps or lets virtual time pass in it, and bounds it.
 pub type Wait<'a> = dyn FnMut() -> bool + 'a;
 
-/// Looks until `look` gives a value, or `wait` says no.
+/// Looks until `look` gives a value; once more after `wait` has said no, for the caller may not have run for longer than it bounds.
 ///
 /// # Errors
 /// [`Error::Timeout`] with `what`.
@@ -90,7 +90,7 @@ pub fn poll<T>(
             return Ok(v);
         }
         if !wait() {
-            return Err(Error::Timeout(what));
+            return look().ok_or(Error::Timeout(what));
         }
     }
 }

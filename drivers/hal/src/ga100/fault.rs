@@ -8,7 +8,7 @@
 use super::bringup::read;
 use super::regs;
 use crate::ids::GpuVa;
-use crate::seam::{Bar, DmaMem, Mmio, Wait};
+use crate::seam::{poll, Bar, DmaMem, Mmio, Wait};
 use crate::{Error, Result};
 
 /// Bytes of a fault packet.
@@ -325,7 +325,7 @@ impl<D: DmaMem> FaultRing<D> {
     /// # Errors
     /// [`Error::Timeout`], [`Error::Gone`]; the ring is disabled even so, if the device is there.
     pub fn disable<M: Mmio + ?Sized>(&mut self, m: &M, wait: &mut Wait<'_>) -> Result<()> {
-        let idle = crate::seam::poll(wait, "fault buffer idle", || {
+        let idle = poll(wait, "fault buffer idle", || {
             match read(m, regs::FAULT_STATUS) {
                 Ok(v) if v & STATUS_BUSY != 0 => None,
                 other => Some(other.map(|_| ())),
@@ -470,14 +470,8 @@ impl<D: DmaMem> FaultRing<D> {
     }
 
     fn wait_valid(&self, off: usize, wait: &mut Wait<'_>) -> bool {
-        loop {
-            if self.mem.read32(off + INFO) & VALID != 0 {
-                return true;
-            }
-            if !wait() {
-                return false;
-            }
-        }
+        let valid = || (self.mem.read32(off + INFO) & VALID != 0).then_some(());
+        poll(wait, "VALID", valid).is_ok()
     }
 
     /// Writes GET unchanged: the device compares GET and PUT and pulses again if entries remain. After the leaf was

@@ -300,6 +300,29 @@ fn a_packet_that_does_not_come_is_passed() {
     assert_eq!(ring.skip(&r), Err(Error::BadDevice("FAULT_BUFFER_PUT", 4)));
 }
 
+/// Whoever waits may not run for longer than his bound; by then it is done.
+#[test]
+fn the_last_look_is_after_the_bound() {
+    let r = FakeRegs::default();
+    let done_late = &mut || {
+        r.write32(Bar::Regs, 0xb8_30b0, 0);
+        false
+    };
+    assert_eq!(replay(&r, ReplayKind::Start, done_late), Ok(()));
+    let m = FakeMem::new(0, 4 * 32);
+    let mut ring = FaultRing::new(RingKind::Replayable, m.clone()).unwrap();
+    ring.enable(&r).unwrap();
+    m.write64(8, 0x7000);
+    r.write32(Bar::Regs, 0xb8_302c, 1);
+    let mut out = [Fault::default(); 1];
+    let valid_late = &mut || {
+        m.write32(28, 1 << 31);
+        false
+    };
+    assert_eq!(ring.drain(&r, &mut out, valid_late), Ok(1));
+    assert_eq!(out[0].va, GpuVa(0x7000));
+}
+
 /// Registers that take what is written leave TRIGGER set, so each of these ends with a time-out, after the writes.
 #[test]
 fn invalidate_registers() {
