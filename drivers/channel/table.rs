@@ -95,12 +95,18 @@ impl Found {
     }
 }
 
-/// A number for a new channel. Numbers come back after 65535 channels, when nobody can know the old one any more.
+/// A number for a new channel. Numbers come back after 65535 channels, but for those that are still known.
 pub(super) fn next_id() -> ChannelId {
     let mut t = TABLE.lock();
-    let id = t.next;
-    t.next = id.wrapping_add(1).max(1);
-    ChannelId(id)
+    // Bounded: far fewer are known than there are.
+    loop {
+        let id = ChannelId(t.next);
+        t.next = t.next.wrapping_add(1).max(1);
+        let is_known = t.live.iter().any(|l| l.id() == id) || t.retired.iter().any(|r| r.id == id);
+        if !is_known {
+            return id;
+        }
+    }
 }
 
 /// Makes a lane known.
