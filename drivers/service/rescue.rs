@@ -17,7 +17,7 @@ use super::migrate;
 use super::pool::{self, Need};
 use crate::account::waits::{self, Waiting, What};
 use crate::account::{self, counters::Counter, policy};
-use crate::channel::{self, Failed, Tracker, Watch};
+use crate::channel::{self, Engine, Failed, Tracker, Watch};
 use crate::device::Gpu;
 use crate::kernel::{thread, time};
 use crate::memory::block::{Block, Inflight};
@@ -100,7 +100,9 @@ fn go_round(gpu: &Arc<Gpu>, failed: &Failed, copies: &mut Tracker) -> Sum {
                 Ok(sent) => sum.rescued = sum.rescued.saturating_add(sent.into()),
                 Err(e) => {
                     sum.left = sum.left.saturating_add(1);
-                    sum.failed |= e != ENOMEM && e != EAGAIN;
+                    let copies = || gpu.channels().works(Engine::DeviceToHost);
+                    let again = e == ENOMEM || e == EAGAIN || (e == EIO && copies());
+                    sum.failed |= !again;
                 }
             }
             at = block.va().saturating_add(BLOCK_BYTES);
@@ -113,7 +115,8 @@ fn go_round(gpu: &Arc<Gpu>, failed: &Failed, copies: &mut Tracker) -> Sum {
 /// Lets what the block was sending over the channel go to the host. Whether there was anything.
 ///
 /// # Errors
-/// `EAGAIN` when its lock is taken, `ENOMEM`: try again. `EIO` when no copy can be made.
+/// `EAGAIN` when its lock is taken, `ENOMEM`: try again. `EIO` when no copy could be made: as long as the channel to the host works,
+/// try again too.
 fn send_home(
     gpu: &Arc<Gpu>,
     block: &Arc<Block>,
