@@ -754,13 +754,12 @@ impl Lane {
         self.wake();
     }
 
-    /// Gives the memory back; the lane keeps its last value. The channel must be off its engine.
-    pub(super) fn close(&self) -> u32 {
+    /// Gives the memory back; the lane keeps its last value. The channel must be off its engine, or its GPU kept from the bus.
+    pub(super) fn close(&self) {
         self.fail();
         let ring = self.ring.lock().take();
         let last = self.completed();
         let old = core::mem::replace(&mut *self.semaphore.lock(), Semaphore::Was(last));
         drop((ring, old));
-        last
     }
 }

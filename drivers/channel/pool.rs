@@ -232,22 +232,32 @@ impl Pool {
         }
     }
 
-    /// Waits for everything submitted, takes the channels off their engines and gives their memory back.
-    pub(crate) fn shut_down(&self) {
+    /// Waits for everything submitted and takes the channels off their engines. Whether all left them: an engine that goes on reaches
+    /// host memory until the GPU is kept from the bus, so the channels have theirs until [`Self::free`], or the pool's end.
+    pub(crate) fn shut_down(&self) -> bool {
         for lane in self.lanes().iter() {
             // What failed is in the lane for whoever waits.
             let _known_there = lane.drain();
         }
+        // Each is told, whatever others do.
+        let left = self.lanes().iter().map(|lane| lane.stop().is_ok());
+        let all_left = left.fold(true, |all, left| all & left);
+        if let Some(space) = self.space.lock().as_ref() {
+            space.stop();
+        }
         for lane in self.lanes().iter() {
-            let _said_so = lane.stop();
+            lane.fail();
+            table::retire(lane.id(), lane.completed());
+        }
+        all_left
+    }
+
+    /// Gives the memory of channels back that were shut down. The GPU must be kept from the bus.
+    pub(crate) fn free(&self) {
+        for lane in self.lanes().iter() {
+            lane.close();
         }
         let space = self.space.lock().take();
-        if let Some(s) = space {
-            s.stop();
-            for lane in self.lanes().iter() {
-                table::retire(lane.id(), lane.close());
-            }
-            drop(s);
-        }
+        drop(space);
     }
 }

@@ -387,6 +387,8 @@ impl Drop for Started {
                 Err(e) => pr_err!("gpu {}: lost, and not reset: {:?}\n", gpu.index(), e),
             }
         }
+        // Not before: an engine that did not leave a channel would go on in it.
+        gpu.channels().free();
         gpu.bars.revoke();
         gpu.dma.close();
         let left = gpu.dma.live();
