@@ -2,7 +2,7 @@
 //! The channels of one GPU.
 
 use super::lane::{Disobeyed, Lane, Push, SharedBuf, STOP_NS};
-use super::setup::{self, Space};
+use super::setup::{self, Mapped, Space};
 use super::{table, Engine, Fence, Tracker};
 use crate::account::latency::{Kind, Latencies};
 use crate::account::waits::{Listed, What};
@@ -166,11 +166,6 @@ impl Pool {
         self.lane(engine).map_or(0, |l| l.pending())
     }
 
-    /// Whether `fence` is over.
-    pub(crate) fn done(&self, fence: Fence) -> bool {
-        table::find(fence.channel).poll(fence.value).is_some()
-    }
-
     /// A non-stall interrupt came. `false` if it is not of a channel. Any context.
     pub(crate) fn interrupt(&self, vector: Vector) -> bool {
         let mut ours = false;
@@ -196,11 +191,11 @@ impl Pool {
         did
     }
 
-    /// Maps a buffer into the channels' address space for good, for self tests. Returns its address.
+    /// Maps a buffer into the channels' address space for good, for self tests.
     ///
     /// # Errors
     /// `EIO` when the space is full or gone.
-    pub(crate) fn map(&self, bars: &Bars, mem: &Arc<DmaBuf>) -> Result<GpuVa> {
+    pub(crate) fn map(&self, bars: &Bars, mem: &Arc<DmaBuf>) -> Result<Mapped> {
         let mut space = self.space.lock();
         (*space).as_mut().ok_or(EIO)?.keep(bars, mem)
     }

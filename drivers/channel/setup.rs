@@ -14,7 +14,7 @@ use huvm_hal::ga100::instance::{self, INSTANCE_BYTES};
 use huvm_hal::ga100::invalidate;
 use huvm_hal::ga100::runlist::{runlist_bytes, Entry, Runlist};
 use huvm_hal::ids::{Chid, GpuVa, SysAddr};
-use huvm_hal::pagetable::{self, Block, TableKey, Tree};
+use huvm_hal::pagetable::{self, Block, Invalidate, TableKey, Tree};
 use huvm_hal::seam::DmaMem;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -47,6 +47,14 @@ impl pagetable::Store for Store {
         let at = self.0.iter().position(|(k, _)| *k == key)?;
         self.0.remove(at).ok().map(|(_, p)| p)
     }
+}
+
+/// What was mapped into the channels' address space. Usable once the GPU has dropped what is stale.
+pub(crate) struct Mapped {
+    pub(crate) va: GpuVa,
+    /// Of the space.
+    pub(crate) root: SysAddr,
+    pub(crate) stale: Invalidate,
 }
 
 /// Everything of the channels that the device reaches but the rings themselves.
@@ -113,24 +121,34 @@ impl Space {
     }
 
     /// Maps a buffer for good, and keeps it.
-    pub(super) fn keep(&mut self, bars: &Bars, mem: &Arc<DmaBuf>) -> Result<GpuVa> {
+    pub(super) fn keep(&mut self, bars: &Bars, mem: &Arc<DmaBuf>) -> Result<Mapped> {
         self.kept.reserve(1, GFP_KERNEL)?;
-        let va = self.map(bars, &**mem)?;
+        let mapped = self.enter(bars, &**mem)?;
         self.kept.push(mem.clone(), GFP_KERNEL)?;
-        Ok(va)
+        Ok(mapped)
     }
 
     pub(super) fn root(&self) -> SysAddr {
         self.tree.root()
     }
 
-    fn map(&mut self, bars: &Bars, mem: &impl DmaMem) -> Result<GpuVa> {
+    fn enter(&mut self, bars: &Bars, mem: &impl DmaMem) -> Result<Mapped> {
         let pde0 = self.tree.pde0(WINDOW_VA).ok_or(EIO)?;
-        let (va, inv) = self.window.map(bars, pde0, mem).map_err(errno)?;
+        let (va, stale) = self.window.map(bars, pde0, mem).map_err(errno)?;
+        Ok(Mapped {
+            va,
+            root: self.tree.root(),
+            stale,
+        })
+    }
+
+    /// Maps a buffer while the GPU starts: nobody else gives commands to it.
+    fn map(&mut self, bars: &Bars, mem: &impl DmaMem) -> Result<GpuVa> {
+        let m = self.enter(bars, mem)?;
         let mut patience = self.patience();
-        invalidate::invalidate_va(bars, self.tree.root(), &inv, &mut || patience.again())
+        invalidate::invalidate_va(bars, m.root, &m.stale, &mut || patience.again())
             .map_err(errno)?;
-        Ok(va)
+        Ok(m.va)
     }
 
     /// Empties the runlists: the host schedules nothing of ours any more, and forgets our translations.

@@ -5,7 +5,7 @@
 
 use super::{driver, registry, Gpu};
 use crate::account::waits::{Waiting, What};
-use crate::channel::{self, Engine, Fence, Push, Tracker};
+use crate::channel::{self, Engine, Push, Tracker};
 use crate::kernel::dma::DmaBuf;
 use crate::kernel::ffi::uapi;
 use crate::kernel::mmio::VramWindow;
@@ -13,6 +13,7 @@ use crate::kernel::{task, time};
 use huvm_hal::channel::{CopyFlags, Fill};
 use huvm_hal::ga100::{bringup, irq};
 use huvm_hal::ids::{GpuVa, Loc, SysAddr, Vector, VidAddr};
+use huvm_hal::pagetable::Invalidate;
 use huvm_hal::seam::{Bar, DmaMem, Mmio};
 use huvm_policy::chunk::FreeChunk;
 use kernel::prelude::*;
@@ -71,7 +72,8 @@ pub(super) fn check(gpu: &Gpu) -> Result {
     let buf = gpu.dma_alloc(4096)?;
     let seen = || gpu.irq_seen.first().map_or(0, |n| n.load(Relaxed));
     let before = seen();
-    let fence = push(gpu, Engine::DeviceToHost, &Tracker::EMPTY, |p| {
+    let mut pushes = Pushes::new();
+    let fill = pushes.push(gpu, Engine::DeviceToHost, &Tracker::EMPTY, |p| {
         p.fill(
             Loc::Sys(SysAddr(buf.dma_addr())),
             Fill::U32(0x4855_564d),
@@ -79,7 +81,7 @@ pub(super) fn check(gpu: &Gpu) -> Result {
             FIRST,
         )
     })?;
-    wait(fence)?;
+    channel::wait(&fill)?;
     if (0..16).any(|i| buf.read32(4 * i) != 0x4855_564d) || buf.read32(64) != 0 {
         pr_err!("gpu {}: a fill did not arrive\n", gpu.index());
         return Err(EIO);
@@ -115,20 +117,48 @@ pub(crate) fn run(gpu: &Arc<Gpu>, test: u32, arg: u64) -> (Result, u64) {
     }
 }
 
-fn push(
-    gpu: &Gpu,
-    engine: Engine,
-    after: &Tracker,
-    f: impl FnOnce(&mut Push<'_>) -> huvm_hal::Result<()>,
-) -> Result<Fence> {
-    gpu.check()?;
-    gpu.channels().submit(engine, after, f)
+/// Pushes of a test; waited for when dropped, so that what they use, which is declared before, outlives them on every way out.
+struct Pushes(Tracker);
+
+impl Pushes {
+    fn new() -> Self {
+        Pushes(Tracker::EMPTY)
+    }
+
+    /// Hands one over; gives what to wait for.
+    fn push(
+        &mut self,
+        gpu: &Gpu,
+        engine: Engine,
+        after: &Tracker,
+        f: impl FnOnce(&mut Push<'_>) -> huvm_hal::Result<()>,
+    ) -> Result<Tracker> {
+        gpu.check()?;
+        let fence = gpu.channels().submit(engine, after, f)?;
+        channel::add(&mut self.0, fence);
+        let mut done = Tracker::EMPTY;
+        channel::add(&mut done, fence);
+        Ok(done)
+    }
 }
 
-fn wait(fence: Fence) -> Result {
-    let mut t = Tracker::EMPTY;
-    channel::add(&mut t, fence);
-    channel::wait(&t)
+impl Drop for Pushes {
+    fn drop(&mut self) {
+        // Who wants to know how they ended has waited before.
+        let _known = channel::wait(&self.0);
+    }
+}
+
+/// Maps a buffer into the channels' address space for good. Returns its address.
+fn map(gpu: &Gpu, mem: &Arc<DmaBuf>) -> Result<GpuVa> {
+    let mapped = gpu.channels().map(&gpu.bars, mem)?;
+    // Waited for: the next copy is not to meet a miss that was cached.
+    let stale = Invalidate {
+        downgrade: true,
+        ..mapped.stale
+    };
+    gpu.tlb_invalidate(mapped.root, &stale)?;
+    Ok(mapped.va)
 }
 
 /// A chunk of VRAM for a test; given back when dropped.
@@ -275,20 +305,19 @@ fn copy(gpu: &Gpu, bytes: u64) -> Steps {
     let s = Scratch::take(gpu).at(2)?;
     fill_pattern(&from, bytes, 0x1234);
     let start = time::now_ns();
-    let up = push(gpu, Engine::HostToDevice, &Tracker::EMPTY, |p| {
-        p.copy(sys(&from), s.loc(), bytes, FIRST)
-    })
-    .at(3)?;
-    let mut after = Tracker::EMPTY;
-    channel::add(&mut after, up);
-    let down = push(gpu, Engine::DeviceToHost, &after, |p| {
-        p.copy(s.loc(), sys(&to), bytes, FIRST)
-    })
-    .at(4)?;
-    // Both, even when one failed: the buffers go.
-    let did = wait(up).at(5);
-    wait(down).at(6)?;
-    did?;
+    let mut pushes = Pushes::new();
+    let up = pushes
+        .push(gpu, Engine::HostToDevice, &Tracker::EMPTY, |p| {
+            p.copy(sys(&from), s.loc(), bytes, FIRST)
+        })
+        .at(3)?;
+    let down = pushes
+        .push(gpu, Engine::DeviceToHost, &up, |p| {
+            p.copy(s.loc(), sys(&to), bytes, FIRST)
+        })
+        .at(4)?;
+    channel::wait(&up).at(5)?;
+    channel::wait(&down).at(6)?;
     let took = time::now_ns().saturating_sub(start);
     must(has_pattern(&to, bytes, 0x1234), 7)?;
     Ok(took)
@@ -297,6 +326,7 @@ fn copy(gpu: &Gpu, bytes: u64) -> Steps {
 fn memset(gpu: &Gpu) -> Steps {
     let to = gpu.dma_alloc(4096).at(1)?;
     let s = Scratch::take(gpu).at(2)?;
+    let mut pushes = Pushes::new();
     let fills = [
         (Fill::U8(0xa5), 0xa5a5_a5a5u32, 0xa5a5_a5a5u32),
         (Fill::U32(0x0102_0304), 0x0102_0304, 0x0102_0304),
@@ -306,17 +336,17 @@ fn memset(gpu: &Gpu) -> Steps {
         for word in 0..1024 {
             to.write32(4 * word, 0);
         }
-        let set = push(gpu, Engine::Local, &Tracker::EMPTY, |p| {
-            p.fill(s.loc(), fill, 2048, FIRST)
-        })
-        .at(10 * n + 3)?;
-        let mut after = Tracker::EMPTY;
-        channel::add(&mut after, set);
-        let down = push(gpu, Engine::DeviceToHost, &after, |p| {
-            p.copy(s.loc(), sys(&to), 2048, FIRST)
-        })
-        .at(10 * n + 4)?;
-        wait(down).at(10 * n + 5)?;
+        let set = pushes
+            .push(gpu, Engine::Local, &Tracker::EMPTY, |p| {
+                p.fill(s.loc(), fill, 2048, FIRST)
+            })
+            .at(10 * n + 3)?;
+        let down = pushes
+            .push(gpu, Engine::DeviceToHost, &set, |p| {
+                p.copy(s.loc(), sys(&to), 2048, FIRST)
+            })
+            .at(10 * n + 4)?;
+        channel::wait(&down).at(10 * n + 5)?;
         let good = (0..512).all(|i| to.read32(4 * i) == if i % 2 == 0 { even } else { odd });
         must(good && to.read32(2048) == 0, 10 * n + 6)?;
     }
@@ -330,19 +360,20 @@ fn semaphore(gpu: &Gpu) -> Steps {
         mem.write32(4 * word, 0);
     }
     // The first channel is busy for a while, then stamps; the second waits for it, then stamps.
-    let first = push(gpu, Engine::Local, &Tracker::EMPTY, |p| {
-        p.fill(s.loc(), Fill::U32(7), COPY_MAX, FIRST)?;
-        p.timestamp(va, 1)
-    })
-    .at(3)?;
-    let mut after = Tracker::EMPTY;
-    channel::add(&mut after, first);
-    let second = push(gpu, Engine::DeviceToHost, &after, |p| {
-        p.timestamp(GpuVa(va.0 + 16), 2)
-    })
-    .at(4)?;
-    wait(second).at(5)?;
-    must(gpu.channels().done(first), 6)?;
+    let mut pushes = Pushes::new();
+    let first = pushes
+        .push(gpu, Engine::Local, &Tracker::EMPTY, |p| {
+            p.fill(s.loc(), Fill::U32(7), COPY_MAX, FIRST)?;
+            p.timestamp(va, 1)
+        })
+        .at(3)?;
+    let second = pushes
+        .push(gpu, Engine::DeviceToHost, &first, |p| {
+            p.timestamp(GpuVa(va.0 + 16), 2)
+        })
+        .at(4)?;
+    channel::wait(&second).at(5)?;
+    must(channel::poll(&first).is_some(), 6)?;
     must(mem.read32(0) == 1 && mem.read32(16) == 2, 7)?;
     let (t1, t2) = (mem.read64(8), mem.read64(24));
     must(t1 != 0 && t2 >= t1, 8)?;
@@ -359,7 +390,7 @@ fn ce_fault(gpu: &Gpu) -> Steps {
         .map_err(Error::from)
         .at(1)?;
     fill_pattern(&from, 256, 0x77);
-    let to_va = gpu.channels().map(&gpu.bars, &to).at(2)?;
+    let to_va = map(gpu, &to).at(2)?;
     // The next page of the window, which nothing is mapped to yet.
     let from_va = GpuVa(to_va.0 + 4096);
     *gpu.ce_fault.lock() = None;
@@ -373,10 +404,12 @@ fn ce_fault(gpu: &Gpu) -> Steps {
 
 /// Copies from `from_va`, to which `from` is mapped only after the copy has faulted.
 fn faulting_copy(gpu: &Gpu, from: &Arc<DmaBuf>, from_va: GpuVa, to_va: GpuVa) -> Steps<()> {
-    let fence = push(gpu, Engine::HostToDevice, &Tracker::EMPTY, |p| {
-        p.copy_virtual(from_va, to_va, 256, FIRST)
-    })
-    .at(3)?;
+    let mut pushes = Pushes::new();
+    let copy = pushes
+        .push(gpu, Engine::HostToDevice, &Tracker::EMPTY, |p| {
+            p.copy_virtual(from_va, to_va, 256, FIRST)
+        })
+        .at(3)?;
     let waits = Waiting::on(What::Step, gpu.index(), 0, EVENT_NS);
     let came = gpu
         .irq_wait
@@ -384,12 +417,12 @@ fn faulting_copy(gpu: &Gpu, from: &Arc<DmaBuf>, from_va: GpuVa, to_va: GpuVa) ->
     drop(waits);
     let fault = gpu.ce_fault.lock().take();
     // Whatever came, the copy must be able to end.
-    let mapped = gpu.channels().map(&gpu.bars, from).at(4);
+    let mapped = map(gpu, from).at(4);
     let restarted = match fault {
         Some(f) => gpu.channels().restart(f.engine),
         None => None,
     };
-    let ended = wait(fence).at(8);
+    let ended = channel::wait(&copy).at(8);
     must(came, 5)?;
     let f = fault.ok_or(EIO).at(5)?;
     must(f.va == from_va && !f.replayable, 6)?;
@@ -424,11 +457,12 @@ fn peer(gpu: &Gpu, arg: u64) -> Steps {
         (Engine::Peer, far, back),
         (Engine::DeviceToHost, back, sys(&to)),
     ];
+    let mut pushes = Pushes::new();
     let mut after = Tracker::EMPTY;
     for (n, (engine, src, dst)) in (0u64..).zip(steps) {
-        let fence = push(gpu, engine, &after, |p| p.copy(src, dst, BYTES, FIRST)).at(n + 3)?;
-        after = Tracker::EMPTY;
-        channel::add(&mut after, fence);
+        after = pushes
+            .push(gpu, engine, &after, |p| p.copy(src, dst, BYTES, FIRST))
+            .at(n + 3)?;
     }
     channel::wait(&after).at(7)?;
     must(has_pattern(&to, BYTES, 0xbeef), 8)?;
