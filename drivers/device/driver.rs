@@ -371,8 +371,8 @@ impl Drop for Started {
             launch::gpu_removed(gpu);
         }
         end(gpu, &mut self.rescuer);
-        gpu.channels().shut_down();
-        let died = gpu.is_lost();
+        let silent = gpu.channels().shut_down();
+        let died = gpu.is_lost() || !silent;
         gpu.retire();
         poison::leaves(gpu.index());
         end(gpu, &mut self.service);

@@ -433,7 +433,7 @@ fn stop_slot(gpu: &Arc<Gpu>, slot: usize) {
     while runs(gpu, slot) && !gpu.is_lost() {
         if !patience.again() {
             // It may have ended while nobody looked.
-            if running(gpu) {
+            if runs(gpu, slot) {
                 gpu.mark_lost(Loss::Launch(n));
             }
             break;
