@@ -382,6 +382,32 @@ static void rescuing(void)
 	CHECK(n > 2 && n < TURNS_MAX);
 }
 
+/* The same for a push that is refused, while the channel to the host works. */
+static void rescuing_refused(void)
+{
+	for (uint32_t n = 0; n < 3; n++) {
+		int fd = begin(1u << 1, 1, 8);
+		uint64_t id, sent;
+		char name[32];
+		struct job j;
+
+		knob(fd, 1, "write_back", 0);
+		pci_name(fd, 0, name);
+		sent = sending(fd, &j, &id, 8);
+		let_fail_after(fd, HUVM_FAIL_SUBMIT, n, 1);
+		copies_fail(fd);
+		CHECK_EQ(wait_launch(j.fd, id).status, HUVM_LAUNCH_DONE);
+		CHECK_EQ(let_fail_after(fd, HUVM_FAIL_SUBMIT, 0, 0), 0);
+		CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_EVICTIONS_RESCUED), sent);
+		CHECK_EQ(unreadable(j.p, j.len, j.add, j.mul), 0);
+		job_end(&j);
+		test_reg(fd, 0, INJ_LINK_DOWN, 0);
+		rebind(name);
+		all_idle(fd);
+		close(fd);
+	}
+}
+
 /*
  * With the n-th of @what failing a new job is made, filled by the CPU and twice by GPU 0, which evicts to the host and to GPU 1,
  * which writes back. The client may hear of it where it registers; a launch does not fail for a hiccup.
@@ -675,7 +701,8 @@ static const struct ktap_test tests[] = {
 	{ "leaving_without_memory", leaving_without_memory, 240 }, { "reclaiming", reclaiming, 240 },
 	{ "serving_faults", serving_faults, 240 }, { "evicting_ahead", evicting_ahead, 240 }, { "lending", lending, 240 },
 	{ "fetching_ahead", fetching_ahead, 240 }, { "filling_the_pool", filling_the_pool, 240 },
-	{ "rescuing", rescuing, 240 }, { "mapping_for_dma", mapping_for_dma, 240 }, { "host_pages", host_pages, 240 },
+	{ "rescuing", rescuing, 240 }, { "rescuing_refused", rescuing_refused, 240 },
+	{ "mapping_for_dma", mapping_for_dma, 240 }, { "host_pages", host_pages, 240 },
 	{ "device_memory", device_memory, 240 }, { "submitting", submitting, 240 },
 };
 KTAP_MAIN(tests)
