@@ -70,7 +70,7 @@ build_module() {
 }
 
 # in_vm LOG CONF VM SUITE [TESTS]: runs it. Sets by and line to what failed first; by is empty if nothing did. Returns 1 if the suite
-# never began (no image, no QEMU, a panic at boot): that says nothing of the bug.
+# never began (no image, no QEMU, a panic at boot), or skipped all: that says nothing of the bug.
 in_vm() {
 	local log=$1 conf=$2 vm=$3 suite=$4 only=${5:-} row rc=0 gpus vram mem realism profile code planned ran
 	row=$(awk -v vm="$vm" '$1 == vm' "$ROOT/tests/suites/suites.list")
@@ -116,6 +116,9 @@ in_vm() {
 		by="$suite (ended with $rc)"
 	elif [ "${planned:-0}" != "$ran" ] || [ "$ran" = 0 ]; then
 		by="$suite (planned ${planned:-no} tests, ran $ran)"
+	elif [ "$(grep -cE '^ok .* # SKIP' "$log" || true)" = "$ran" ]; then
+		line="all of it is skipped there"
+		return 1
 	fi
 }
 
