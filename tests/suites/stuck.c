@@ -142,15 +142,14 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept)
 	doctor_finds(kept ? "gpu 1 lent memory *1 of * retired: *may still write" : "gpu 0 *lost: a TLB invalidate");
 	owner = job_begin(1, mem_info(fd, 1).free, 11);
 	CHECK_EQ(mem_info(fd, 1).free, 0);
+	test_reg(fd, 0, inject, 0);
+	give_time(300);
+	job_end(&owner);
 	if (kept) {
 		/* Bound anew the owner would not know of it. */
 		CHECK_OK(write_file(DRIVER "unbind", other));
 		CHECK(write_file(DRIVER "bind", other));
 	}
-	test_reg(fd, 0, inject, 0);
-	give_time(300);
-	if (!kept)
-		job_end(&owner);
 	comes_back(name);
 	if (kept)
 		CHECK_OK(write_file(DRIVER "bind", other));
