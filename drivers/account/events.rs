@@ -32,7 +32,6 @@ struct Ring {
     first: usize,
     len: usize,
     mask: u32,
-    all: bool,
     /// It was on, and was turned off.
     ended: bool,
     seq: u64,
@@ -59,7 +58,6 @@ impl Stream {
                 first: 0,
                 len: 0,
                 mask: 0,
-                all: false,
                 ended: false,
                 seq: 0,
                 dropped: 0,
@@ -73,15 +71,13 @@ impl Stream {
     /// # Errors
     /// `ENOMEM`; it is as it was then.
     pub(crate) fn configure(space: &Arc<Space>, mask: u32, all: bool, records: usize) -> Result {
-        let all = all && mask != 0;
         let mut room = KVVec::new();
         if mask != 0 {
             room.resize(records, uapi::huvm_event::default(), CHARGED)?;
         }
         let stream = &space.events;
-        registry::listens(space, all, || {
+        registry::listens(space, all && mask != 0, || {
             let mut r = stream.ring.lock();
-            r.all = all;
             r.ended = mask == 0 && (r.mask != 0 || r.ended);
             r.mask = mask;
             r.first = 0;
@@ -96,15 +92,16 @@ impl Stream {
         Ok(())
     }
 
-    /// `listener`: whose stream this is. `space`: whose event; `foreign`: another's than the listener's.
-    fn push(&self, listener: &Space, space: Option<&Space>, e: &Event, foreign: bool) {
-        if self.mask.load(Relaxed) & 1u32.checked_shl(e.kind).unwrap_or(0) == 0 {
+    /// Writes an event of `space` to the stream of `listener`.
+    fn push(listener: &Space, space: Option<&Space>, e: &Event) {
+        let stream = &listener.events;
+        if stream.mask.load(Relaxed) & 1u32.checked_shl(e.kind).unwrap_or(0) == 0 {
             return;
         }
         {
-            let mut r = self.ring.lock();
+            let mut r = stream.ring.lock();
             let r = &mut *r;
-            if r.mask & 1u32.checked_shl(e.kind).unwrap_or(0) == 0 || (foreign && !r.all) {
+            if r.mask & 1u32.checked_shl(e.kind).unwrap_or(0) == 0 {
                 return;
             }
             r.seq = r.seq.wrapping_add(1);
@@ -134,7 +131,7 @@ impl Stream {
                 r.len += 1;
             }
         }
-        self.wait.wake_all();
+        stream.wait.wake_all();
     }
 
     /// The oldest record, which stays until it is [taken](Self::take).
@@ -186,12 +183,12 @@ pub(crate) fn emit(space: Option<&Space>, e: &Event) {
     super::trace::event(space, e);
     if let Some(s) = space {
         if s.events.is_on() {
-            s.events.push(s, Some(s), e, false);
+            Stream::push(s, Some(s), e);
         }
     }
     registry::each_listener(|listener| {
         if space.is_none_or(|s| s.id() != listener.id()) {
-            listener.events.push(listener, space, e, true);
+            Stream::push(listener, space, e);
         }
     });
 }

@@ -6,10 +6,10 @@
 #include "../../uapi/huvm_test.h"
 
 /* What tells a call: type and number. How large a caller's struct is does not make it another one. */
-static const __u32 HUVM_CMD_BITS = _IOC_TYPEMASK << _IOC_TYPESHIFT | _IOC_NRMASK << _IOC_NRSHIFT;
+#define CMD_BITS (_IOC_TYPEMASK << _IOC_TYPESHIFT | _IOC_NRMASK << _IOC_NRSHIFT)
+static const __u32 HUVM_CMD_BITS = CMD_BITS;
 /* bindgen cannot evaluate the _IOWR macros; constants it can. */
-#define HUVM_CMD(name) static const __u32 HUVM_CMD_##name = \
-	HUVM_IOC_##name & (_IOC_TYPEMASK << _IOC_TYPESHIFT | _IOC_NRMASK << _IOC_NRSHIFT)
+#define HUVM_CMD(name) static const __u32 HUVM_CMD_##name = HUVM_IOC_##name & CMD_BITS
 HUVM_CMD(VERSION);
 HUVM_CMD(GPU_INFO);
 HUVM_CMD(LINK_INFO);

@@ -477,8 +477,6 @@ impl Lend {
 
 /// Chunks looked at in one go, at most: more than what a few streams come to soon.
 const GO_MAX: u32 = 128;
-/// Of these, chunks that may stay as they are as their clients have no more memory of the host.
-const REFUSED_MAX: u32 = 8;
 
 /// Copies lent chunks of `gpu` to the host, as many at once as `config` says, and waits for them. Returns how many were started.
 fn write_back(
@@ -525,7 +523,7 @@ fn write_back(
         match did {
             Ok(()) => {}
             // It is the limit of one client, and the next chunk may be another's.
-            Err(e) if e == ENOMEM && refused < REFUSED_MAX && pool::is_limited(&block) => {
+            Err(e) if e == ENOMEM && refused < pool::REFUSED_MAX && pool::is_limited(&block) => {
                 refused += 1;
                 continue;
             }

@@ -306,9 +306,9 @@ fn share_out(gpu: &Gpu, buffers: &mut Buffers) {
     };
     let slots = gpu.launches();
     let mut running = Runners::new();
-    each_started(gpu, &engine, |runner, runs| {
-        if running.find(runner.veid).is_none() && runs() {
-            running.add(runner);
+    each_started(gpu, |slot, b| {
+        if running.find(b.runner.veid).is_none() && runs(gpu, slot) {
+            running.add(b.runner);
         }
     });
     let mut shared = false;
@@ -326,22 +326,18 @@ fn share_out(gpu: &Gpu, buffers: &mut Buffers) {
 
 /// The subcontext of each launch that runs.
 pub(super) fn each_running(gpu: &Gpu, mut f: impl FnMut(u8)) {
-    let (Ok(engine), slots) = (engine(gpu), gpu.launches()) else {
-        return;
-    };
-    if !slots.are_there() || gpu.is_lost() {
+    if !gpu.launches().are_there() || gpu.is_lost() {
         return;
     }
-    each_started(gpu, &engine, |runner, runs| {
-        if runs() {
-            f(runner.veid);
+    each_started(gpu, |slot, b| {
+        if runs(gpu, slot) {
+            f(b.runner.veid);
         }
     });
 }
 
-/// Whose each launch is that was started, and a look at the device that says whether it runs: one that has ended and waits to be
-/// collected does not.
-fn each_started(gpu: &Gpu, engine: &Engine, mut f: impl FnMut(Runner, &dyn Fn() -> bool)) {
+/// Each launch that was started, and its slot. One that has ended and waits to be collected does not run ([`runs`]).
+fn each_started(gpu: &Gpu, mut f: impl FnMut(usize, &Busy)) {
     for slot in 0..SLOTS {
         let held = gpu
             .launches()
@@ -352,10 +348,7 @@ fn each_started(gpu: &Gpu, engine: &Engine, mut f: impl FnMut(Runner, &dyn Fn() 
             .copied()
             .flatten();
         if let Some(b) = held.filter(|b| b.started) {
-            // CAST: below 64.
-            f(b.runner, &|| {
-                matches!(engine.status(gpu, slot as u32), Ok(Status::Running))
-            });
+            f(slot, &b);
         }
     }
 }
@@ -456,19 +449,11 @@ pub(crate) fn stop_space(gpu: &Arc<Gpu>, space: &Space) {
 
 /// The slots of a space's launches, by one who holds the buffers.
 fn each_of(gpu: &Gpu, space: &Space, mut f: impl FnMut(usize)) {
-    for slot in 0..SLOTS {
-        let held = gpu
-            .launches()
-            .table
-            .lock()
-            .busy
-            .get(slot)
-            .copied()
-            .flatten();
-        if held.is_some_and(|b| b.space == space.id() && b.started) {
+    each_started(gpu, |slot, b| {
+        if b.space == space.id() {
             f(slot);
         }
-    }
+    });
 }
 
 /// Looks at a launch, after waiting up to `timeout_ns` for its end (0: not at all), and gives what it saw to `deliver`.

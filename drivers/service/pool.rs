@@ -18,6 +18,7 @@
 //! frees it first; and refills never fight for memory (`__GFP_NORETRY`), and pause when they fail or when reclaim took some.
 
 use crate::account::{self, counters::Counter, policy};
+use crate::channel::Engine;
 use crate::device::Gpu;
 use crate::kernel::shrinker::Shrinker;
 use crate::kernel::{memcg, thread, time};
@@ -61,9 +62,18 @@ impl Need<'_> {
     }
 }
 
+/// Chunks in a row that work ahead of need leaves as they are since their clients have no more memory of the host, at most.
+pub(super) const REFUSED_MAX: u32 = 8;
+
 /// Whether there may be no memory of the host for a block, and yet for others: its client has a limit.
 pub(super) fn is_limited(block: &Block) -> bool {
     block.space().memory.is_limited()
+}
+
+/// Whether a copy to the host that failed with `e` is tried again, by one who can wait a little: there may be memory later; and a push
+/// that was refused may be taken, as long as the channel works.
+pub(super) fn may_pass(gpu: &Gpu, e: Error) -> bool {
+    e == ENOMEM || e == EAGAIN || (e == EIO && gpu.channels().works(Engine::DeviceToHost))
 }
 
 /// Gives host memory to `pages` of a settled block, for a copy out of `gpu`'s memory by `gpu`. It is charged to the memory

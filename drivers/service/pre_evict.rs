@@ -19,8 +19,6 @@ use kernel::sync::Arc;
 
 /// Evictions under way at once, at most (range of the knob `pre_evict_in_flight_chunks`).
 const IN_FLIGHT_MAX: usize = 256;
-/// Victims in a row that may stay where they are as their clients have no more memory of the host.
-const REFUSED_MAX: u32 = 8;
 /// The thread looks at its policy this often without being rung for.
 const LOOK_NS: u64 = 100_000_000;
 
@@ -83,7 +81,7 @@ impl PreEvict {
 
     /// Begins one eviction. `false`: none can be begun now.
     fn begin(&mut self, gpu: &Arc<Gpu>, order: &EvictConfig) -> bool {
-        for _ in 0..=REFUSED_MAX {
+        for _ in 0..=pool::REFUSED_MAX {
             let Some(victim) = gpu.chunks().take_victim(order, None) else {
                 return false;
             };

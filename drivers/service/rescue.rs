@@ -17,7 +17,7 @@ use super::migrate;
 use super::pool::{self, Need};
 use crate::account::waits::{self, Waiting, What};
 use crate::account::{self, counters::Counter, policy};
-use crate::channel::{self, Engine, Failed, Tracker, Watch};
+use crate::channel::{self, Failed, Tracker, Watch};
 use crate::device::Gpu;
 use crate::kernel::{thread, time};
 use crate::memory::block::{Block, Inflight};
@@ -100,9 +100,7 @@ fn go_round(gpu: &Arc<Gpu>, failed: &Failed, copies: &mut Tracker) -> Sum {
                 Ok(sent) => sum.rescued = sum.rescued.saturating_add(sent.into()),
                 Err(e) => {
                     sum.left = sum.left.saturating_add(1);
-                    let copies = || gpu.channels().works(Engine::DeviceToHost);
-                    let again = e == ENOMEM || e == EAGAIN || (e == EIO && copies());
-                    sum.failed |= !again;
+                    sum.failed |= !pool::may_pass(gpu, e);
                 }
             }
             at = block.va().saturating_add(BLOCK_BYTES);

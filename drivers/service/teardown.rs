@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Taking things away: pages at munmap, a GPU at unregister, close or loss.
 
-use super::{evict, map};
+use super::{evict, map, pool};
 use crate::account::waits::{self, Listed, Waiting, What};
-use crate::channel::Engine;
 use crate::device::{Gpu, Loss};
 use crate::kernel::time;
 use crate::memory::block::{Block, State};
@@ -123,7 +122,7 @@ impl<'a> Leaving<'a> {
             // Listed while it naps, not for what a try takes.
             let mut waiting = None;
             match f() {
-                Err(e) if e == ENOMEM || e == EAGAIN || (e == EIO && self.copies()) => {
+                Err(e) if pool::may_pass(self.gpu, e) => {
                     if self.gpu.is_lost() {
                         return Err(e);
                     }
@@ -158,11 +157,6 @@ impl<'a> Leaving<'a> {
         waiting.get_or_insert_with(|| Waiting::on(what, self.gpu.index(), 0, LEAVE_NS));
         time::sleep_us(LEAVE_NAP_US);
         true
-    }
-
-    /// Whether the GPU can still copy to the host.
-    fn copies(&self) -> bool {
-        self.gpu.channels().works(Engine::DeviceToHost)
     }
 }
 

@@ -440,7 +440,7 @@ static void check_preset_set(int worked)
 static uint64_t delay_id;
 static void prepare_abort(void)
 {
-	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1ull << 32, .imm0 = 1000000000 };
+	struct huvm_instr i = till_ended();
 
 	CHECK_OK(launch(of_fd, 0, 1, &i, 1, 8, &delay_id));
 }

@@ -465,7 +465,7 @@ static void register_and_unregister_at_once(void)
 /* A launch that goes on until it is ended, and touches nothing. */
 static uint64_t endless(int fd)
 {
-	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1ull << 32, .imm0 = 1000000000 };
+	struct huvm_instr i = till_ended();
 	uint64_t id;
 
 	CHECK_OK(launch(fd, 0, 1, &i, 1, 8, &id));
@@ -823,7 +823,7 @@ static void abort_and_wait(void)
 {
 	int fd = open_with_gpu();
 	void *p = managed(fd, BLOCK);
-	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1ull << 32, .imm0 = 1000000000 };
+	struct huvm_instr i = till_ended();
 	uint64_t id;
 	ARG(huvm_wait, w);
 

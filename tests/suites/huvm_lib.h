@@ -231,6 +231,14 @@ static inline struct huvm_wait run_ok(int fd, uint32_t gpu, uint32_t blocks, con
 	return w;
 }
 
+/* Touches nothing, and ends when it is ended. */
+static inline struct huvm_instr till_ended(void)
+{
+	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1ull << 32, .imm0 = 1000000000 };
+
+	return i;
+}
+
 /*
  * An instruction over `len` bytes of 64-bit elements, shared among `blocks` in pieces of 64 KiB in grid-stride order, so
  * that neighbouring blocks touch neighbouring pieces. len is a multiple of blocks * 64 KiB.

@@ -66,7 +66,7 @@ static void signal_ends_a_wait(void)
 	pid_t pid = fork();
 
 	if (!pid) {
-		struct huvm_instr in = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1ull << 32, .imm0 = 1000000000 };
+		struct huvm_instr in = till_ended();
 		uint64_t id;
 
 		fd = huvm_open();

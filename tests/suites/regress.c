@@ -246,7 +246,7 @@ static void lock_of_a_dead_space(void)
 
 static void stuck_in_a_wait(void)
 {
-	struct huvm_instr in = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1ull << 32, .imm0 = 1000000000 };
+	struct huvm_instr in = till_ended();
 	int fd = with_gpu(0);
 	uint64_t id;
 

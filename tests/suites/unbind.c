@@ -70,7 +70,7 @@ static void unbind_while_running(void)
 /* A launch of the GPU that was there before is not one of the GPU that is bound again. */
 static void ids_never_repeat(void)
 {
-	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1ull << 32, .imm0 = 1000000000 };
+	struct huvm_instr i = till_ended();
 	int fd = huvm_open();
 	uint64_t ids[3];
 	char name[32];
@@ -106,7 +106,7 @@ static void *waits(void *arg)
 /* Who waits when the GPU goes hears what became of the launch, and gets nothing back that was his own. */
 static void unbind_under_a_wait(void)
 {
-	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1ull << 32, .imm0 = 1000000000 };
+	struct huvm_instr i = till_ended();
 	int fd = huvm_open();
 	struct huvm_wait w;
 	pthread_t t;
