@@ -499,6 +499,7 @@ enum {
 	INJ_PACKET_LOST = 0x50044, INJ_PACKET_BAD = 0x50048, INJ_PACKET_NEVER_VALID = 0x5004c,
 	INJ_OTHER_OVERFLOW = 0x50050, INJ_GET_CORRUPT = 0x50054, INJ_SEM_LOST = 0x50058, INJ_SEM_WRONG = 0x5005c,
 	INJ_INTR_STORM = 0x50060, INJ_CE_FAULT_EACH = 0x50064, INJ_PUT_WRONG = 0x50068,
+	INJ_READS_ONES = 0x5006c,
 	/* For packets, GET and PUT: without end, as far as a test goes; of the non-replayable ring. */
 	INJ_ALL = 0xffff,
 };

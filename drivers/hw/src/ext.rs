@@ -538,6 +538,8 @@ pub mod inject {
     pub const CE_FAULT_EACH: u32 = BASE + 0x64;
     /// [`PACKETS`], of reads of PUT that say something else: what is [`PUT_WRONG_SHIFT`].
     pub const PUT_WRONG: u32 = BASE + 0x68;
+    /// Reads of registers that say all ones.
+    pub const READS_ONES: u32 = BASE + 0x6c;
     /// PACKET_LOST, PACKET_BAD, PACKET_NEVER_VALID, GET_CORRUPT, PUT_WRONG: the next so many.
     pub const PACKETS: u32 = 0xffff;
     /// The same: those of the non-replayable ring.

@@ -153,6 +153,20 @@ fn wrong_width_is_a_counted_error() {
 }
 
 #[test]
+fn all_ones_now_and_then() {
+    let mut r = Rig::new(1);
+    let was = (r.r0(0, 0), r.r5(0, 0));
+    r.w5(0, ext::inject::READS_ONES, 2);
+    assert_eq!((r.r0(0, 0), r.r5(0, 0)), (u32::MAX, u32::MAX));
+    assert_eq!((r.r0(0, 0), r.r5(0, 0)), was);
+    assert_eq!(r.r5(0, ext::inject::READS_ONES), 0);
+    // Reset, it answers again.
+    r.w5(0, ext::inject::READS_ONES, 2);
+    r.m.reset(0, &mut r.h);
+    assert_eq!((r.r0(0, 0), r.r5(0, 0)), was);
+}
+
+#[test]
 fn gone_until_reset() {
     let mut r = Rig::new(1);
     r.w5(0, ext::inject::GONE, 0xdead);

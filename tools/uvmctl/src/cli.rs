@@ -306,6 +306,8 @@ pub(crate) enum Injection {
     CopyFaultEach,
     /// The next so many looks at a fault ring's PUT are told a lie (as above; 0: all ones, 1: its end, 2: behind GET, 3: none)
     FaultPutWrong,
+    /// The next so many reads of registers say all ones, as if the GPU did not answer
+    ReadsOnes,
 }
 
 #[derive(Args, Debug)]

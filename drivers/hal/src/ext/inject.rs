@@ -87,6 +87,8 @@ pub enum Injection {
     InterruptStorm(u8, u32),
     /// Bitmap of copy engines whose launches fault whenever they are tried.
     CeFaultEach(u32),
+    /// The next n reads of registers say all ones.
+    ReadsOnes(u32),
 }
 
 /// A count of packets of one ring.
@@ -146,6 +148,7 @@ impl Injection {
                 return Err(Error::OutOfRange("interrupt storm", 0));
             }
             Injection::CeFaultEach(engines) => (hw::CE_FAULT_EACH, engines),
+            Injection::ReadsOnes(n) => (hw::READS_ONES, n),
         })
     }
 }

@@ -134,7 +134,7 @@ fn a_wrong_extension_is_an_error() {
 }
 
 #[test]
-fn injections_of_one_ring() {
+fn injections_are_written() {
     use inject::{BadPart, BadPut, Injection, RingKind};
     let regs = FakeRegs::default();
     for what in [
@@ -143,6 +143,7 @@ fn injections_of_one_ring() {
         Injection::GetCorrupt(RingKind::NonReplayable, 0xffff),
         Injection::PutWrong(RingKind::Replayable, BadPut::Behind, 4),
         Injection::InterruptStorm(3, 5000),
+        Injection::ReadsOnes(2),
     ] {
         inject::inject(&regs, what).unwrap();
     }
@@ -155,6 +156,7 @@ fn injections_of_one_ring() {
             (0x5_0054, 0x8000_ffff),
             (0x5_0068, 0x0002_0004),
             (0x5_0060, 0x3000_1388),
+            (0x5_006c, 2),
         ]
     );
 }

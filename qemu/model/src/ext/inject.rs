@@ -34,6 +34,7 @@ pub(crate) struct Inject {
     intr_storm: u32,
     pub(crate) ce_fault_each: u32,
     put_wrong: u32,
+    reads_ones: u32,
     rng: u64,
 }
 
@@ -64,6 +65,7 @@ impl Inject {
             intr_storm: 0,
             ce_fault_each: 0,
             put_wrong: 0,
+            reads_ones: 0,
             rng: scramble(seed),
         }
     }
@@ -136,6 +138,13 @@ impl Inject {
         })
     }
 
+    /// Whether this read of a register says all ones, as READS_ONES has it.
+    pub(crate) fn is_unread(&mut self) -> bool {
+        let left = self.reads_ones.checked_sub(1);
+        self.reads_ones = left.unwrap_or(0);
+        left.is_some()
+    }
+
     /// Counts down a "the n-th from now" register; true when this is the one.
     pub(crate) fn countdown(counter: &mut u32) -> bool {
         match *counter {
@@ -182,6 +191,7 @@ impl Gpu {
             reg::INTR_STORM => i.intr_storm,
             reg::CE_FAULT_EACH => i.ce_fault_each,
             reg::PUT_WRONG => i.put_wrong,
+            reg::READS_ONES => i.reads_ones,
             _ => 0,
         }
     }
@@ -246,6 +256,7 @@ impl Gpu {
             }
             reg::CE_FAULT_EACH => i.ce_fault_each = value,
             reg::PUT_WRONG => i.put_wrong = value,
+            reg::READS_ONES => i.reads_ones = value,
             _ => {}
         }
     }

@@ -39,6 +39,7 @@ fn register(kind: Injection) -> (u32, u32) {
         Injection::InterruptStorm => (0x60, 0x3fff_ffff),
         Injection::CopyFaultEach => (0x64, u32::MAX),
         Injection::FaultPutWrong => (0x68, u32::MAX),
+        Injection::ReadsOnes => (0x6c, u32::MAX),
     };
     (INJECT + offset, max)
 }
