@@ -309,7 +309,8 @@ impl Gpu {
     ///
     /// It may live on. So it is kept from all memory but its own before anybody can know: who then frees or lends on what
     /// the GPU had mapped need not ask it to forget the translations. What an engine has on its way to a neighbour has arrived,
-    /// or the neighbour never uses again what it lent to this GPU.
+    /// or the neighbour never uses again what it lent to this GPU. One that is gone for good is silent at once; one that did not
+    /// answer for a moment may have an engine that copies.
     pub(crate) fn mark_lost(&self, why: Loss) {
         if self.is_lost() {
             return;
@@ -319,14 +320,6 @@ impl Gpu {
             self.forfeit();
         }
         self.lose(why);
-    }
-
-    /// As [`Self::mark_lost`], for one that does not answer: what cannot be reached reaches nothing. Sleeps not.
-    fn mark_gone(&self) {
-        if !self.is_lost() {
-            self.cut_off();
-            self.lose(Loss::Gone);
-        }
     }
 
     /// Begins to take the channels off their engines, and keeps the GPU from the bus.
@@ -345,16 +338,19 @@ impl Gpu {
         }
     }
 
-    /// GPU `by`, which was lost, may write chunks of this one at any time: so many as `condemn` puts out of service.
-    pub(crate) fn forfeits(&self, by: u8, condemn: impl FnOnce(&ChunkPool) -> u32) {
-        let n = condemn(&self.chunks);
-        if n == 0 {
+    /// GPU `by`, which was lost, may write chunks of this one at any time, if `condemn` finds any: so many as it puts out of service.
+    /// Those that were so already count no more.
+    pub(crate) fn forfeits(&self, by: u8, condemn: impl FnOnce(&ChunkPool) -> Option<u32>) {
+        let Some(n) = condemn(&self.chunks) else {
             return;
-        }
+        };
         let borrower = registry::bound(by);
         let at = usize::from(self.index);
         if let Some(writes) = borrower.as_ref().and_then(|b| b.may_write.get(at)) {
             writes.store(true, Relaxed);
+        }
+        if n == 0 {
+            return;
         }
         account::count(Some(self), None, Counter::ChunksRetired, n.into());
         self.forfeited.fetch_add(n, Relaxed);
@@ -421,7 +417,7 @@ impl Gpu {
     pub(crate) fn hal<T>(&self, r: huvm_hal::Result<T>) -> Result<T> {
         r.map_err(|e| {
             if e == huvm_hal::Error::Gone {
-                self.mark_gone();
+                self.mark_lost(Loss::Gone);
             }
             channel::errno(e)
         })

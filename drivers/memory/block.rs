@@ -415,7 +415,7 @@ impl State {
             Place::Spare => self.spare.as_ref().map(|s| (&s.gpu, s.chunk)),
         };
         if let Some((gpu, id)) = at.filter(|(gpu, _)| gpu.index() != by) {
-            gpu.forfeits(by, |chunks| chunks.forfeit(id).into());
+            gpu.forfeits(by, |chunks| Some(chunks.forfeit(id).into()));
         }
     }
 

@@ -481,18 +481,18 @@ impl ChunkPool {
     }
 
     /// GPU `borrower` may write what it has borrowed, whoever has it: none of that is put to use again. How many chunks that are, of
-    /// which nobody knew. Looks at every chunk.
-    pub(crate) fn condemn_lent(&self, borrower: u8) -> u32 {
+    /// which nobody knew; `None` if it has borrowed nothing. Looks at every chunk.
+    pub(crate) fn condemn_lent(&self, borrower: u8) -> Option<u32> {
         let mut inner = self.lock();
-        let mut n = 0u32;
+        let mut news = None;
         for id in (0..self.count).map(ChunkId) {
             let owner = inner.owners.get(id.as_usize()).and_then(Option::as_ref);
             if owner.is_some_and(|o| o.borrower == Some(borrower)) {
                 let is_new = inner.table().condemn(id).unwrap_or(false);
-                n = n.saturating_add(is_new.into());
+                news = Some(news.unwrap_or(0u32).saturating_add(is_new.into()));
             }
         }
-        n
+        news
     }
 
     /// The victim stays where it was; one that its block let go of meanwhile is free.

@@ -98,6 +98,12 @@ pub(super) fn relieve(gpu: &Arc<Gpu>, client: &Client, va: u64, blindly: bool) -
     vram.is_none_or(|page| condemn(gpu, page).is_away)
 }
 
+/// Whether chunk `id`, whose memory failed, is empty now, or in the hands of somebody who empties it.
+pub(super) fn is_leaving(gpu: &Arc<Gpu>, id: ChunkId) -> bool {
+    let page = id.0.checked_mul(BLOCK_PAGES.into());
+    page.is_none_or(|page| condemn(gpu, page).is_away)
+}
+
 /// Page `page` of a GPU's memory failed, it is said.
 fn condemn(gpu: &Arc<Gpu>, page: u32) -> Done {
     let id = poison::chunk_of(page);

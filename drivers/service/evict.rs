@@ -258,7 +258,7 @@ pub(super) fn empty(
     let p = policy::in_force(space, Some(gpu));
     let replace = SpareReplace::of(&p);
     let mut may_replace = true;
-    let (mut s, valid, copy, dst) = loop {
+    let (mut s, copy, dst) = loop {
         let mut s = block.settled();
         let valid = match s.part(g) {
             Some(p) if p.chunk == Some(id) => p.valid,
@@ -267,8 +267,8 @@ pub(super) fn empty(
         };
         let copy = valid.and_not(&s.kept_beside(Place::Gpu(g)));
         let borrows = p.is_on(KnobId::HarvestBorrow) && !copy.is_empty();
-        match borrows.then(|| harvest::find_spare(&mut s, block, gpu, &p)) {
-            Some(Found::Chunk) => break (s, valid, copy, Place::Spare),
+        let dst = match borrows.then(|| harvest::find_spare(&mut s, block, gpu, &p)) {
+            Some(Found::Chunk) => Place::Spare,
             // Once: another block makes way, whose lock is not taken under this one's.
             Some(Found::Removable)
                 if core::mem::take(&mut may_replace)
@@ -278,14 +278,17 @@ pub(super) fn empty(
                 let _else_to_the_host = harvest::replace(gpu, &p);
                 continue;
             }
-            _ => (),
+            _ => Place::Host,
+        };
+        if dst == Place::Host {
+            pool::host_memory(gpu, space, &mut s, &copy, &p, need)?;
         }
-        break (s, valid, copy, Place::Host);
+        map::unmap_gpus(&mut s, &valid);
+        // Who does not acknowledge that is lost, and what it had beside this GPU is here alone now.
+        if valid.and_not(&s.kept_beside(Place::Gpu(g))) == copy {
+            break (s, copy, dst);
+        }
     };
-    if dst == Place::Host {
-        pool::host_memory(gpu, space, &mut s, &copy, &p, need)?;
-    }
-    map::unmap_gpus(&mut s, &valid);
     if dst == Place::Spare {
         block.begin_sending();
     }

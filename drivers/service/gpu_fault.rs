@@ -842,6 +842,9 @@ fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy,
     plan.local |= extra.and_not(&s.advice.read_mostly());
 }
 
+/// Turns of [`advance`]: a step is begun once, and may find once that something has to come home first, or is home already.
+const TURNS_MAX: u32 = 8;
+
 /// Starts the moves of a plan, one after the other, from `step` on. `true`: all are started; `false`: one is in flight that
 /// the next has to wait for.
 fn advance(
@@ -860,7 +863,10 @@ fn advance(
         (plan.local, here, true),
         (plan.copies, here, false),
     ];
-    while let Some((pages, dst, exclusive)) = steps.get(*step).copied() {
+    for _ in 0..TURNS_MAX {
+        let Some((pages, dst, exclusive)) = steps.get(*step).copied() else {
+            return Ok(true);
+        };
         // What went meanwhile is none of ours.
         let pages = pages.and(&s.managed).and_not(&s.gone());
         if pages.is_empty() {
@@ -870,24 +876,23 @@ fn advance(
         if s.inflight.is_some() && !s.is_written_back() {
             return Ok(false);
         }
-        let stage = match dst {
-            Place::Gpu(g) => migrate::must_stage(s, g, &pages),
-            Place::Host | Place::Spare => PageMask::EMPTY,
-        };
-        let m = Move {
-            pages: if stage.is_empty() { pages } else { stage },
-            dst: if stage.is_empty() { dst } else { Place::Host },
+        let wanted = Move {
+            pages,
+            dst,
             exclusive,
             cause: uapi::HUVM_CAUSE_GPU_FAULT,
         };
+        let first = migrate::before(s, &wanted);
+        let is_wanted = first.is_none();
+        let m = first.unwrap_or(wanted);
         let moves = m.pages.and_not(&s.valid_at(m.dst));
         migrate::start(&w.block, s, Some(&w.sg), room, &m)?;
-        if stage.is_empty() {
+        if is_wanted {
             thrash::note(w.block.space(), s, &moves, dst, p);
             *step += 1;
         }
     }
-    Ok(true)
+    Ok(false)
 }
 
 /// Faulted pages that may be served.
@@ -955,9 +960,15 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
         gpu.latencies().add(Latency::Fault, took);
     }
     if failed {
-        // The chunk was to be emptied, and there was no memory for what is in it. Nothing that is written there tells of it.
+        // The chunk was to be emptied, and there was no memory for what is in it; or somebody is about it. Nothing that is written there
+        // tells of it.
         let _news = ecc::attend();
-        if !unfit(&w.block.settled()).is_empty() {
+        let chunk = {
+            let s = w.block.settled();
+            let still = !unfit(&s).is_empty();
+            s.part(g).filter(|_| still).and_then(|p| p.chunk)
+        };
+        if chunk.is_some_and(|id| !ecc::is_leaving(gpu, id)) {
             return Err(ENOMEM);
         }
     }

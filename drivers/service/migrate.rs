@@ -246,10 +246,14 @@ pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMa
     if stale.is_empty() {
         return Ok(());
     }
-    if let Place::Gpu(g) = keep {
-        s.part(g).ok_or(EIO)?.sg.gpu.check()?;
-    }
+    let works = |s: &State| match keep {
+        Place::Gpu(g) => s.part(g).ok_or(EIO)?.sg.gpu.check(),
+        Place::Host | Place::Spare => Ok(()),
+    };
+    works(s)?;
     map::unmap_gpus(s, &stale);
+    // It may have been lost by that.
+    works(s)?;
     map::unmap_cpu(block, s, &stale);
     s.forget_beside(keep, &stale);
     s.release_empty_chunks();
@@ -409,6 +413,7 @@ pub(crate) fn submit_to_spare(
         s.part(gpu.index()).ok_or(EIO)?,
     );
     let from = part.chunk.ok_or(EIO)?;
+    spare.gpu.check()?;
     let peer = gpu.peer_id(spare.gpu.index()).ok_or(EXDEV)?;
     submit_runs(gpu, Engine::Peer, Tracker::EMPTY, pages, done, &|p| {
         let addr = in_chunk(spare.chunk, p);
@@ -600,28 +605,38 @@ fn if_cut_off(gpu: &Gpu, other: &Gpu, e: Error) -> Error {
     }
 }
 
-/// What must come home before `pages` can go to GPU `g`: those on a GPU that cannot copy there itself; and all that is in a chunk
-/// which nothing is copied to any more ([`Part::forfeited`]), so that the block gets another.
-pub(crate) fn must_stage(s: &State, g: u8, pages: &PageMask) -> PageMask {
-    let mut stage = PageMask::EMPTY;
-    if let Some(p) = s.part(g).filter(|p| p.forfeited) {
-        if !pages.is_subset_of(&p.valid) {
-            stage |= p.valid;
-        }
+/// What has to come home before `m` can be made: pages on a GPU that cannot copy to its destination itself; and all that is there in
+/// a chunk which nothing is copied to any more ([`Part::forfeited`]). That moves, though `m` may only want duplicates, for the block
+/// gets another chunk when nothing is left in it.
+pub(crate) fn before(s: &State, m: &Move) -> Option<Move> {
+    let Place::Gpu(g) = m.dst else {
+        return None;
+    };
+    let pages = m.pages.and(&s.managed).and_not(&s.valid_at(m.dst));
+    if pages.is_empty() {
+        return None;
     }
+    let left = s.part(g).filter(|p| p.forfeited).map(|p| p.valid);
+    let leaves = left.is_some_and(|p| !p.is_empty());
+    let mut stage = left.unwrap_or(PageMask::EMPTY);
     for p in s.parts.iter().filter(|p| p.gpu() != g) {
         if p.sg.gpu.peer_id(g).is_none() {
-            stage |= p.valid.and(pages).and_not(&s.host_valid);
+            stage |= p.valid.and(&pages).and_not(&s.host_valid);
         }
     }
-    let kept = s.in_spare().and(pages).and_not(&s.host_valid);
+    let kept = s.in_spare().and(&pages).and_not(&s.host_valid);
     if let Some(spare) = s.spare.as_ref().filter(|_| !kept.is_empty()) {
         let lender = spare.gpu.index();
         if registry::gpu(g.into()).is_none_or(|b| b.peer_id(lender).is_none()) {
             stage |= kept;
         }
     }
-    stage
+    (!stage.is_empty()).then_some(Move {
+        pages: stage,
+        dst: Place::Host,
+        exclusive: m.exclusive || leaves,
+        cause: m.cause,
+    })
 }
 
 /// Tries of one block before its client gets an error.
@@ -642,22 +657,12 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
             let mut s = block.settled();
             let pages = m.pages.and(&s.managed);
             let missing = pages.and_not(&s.valid_at(m.dst));
-            let stage = match m.dst {
-                Place::Gpu(g) => must_stage(&s, g, &missing),
-                Place::Host | Place::Spare => PageMask::EMPTY,
-            };
-            let step = if stage.is_empty() {
-                Move { pages, ..*m }
-            } else {
-                Move {
-                    pages: stage,
-                    dst: Place::Host,
-                    ..*m
-                }
-            };
+            let first = before(&s, m);
+            let is_last = first.is_none();
+            let step = first.unwrap_or(Move { pages, ..*m });
             match start(block, &mut s, sg, &mut room, &step) {
-                Ok(()) if s.inflight.is_some() || !stage.is_empty() => {
-                    if stage.is_empty() {
+                Ok(()) if s.inflight.is_some() || !is_last => {
+                    if is_last {
                         moved += bytes(missing.count());
                     }
                     false

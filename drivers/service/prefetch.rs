@@ -529,13 +529,11 @@ fn wanted(s: &State, g: u8, p: &Policy) -> Option<Move> {
     } else {
         pages
     };
-    if pages.is_empty() || !migrate::must_stage(s, g, &pages).is_empty() {
-        return None;
-    }
-    Some(Move {
+    let m = Move {
         pages,
         dst: here,
         exclusive,
         cause: uapi::HUVM_CAUSE_PREFETCH,
-    })
+    };
+    (!pages.is_empty() && migrate::before(s, &m).is_none()).then_some(m)
 }

@@ -106,17 +106,29 @@ static void writes_no_more(void)
 	close(log);
 }
 
+/* A register of GPU 0 is read as all ones, by whoever reads one next. */
+static void does_not_answer_once(int fd)
+{
+	for (int i = 0; i < 50 && gpu_state(fd, 0) != HUVM_GPU_LOST; i++) {
+		ARG(huvm_link_info, l, .gpu = 0);
+
+		test_reg(fd, 0, INJ_READS_ONES, 1);
+		ioctl(fd, HUVM_IOC_LINK_INFO, &l);
+	}
+}
+
 /*
  * GPU 0 evicts to GPU 1 over their link, which bus mastering is not asked for, and what @inject does to its copy lasts when it is given
- * up. Then GPU 1 has @kept chunks fewer, and the copy goes on into none of the others.
+ * up, with a command that it does not acknowledge or (@silent) because it does not answer for a moment. Then GPU 1 has @kept chunks fewer,
+ * and the copy goes on into none of the others.
  */
-static void loses_while_it_copies(uint32_t inject, uint32_t kept)
+static void loses_while_it_copies(uint32_t inject, uint32_t kept, int silent)
 {
 	int fd = begin(0x2, 0x1, SMALL);
 	struct job j = job_make(0, SMALL + 1, 5), owner;
 	struct huvm_instr i = over(HUVM_OP_FILL, BLOCK, 1);
 	struct teller e = teller_begin();
-	char name[32], other[32];
+	char name[32], other[32], method[96], reset[96];
 	uint64_t v, id;
 
 	knob(fd, 1, "write_back", 0);
@@ -128,7 +140,10 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept)
 	CHECK_OK(launch(j.fd, 0, 1, &i, 1, 8, &id));
 	CHECK(WITHIN(5000, !read_reg(fd, 0, inject)));
 	CHECK_EQ(lent(fd, 1), 1);
-	test_reg(fd, 0, INJ_COMMAND_HANG, 1);
+	if (silent)
+		does_not_answer_once(fd);
+	else
+		test_reg(fd, 0, INJ_COMMAND_HANG, 1);
 	CHECK_EQ(reads(j.p + (SMALL - 1) * (BLOCK / 8), &v), SIGBUS);
 	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
 	ends_as_lost(j.fd, id);
@@ -137,7 +152,7 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept)
 	/* The owner has its memory again: also where that copy would go, if nobody knows when. */
 	CHECK(WITHIN(5000, !lent(fd, 1)));
 	CHECK_EQ(mem_info(fd, 1).retired, kept);
-	tells(&e, "gpu-lost *gpu0 *a TLB invalidate was not acknowledged", 1);
+	tells(&e, silent ? "gpu-lost *gpu0 *it does not answer" : "gpu-lost *gpu0 *a TLB invalidate was not acknowledged", 1);
 	tells(&e, "forfeit *gpu1  1 chunks that gpu0 borrowed", kept);
 	doctor_finds(kept ? "gpu 1 lent memory *1 of * retired: *may still write" : "gpu 0 *lost: a TLB invalidate");
 	owner = job_begin(1, mem_info(fd, 1).free, 11);
@@ -150,6 +165,17 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept)
 		CHECK_OK(write_file(DRIVER "unbind", other));
 		CHECK(write_file(DRIVER "bind", other));
 	}
+	if (kept && !silent) {
+		/* Nor when the other has left and was not reset. */
+		snprintf(method, sizeof(method), DEVICES "%s/reset_method", name);
+		snprintf(reset, sizeof(reset), DEVICES "%s/reset", name);
+		CHECK_OK(write_file(method, "\n"));
+		CHECK_OK(write_file(DRIVER "unbind", name));
+		CHECK(write_file(DRIVER "bind", other));
+		CHECK_OK(write_file(method, "default"));
+		CHECK_OK(write_file(reset, "1"));
+		CHECK_OK(write_file(DRIVER "bind", name));
+	}
 	comes_back(name);
 	if (kept)
 		CHECK_OK(write_file(DRIVER "bind", other));
@@ -159,13 +185,16 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept)
 }
 
 /* The copy has not begun. */
-static void copies_no_more(void) { loses_while_it_copies(INJ_CE_HANG, 0); }
+static void copies_no_more(void) { loses_while_it_copies(INJ_CE_HANG, 0, 0); }
 
 /* It is on its way, and the engine does not let go of it. */
-static void copy_on_its_way(void) { loses_while_it_copies(INJ_CE_STALL, 1); }
+static void copy_on_its_way(void) { loses_while_it_copies(INJ_CE_STALL, 1, 0); }
+
+/* The same, and the GPU is taken for one that is not there any more. */
+static void copy_of_a_silent_gpu(void) { loses_while_it_copies(INJ_CE_STALL, 1, 1); }
 
 /* The same for a copy to a block's own chunk on another GPU. */
-static void move_on_its_way(void)
+static void moves_on_its_way(int duplicates)
 {
 	int fd = huvm_open(), other = huvm_open();
 	const uint64_t part = BLOCK / 4;
@@ -184,8 +213,10 @@ static void move_on_its_way(void)
 	/* Ten seconds, then it is given up, and does not stop. */
 	CHECK_ERR(migrate(fd, p, BLOCK, 1), EIO);
 	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
-	/* What is left comes to another chunk there. */
+	/* What is left comes to another chunk there, also as duplicates. */
 	CHECK_EQ(block_info(fd, p).gpu_pages[1], part / PAGE);
+	if (duplicates)
+		CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
 	gpu_check(fd, 1, second_part, part, 1, 5 + 3 * (part / 8), 3);
 	gpu_check(fd, 1, p, 2 * part, 1, 5, 3);
 	CHECK_EQ(mem_info(fd, 1).retired, 1);
@@ -205,6 +236,9 @@ static void move_on_its_way(void)
 	comes_back(name);
 	rebind(second);
 }
+
+static void move_on_its_way(void) { moves_on_its_way(0); }
+static void duplicates_after_a_move_on_its_way(void) { moves_on_its_way(1); }
 
 /* A copy to the host does not end, and its engine does not let go of it: where it writes can be anybody's soon. */
 static void engine_does_not_stop(void)
@@ -396,6 +430,59 @@ static void duplicate_on_a_lost_gpu(void)
 	CHECK_OK(munmap(q, BLOCK));
 	rebind(name);
 	cpu_check(p, 2 * BLOCK, 40, 7);
+	CHECK_OK(close(fd));
+}
+
+/* A GPU that has duplicates is found out to be lost by the eviction of the others: they are the only copies then. */
+static void lost_by_an_eviction(void)
+{
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, BLOCK);
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
+	char name[32];
+
+	pci_name(fd, 1, name);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(fd, 1));
+	gpu_fill(fd, 1, p, BLOCK, BLOCKS, 40, 7);
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
+	gpu_check(fd, 0, p, BLOCK, BLOCKS, 40, 7);
+	gpu_check(fd, 1, p, BLOCK, BLOCKS, 40, 7);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 512);
+	CHECK_EQ(block_info(fd, p).gpu_pages[1], 512);
+	CHECK_EQ(block_info(fd, p).host_pages, 0);
+	test_reg(fd, 1, INJ_COMMAND_HANG, 1);
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
+	CHECK_EQ(e.evicted, 1);
+	CHECK_EQ(gpu_state(fd, 1), HUVM_GPU_LOST);
+	CHECK_EQ(block_info(fd, p).host_pages, 512);
+	cpu_check(p, BLOCK, 40, 7);
+	rebind(name);
+	cpu_check(p, BLOCK, 40, 7);
+	CHECK_OK(close(fd));
+}
+
+/* A GPU is to have the only copy, and is found out to be lost when its mapping of it goes: the others stay. */
+static void lost_by_a_move(void)
+{
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, BLOCK);
+	char name[32];
+
+	pci_name(fd, 0, name);
+	CHECK_OK(gpu_register(fd, 0));
+	cpu_fill(p, BLOCK, 40, 7);
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
+	gpu_check(fd, 0, p, BLOCK, BLOCKS, 40, 7);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 512);
+	CHECK_EQ(block_info(fd, p).host_pages, 512);
+	test_reg(fd, 0, INJ_COMMAND_HANG, 1);
+	CHECK_ERR(migrate(fd, p, BLOCK, 0), EIO);
+	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+	CHECK_EQ(block_info(fd, p).host_pages, 512);
+	cpu_check(p, BLOCK, 40, 7);
+	rebind(name);
+	cpu_check(p, BLOCK, 40, 7);
 	CHECK_OK(close(fd));
 }
 
@@ -618,7 +705,10 @@ static void no_way_to_reset(void)
 
 static const struct ktap_test tests[] = {
 	{ "writes_no_more", writes_no_more }, { "copies_no_more", copies_no_more },
-	{ "copy_on_its_way", copy_on_its_way }, { "move_on_its_way", move_on_its_way, 90 }, { "engine_does_not_stop", engine_does_not_stop, 120 },
+	{ "copy_on_its_way", copy_on_its_way }, { "copy_of_a_silent_gpu", copy_of_a_silent_gpu },
+	{ "duplicates_after_a_move_on_its_way", duplicates_after_a_move_on_its_way, 90 },
+	{ "lost_by_an_eviction", lost_by_an_eviction }, { "lost_by_a_move", lost_by_a_move },
+	{ "move_on_its_way", move_on_its_way, 90 }, { "engine_does_not_stop", engine_does_not_stop, 120 },
 	{ "chunk_of_a_failed_move", chunk_of_a_failed_move, 60 }, { "duplicate_on_a_lost_gpu", duplicate_on_a_lost_gpu, 60 },
 	{ "beside_what_is_gone", beside_what_is_gone }, { "many_wait_at_once", many_wait_at_once, 90 },
 	{ "copies_in_vain", copies_in_vain, 60 }, { "stops_while_unbound", stops_while_unbound, 120 },
