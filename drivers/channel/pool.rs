@@ -28,7 +28,7 @@ pub(crate) struct Ce {
 /// The channels of one GPU.
 #[pin_data]
 pub(crate) struct Pool {
-    /// Once [`Self::start`] succeeded.
+    /// From [`Self::start`] on.
     started: SetOnce<Lanes>,
     #[pin]
     space: Mutex<Option<Space>>,
@@ -52,7 +52,8 @@ impl Pool {
     /// Makes the channels and lets the GPU run them. Once.
     ///
     /// # Errors
-    /// `ENOMEM`; `ENODEV` without a copy engine; `EIO` when the device does not do as told. Nothing is left.
+    /// `ENOMEM`; `ENODEV` without a copy engine; `EIO` when the device does not do as told. What there is then it may have begun to
+    /// use: [`Self::shut_down`].
     pub(crate) fn start(
         &self,
         gpu: u8,
@@ -66,10 +67,14 @@ impl Pool {
         if self.started.as_ref().is_some() {
             return Err(EBUSY);
         }
-        let (all, of, made) = setup::start(gpu, bars, dma, engines, (latencies, disobeyed))?;
-        *space = Some(made);
-        self.started.populate(Lanes { all, of });
-        Ok(())
+        let mut made = setup::make(gpu, bars, dma, engines, (latencies, disobeyed))?;
+        let did = setup::run(&mut made, engines, dma);
+        *space = Some(made.space);
+        self.started.populate(Lanes {
+            all: made.lanes,
+            of: made.of,
+        });
+        did
     }
 
     fn lanes(&self) -> &[Arc<Lane>] {
@@ -227,8 +232,9 @@ impl Pool {
         }
     }
 
-    /// Waits for everything submitted and takes the channels off their engines. Whether all left them: an engine that goes on reaches
-    /// host memory until the GPU is kept from the bus, so the channels have theirs until [`Self::free`], or the pool's end.
+    /// Waits for everything submitted and takes the channels off their engines. Whether all left them, and the host knows none any more:
+    /// what goes on reaches host memory until the GPU is kept from the bus, so the channels have theirs until [`Self::free`], or the
+    /// pool's end.
     pub(crate) fn shut_down(&self) -> bool {
         for lane in self.lanes().iter() {
             // What failed is in the lane for whoever waits.
@@ -236,9 +242,9 @@ impl Pool {
         }
         // Each is told, whatever others do.
         let left = self.lanes().iter().map(|lane| lane.stop().is_ok());
-        let all_left = left.fold(true, |all, left| all & left);
+        let mut all_left = left.fold(true, |all, left| all & left);
         if let Some(space) = self.space.lock().as_ref() {
-            space.stop();
+            all_left &= space.stop();
         }
         for lane in self.lanes().iter() {
             lane.fail();

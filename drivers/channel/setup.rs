@@ -151,19 +151,27 @@ impl Space {
         Ok(m.va)
     }
 
-    /// Empties the runlists: the host schedules nothing of ours any more, and forgets our translations.
-    pub(super) fn stop(&self) {
+    /// Empties the runlists: the host schedules nothing of ours any more, and forgets our translations. Whether it did all of that.
+    pub(super) fn stop(&self) -> bool {
+        let mut did_all = true;
         for (runlist, list) in self.lists.iter() {
             let mut patience = self.patience();
             match runlist.submit(&*self.bars, list, &[], &mut || patience.again()) {
                 Ok(()) | Err(huvm_hal::Error::Gone) => {}
-                Err(e) => pr_err!("runlist {:#x}: {:?}\n", runlist.base, e),
+                Err(e) => {
+                    pr_err!("runlist {:#x}: {:?}\n", runlist.base, e);
+                    did_all = false;
+                }
             }
         }
         match self.forget() {
             Ok(()) | Err(huvm_hal::Error::Gone) => {}
-            Err(e) => pr_err!("channel space: {:?}\n", e),
+            Err(e) => {
+                pr_err!("channel space: {:?}\n", e);
+                did_all = false;
+            }
         }
+        did_all
     }
 }
 
@@ -205,17 +213,25 @@ fn choose(engines: &[Ce]) -> [usize; Engine::COUNT] {
     of
 }
 
-/// What [`start`] made: the lanes, the lane of each engine, and what they stand on.
-type Started = (KVec<Arc<Lane>>, [usize; Engine::COUNT], Space);
+/// What [`make`] made.
+pub(super) struct Made {
+    pub(super) lanes: KVec<Arc<Lane>>,
+    /// The lane of each engine.
+    pub(super) of: [usize; Engine::COUNT],
+    /// What they stand on.
+    pub(super) space: Space,
+    /// The copy engine of each lane.
+    used: KVec<usize>,
+}
 
-/// Makes one channel for each copy engine that is needed, and lets the GPU run them.
-pub(super) fn start(
+/// Makes one channel for each copy engine that is needed. The GPU runs none of them yet.
+pub(super) fn make(
     gpu: u8,
     bars: &Arc<Bars>,
     dma: &Arc<DmaDev>,
     engines: &[Ce],
     (latencies, disobeyed): (&Arc<Latencies>, Disobeyed),
-) -> Result<Started> {
+) -> Result<Made> {
     if engines.is_empty() {
         return Err(ENODEV);
     }
@@ -248,33 +264,20 @@ pub(super) fn start(
     let page = SharedBuf(Arc::new(DmaBuf::new(dma, TABLE_BYTES)?, GFP_KERNEL)?);
     let va = space.map(bars, &page)?;
     space.scratch = Some((va, page));
-    let run = schedule(&mut space, &lanes, &used, engines, dma);
-    if let Err(e) = run {
-        for l in lanes.iter() {
-            let _said_so = l.stop();
-        }
-        space.stop();
-        for l in lanes.iter() {
-            l.close();
-        }
-        return Err(e);
+    Ok(Made {
+        lanes,
+        of,
+        space,
+        used,
+    })
+}
+
+/// Lets the GPU run the channels. After an error it may run some.
+pub(super) fn run(made: &mut Made, engines: &[Ce], dma: &Arc<DmaDev>) -> Result {
+    for l in made.lanes.iter() {
+        table::add(l.clone())?;
     }
-    for (n, l) in lanes.iter().enumerate() {
-        if let Err(e) = table::add(l.clone()) {
-            for l in lanes.iter().take(n) {
-                table::retire(l.id(), 0);
-            }
-            for l in lanes.iter() {
-                let _said_so = l.stop();
-            }
-            space.stop();
-            for l in lanes.iter() {
-                l.close();
-            }
-            return Err(e);
-        }
-    }
-    Ok((lanes, of, space))
+    schedule(&mut made.space, &made.lanes, &made.used, engines, dma)
 }
 
 fn lane(

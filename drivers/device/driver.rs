@@ -195,6 +195,14 @@ impl Started {
             let did = engine.silence(&*bars, &mut || patience.again());
             did.map_err(refused)?;
         }
+        fault::disable_all(&*bars);
+        for ce in identity.engines.iter().flatten() {
+            let mut patience = time::Patience::new(SILENCE_NS);
+            let mut wait = || patience.again();
+            let did = ce.runlist.init(&*bars, &mut wait);
+            did.and_then(|()| ce.runlist.preempt(&*bars, &mut wait))
+                .map_err(refused)?;
+        }
         function.set_master();
         let index = ext.as_ref().map(|e| u8::try_from(e.gpu_index));
         let place = Place::take(index.transpose()?)?;
@@ -236,6 +244,8 @@ impl Started {
         let engines = gpu.copy_engines()?;
         gpu.channels()
             .start(gpu.index(), bars, dma, &engines, gpu.latencies(), disobeyed)?;
+        // Its engines have taken new runlists.
+        self.place.is_silent();
         self.irqs = Some(Irqs::new(&self.function, 4, ENTRIES, &gpu)?);
         gpu.enable_interrupts();
         selftest::check(&gpu)?;
@@ -383,8 +393,17 @@ impl Drop for Started {
         self.function.clear_master();
         if died {
             match self.function.reset() {
-                Ok(()) => pr_info!("gpu {}: reset\n", gpu.index()),
-                Err(e) => pr_err!("gpu {}: lost, and not reset: {:?}\n", gpu.index(), e),
+                Ok(()) => {
+                    self.place.is_silent();
+                    pr_info!("gpu {}: reset\n", gpu.index());
+                }
+                Err(e) => {
+                    // What does not answer is not there.
+                    if e != ENODEV {
+                        self.place.leaves_writing(|lender| gpu.may_write(lender));
+                    }
+                    pr_err!("gpu {}: lost, and not reset: {:?}\n", gpu.index(), e);
+                }
             }
         }
         // Not before: an engine that did not leave a channel would go on in it.

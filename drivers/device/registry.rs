@@ -5,6 +5,7 @@ use super::Gpu;
 use crate::kernel::global::{Global, Which};
 use kernel::pci;
 use kernel::prelude::*;
+use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::Arc;
 
 /// GPUs of a machine, at most (`HUVM_MAX_GPUS`).
@@ -41,6 +42,9 @@ impl Slot {
 
 static GPUS: Global<[Slot; MAX_GPUS]> = Global::new(Which::Gpus, [const { Slot::Free }; MAX_GPUS]);
 
+/// GPUs that left and could not be reset, and may still write memory of the GPU of an index: by that index, a bitmap of theirs.
+static WRITERS: [Atomic<u32>; MAX_GPUS] = [const { Atomic::new(0) }; MAX_GPUS];
+
 /// An index, and all that goes by it. Nobody else has it until this is dropped.
 pub(super) struct Place(u8);
 
@@ -48,22 +52,34 @@ impl Place {
     /// Takes `index`, or one that is free for a device that does not name its own.
     ///
     /// # Errors
-    /// `EEXIST` if it is taken, `EINVAL` if it is out of range, `ENOSPC` if none is free. `EBUSY`: a lost GPU that is still bound may
-    /// write what the GPU of this index lent to it.
+    /// `EEXIST` if it is taken, `EINVAL` if it is out of range, `ENOSPC` if none is free. `EBUSY`: a lost GPU may write what the GPU of
+    /// this index lent to it.
     pub(super) fn take(index: Option<u8>) -> Result<Place> {
         let mut gpus = GPUS.lock();
+        let writer = |at: u8| {
+            let mut bound = gpus.iter().filter_map(Slot::bound);
+            bound.find(|g| g.may_write(at)).map(|g| g.index())
+        };
         let at = match index {
             Some(index) => index,
             None => {
-                let free = gpus.iter().position(|s| matches!(s, Slot::Free));
-                u8::try_from(free.ok_or(ENOSPC)?)?
+                // CAST: 16.
+                let mut free = (0..MAX_GPUS as u8).zip(gpus.iter()).filter(|(at, s)| {
+                    matches!(s, Slot::Free) && writer(*at).is_none() && writers(*at) == 0
+                });
+                free.next().map(|(at, _)| at).ok_or(ENOSPC)?
             }
         };
-        let mut bound = gpus.iter().filter_map(Slot::bound);
-        if let Some(by) = bound.find(|g| g.may_write(at)) {
+        if let Some(by) = writer(at) {
             pr_err!(
-                "gpu {at}: gpu {} was lost and may still write what it borrowed: unbind that first\n",
-                by.index()
+                "gpu {at}: gpu {by} was lost and may still write what it borrowed: unbind that first\n"
+            );
+            return Err(EBUSY);
+        }
+        if writers(at) != 0 {
+            pr_err!(
+                "gpu {at}: gpu {} was lost, could not be reset, and may still write what it borrowed: bind that first\n",
+                writers(at).trailing_zeros()
             );
             return Err(EBUSY);
         }
@@ -92,6 +108,29 @@ impl Place {
         self.set(Slot::In(gpu.clone()));
     }
 
+    /// The GPU that has it leaves, and may go on writing memory of others, as long as it was not reset: `writes` says whose.
+    pub(super) fn leaves_writing(&self, writes: impl Fn(u8) -> bool) {
+        let _one_at_a_time = GPUS.lock();
+        // CAST: 16.
+        for (lender, writers) in (0..MAX_GPUS as u8).zip(&WRITERS) {
+            if writes(lender) {
+                writers.store(writers.load(Relaxed) | self.bit(), Relaxed);
+            }
+        }
+    }
+
+    /// The GPU that has it writes nothing that nobody asked for.
+    pub(super) fn is_silent(&self) {
+        let _one_at_a_time = GPUS.lock();
+        for writers in &WRITERS {
+            writers.store(writers.load(Relaxed) & !self.bit(), Relaxed);
+        }
+    }
+
+    fn bit(&self) -> u32 {
+        1u32.checked_shl(self.0.into()).unwrap_or(0)
+    }
+
     fn set(&self, to: Slot) {
         let mut gpus = GPUS.lock();
         let slot = gpus.get_mut(usize::from(self.0));
@@ -105,6 +144,11 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.set(Slot::Free);
     }
+}
+
+fn writers(lender: u8) -> u32 {
+    let writers = WRITERS.get(usize::from(lender));
+    writers.map_or(0, |w| w.load(Relaxed))
 }
 
 /// The GPU with this index, though it may not be ready for use yet, or not any more.
