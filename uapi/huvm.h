@@ -7,14 +7,20 @@
  * Rules that hold for every call:
  *  - Each argument struct starts with `size` (bytes, as the caller compiled it) and `flags`.
  *    A smaller size than the first version's is -EINVAL. A larger one is accepted if all bytes that
- *    the driver does not know are zero, else -E2BIG. Fields the caller's version lacks read as 0. A call is told by its type and
- *    number; the size that _IOWR puts beside them is not looked at, nor is the direction.
- *  - Unknown flags, non-zero reserved fields and unknown enum values are -EINVAL.
- *  - A bad pointer is -EFAULT and nothing has happened.
+ *    the driver does not know are zero, else -E2BIG; one above 4096 is -E2BIG, whatever is in it. Fields the caller's version
+ *    lacks read as 0. A call is told by its type and number; the size that _IOWR puts beside them is not looked at, nor is the
+ *    direction.
+ *  - Unless a call says otherwise, unknown flags, non-zero reserved fields and unknown enum values are -EINVAL.
+ *  - A struct, or array of arguments, that cannot be read is -EFAULT, and nothing has happened. Calls that answer write the
+ *    struct back at their end. If that fails it is -EFAULT, too, but the call has done its work: MIGRATE has moved the pages, ABORT
+ *    has ended the launch (its result stays to be taken); what LAUNCH started is aborted. An array of results may be written in
+ *    part.
  *  - Unless a call says otherwise it is for the process that opened the file: from any other mm
- *    (a forked child, a passed descriptor) it is -EPERM. Calls marked [any] may come from anybody.
- *  - A GPU index that does not exist is -ENODEV; one that exists but was lost is -EIO.
- *  - Waits are killable and bounded: -EINTR on a signal, -ETIMEDOUT at the limit.
+ *    (a forked child, a passed descriptor) it is -EPERM. Calls marked [any] may come from anybody who has the descriptor.
+ *  - A GPU index that does not exist is -ENODEV (HUVM_IOC_ADVISE differs). A GPU that exists but was lost is -EIO from calls that
+ *    use it: LINK_INFO, GPU_REGISTER, MIGRATE to it, LAUNCH. The others take it.
+ *  - WAIT and ABORT wait until any signal (-EINTR) or the caller's limit (-ETIMEDOUT), a read of events until any signal. MIGRATE,
+ *    ADVISE and GPU_UNREGISTER stop early only when the process is killed; what they wait for has bounds of the driver's.
  *
  * Memory: mmap(NULL, len, prot, MAP_SHARED, fd, 0) makes a managed range. len is a multiple of 4 KiB;
  * offset must be 0; MAP_PRIVATE is -EINVAL; MAP_FIXED is honoured. The range is zero at first touch, CPU or
@@ -80,7 +86,7 @@ struct huvm_version {
 
 enum huvm_gpu_state {
 	HUVM_GPU_OK		= 1,
-	HUVM_GPU_LOST		= 2,	/* removed or dead; calls on it are -EIO */
+	HUVM_GPU_LOST		= 2,	/* removed or dead; calls that use it are -EIO */
 };
 
 /**
@@ -137,6 +143,8 @@ enum huvm_link_type {
  * @latency_ns: out
  * @up: out, 1 or 0
  * @reserved: 0
+ *
+ * Errors: ENODEV, ENOENT, EIO (the GPU was lost).
  */
 struct huvm_link_info {
 	__u32 size;
@@ -154,8 +162,17 @@ struct huvm_link_info {
 /**
  * struct huvm_mem_info - HUVM_IOC_MEM_INFO [any]: chunks of a GPU by state
  * @gpu: in
- * @retired: in 0; out, chunks out of service for good because their memory failed (ECC); 0 from a driver of minor 1
- * @free .. @unusable: out, chunks; with @retired they add up to chunk_count
+ * @retired: in 0; out, chunks out of service until the GPU is bound again, because their memory failed (ECC) or because they are
+ *	forfeited (struct huvm_gpu_health); 0 from a driver of minor 1
+ * @free: out, chunks that hold nothing. With those below and @retired they add up to chunk_count
+ * @used: out, chunks of processes
+ * @evicting: out, chunks that are being emptied
+ * @lent_only: out, chunks lent, with the only copy of what is in them
+ * @lent_removable: out, chunks lent, where the host has a copy too
+ * @pinned: out, chunks in the driver's hands: its own for good, others during an operation
+ * @unusable: out, chunks that are not to be used
+ *
+ * Errors: ENODEV.
  */
 struct huvm_mem_info {
 	__u32 size;
@@ -223,8 +240,8 @@ struct huvm_gpu_health {
  * not registered is -ENOENT. Unregistering aborts this space's launches on it and brings its pages to the host; until it has, moves
  * to the GPU are -EIO, launches on it -ENODEV, registering is -EEXIST, and another thread's unregistering -EBUSY or -ENOENT. Who
  * waits for an aborted launch is told so; once the GPU is unregistered, ids of launches that nobody waited for are gone (-ENOENT).
- * Errors: ENODEV, EIO, ENOMEM, EEXIST, ENOENT, EBUSY, ENOSPC (no subcontext left; without CAP_SYS_ADMIN when the file was opened, also for a
- * process that has 32 of a GPU's 64, and for a user that has 48).
+ * Errors: ENODEV (no such GPU, or it leaves), EIO, ENOMEM, EEXIST, ENOENT, EBUSY, EINTR (killed while pages come to the host), ENOSPC (no
+ * subcontext left; without CAP_SYS_ADMIN when the file was opened, also for a process that has 32 of a GPU's 64, and for a user that has 48).
  */
 struct huvm_gpu_register {
 	__u32 size;
@@ -235,13 +252,14 @@ struct huvm_gpu_register {
 
 /**
  * struct huvm_migrate - HUVM_IOC_MIGRATE: move pages now
- * @va, @length: in, multiples of 4 KiB, inside managed ranges (else -EINVAL; holes are -ENOMEM)
+ * @va, @length: in, multiples of 4 KiB; -EINVAL if they are not, for a length of 0, and beyond what GPUs address (2^49). All of it
+ *	must lie in managed ranges: what is outside, or a hole, is -ENOMEM
  * @dst: in, GPU index or HUVM_PLACE_HOST
  * @reserved: 0
  * @moved_bytes: out, also when the call fails part-way
  *
- * Pages never touched are made, zero, at the destination. Errors: ENODEV, EIO, ENOENT (GPU not registered), ENOMEM,
- * EINTR.
+ * Pages never touched are made, zero, at the destination. Errors: EINVAL, ENODEV, EIO (the GPU, a copy or a page's only copy is
+ * lost), ENOENT (GPU not registered), ENOMEM, EINTR (killed).
  */
 struct huvm_migrate {
 	__u32 size;
@@ -269,8 +287,9 @@ enum huvm_advice {
  * @advice: in, enum huvm_advice
  * @place: in, GPU index or HUVM_PLACE_HOST; 0 where the advice takes none
  *
- * What is advised is remembered for each 2 MiB, at the cost of the caller's memory cgroup. Errors: EINVAL, ENODEV, ENOENT (GPU not
- * registered), ENOMEM (holes, or no memory to remember it), EINTR (killed); after the last two a first part of the range has it.
+ * What is advised is remembered for each 2 MiB, at the cost of the memory cgroup of who opened the file. Errors: EINVAL, ENODEV (an
+ * index of 16 or more), ENOENT (a GPU that is not registered, be it there or not), ENOMEM (holes, or no memory to remember it), EINTR
+ * (killed); after the last two a first part of the range has it.
  */
 struct huvm_advise {
 	__u32 size;
@@ -284,8 +303,8 @@ struct huvm_advise {
 enum huvm_scope {
 	HUVM_SCOPE_GLOBAL	= 1,	/* default of all; set needs CAP_SYS_ADMIN */
 	HUVM_SCOPE_GPU		= 2,	/* set needs CAP_SYS_ADMIN */
-	HUVM_SCOPE_SPACE	= 3,	/* this open file */
-	HUVM_SCOPE_PROCESS	= 4,	/* every open file of a process; its owner's, or CAP_SYS_ADMIN. Since minor 1 */
+	HUVM_SCOPE_SPACE	= 3,	/* this open file; for the process that opened it alone */
+	HUVM_SCOPE_PROCESS	= 4,	/* every open file of a process; for that process itself, or CAP_SYS_ADMIN. Since minor 1 */
 };
 
 /**
@@ -295,6 +314,8 @@ enum huvm_scope {
  * @name, @unit, @doc: out, NUL-terminated
  * @min, @max, @def: out
  * @value_names: out, comma-separated names of the values from @min on for enum knobs, else empty
+ *
+ * Errors: ENOENT.
  */
 struct huvm_knob {
 	__u32 size;
@@ -313,12 +334,15 @@ struct huvm_knob {
 /**
  * struct huvm_policy - HUVM_IOC_POLICY_GET [any for global and gpu], HUVM_IOC_POLICY_SET
  * @scope: in, enum huvm_scope
- * @gpu: in, for HUVM_SCOPE_GPU; for HUVM_SCOPE_PROCESS the process id; else 0
+ * @gpu: in, for HUVM_SCOPE_GPU; for HUVM_SCOPE_PROCESS the process id, in the initial namespace; else 0
  * @knob: in, index
- * @origin: out, enum huvm_scope that the value comes from
+ * @origin: out, enum huvm_scope that the value comes from; HUVM_SCOPE_SPACE also for a process
  * @value: in for set, out for get (the value in force in that scope)
  *
  * A process with several open files: set is of all, get of the first.
+ * Get of a file or process says its own value, else the global one. A GPU's value is not in it, though it counts before the global one
+ * for what the file does on that GPU. Knobs of a GPU as a whole act by the GPU's value, whatever a preset put into the file; get of a
+ * file or process says the global one of those.
  * HUVM_POLICY_RESET, a flag of set: the scope has no value of its own any more; globally, the default preset's (@value: 0).
  *
  * Errors: ENOENT (no such knob), ERANGE (value outside min..max), EPERM, ENODEV, ESRCH (no open file of that process);
@@ -337,7 +361,7 @@ struct huvm_policy {
 };
 
 /**
- * struct huvm_preset - HUVM_IOC_PRESET_SET: all knobs at once; HUVM_IOC_PRESET_GET [any]: what is in force
+ * struct huvm_preset - HUVM_IOC_PRESET_SET: all knobs at once; HUVM_IOC_PRESET_GET [any for global, gpu and the list]: what is in force
  * @scope, @gpu: in, as in struct huvm_policy
  * @index: in for get with HUVM_PRESET_LIST: lists preset number index, -ENOENT beyond the last
  * @reserved: 0
@@ -345,8 +369,9 @@ struct huvm_policy {
  * @doc: out for get
  *
  * HUVM_POLICY_RESET, a flag of set: no knob has a value of its own in the scope; @name is empty.
- * In a file or process, knobs of a GPU as a whole keep the GPU's values.
- * Errors of set: ENOENT (no such preset), EPERM, ENODEV, ESRCH, ENOMEM (as in struct huvm_policy).
+ * In a file or process, knobs of a GPU as a whole keep the GPU's values; get names the preset all the same. As in struct huvm_policy it
+ * is that of the values set there, over the global ones.
+ * Errors of set: ENOENT (no such preset), EPERM, ENODEV, ESRCH, ENOMEM (as in struct huvm_policy). Of get: the same, ENOENT for the list.
  */
 #define HUVM_PRESET_LIST	(1u << 0)	/* flag of HUVM_IOC_PRESET_GET */
 struct huvm_preset {
@@ -447,8 +472,11 @@ enum huvm_counter {
  * @scope, @gpu: in, as in struct huvm_policy; of a process: the sum over its open files
  * @nr: in, room in @values, in counters; out, how many were written (at most nr_counters)
  * @reserved: 0
- * @values: in, pointer to __u64[nr]
+ * @values: in, pointer to __u64[nr], which is written
  * @time_ns: out, CLOCK_MONOTONIC at the reading
+ *
+ * Errors: EINVAL (no such scope), ENODEV, EPERM (a file, or a process without CAP_SYS_ADMIN, that is not the caller's), ESRCH (no open
+ * file of that process), ENOMEM.
  */
 struct huvm_counters {
 	__u32 size;
@@ -516,7 +544,7 @@ enum huvm_event_type {
 	HUVM_EVENT_FATAL	= 5,	/* arg0 = fault type, arg1 = access type */
 	HUVM_EVENT_CPU_FAULT	= 6,	/* arg0 = 1 for a write */
 	HUVM_EVENT_GPU_LOST	= 7,	/* arg0 = enum huvm_lost, arg1 = what that names, else 0; both 0 from a driver of minor 2 */
-	HUVM_EVENT_LAUNCH_END	= 8,	/* arg0 = launch id, arg1 = status */
+	HUVM_EVENT_LAUNCH_END	= 8,	/* a launch's result was taken: arg0 = launch id, arg1 = enum huvm_launch_status. See struct huvm_event */
 	HUVM_EVENT_RECLAIM	= 9,	/* of the lending GPU: arg0 = 1 if a copy had to be made, arg1 = time in the driver, ns */
 	HUVM_EVENT_LEND		= 10,	/* of the lending GPU: arg0 = borrower, arg1 = chunk; cause: what moves the block there */
 	HUVM_EVENT_WRITE_BACK	= 11,	/* of the lending GPU: the host has the block too; arg0 = bytes copied, arg1 = ns it took */
@@ -567,7 +595,7 @@ enum huvm_cause {
 	HUVM_CAUSE_PREFETCH	= 3,
 	HUVM_CAUSE_EVICTION	= 4,
 	HUVM_CAUSE_API		= 5,
-	HUVM_CAUSE_THRASHING	= 6,
+	HUVM_CAUSE_THRASHING	= 6,	/* not in use: no event has it */
 };
 
 /**
@@ -577,12 +605,22 @@ enum huvm_cause {
  * blocks unless O_NONBLOCK (-EAGAIN); poll says POLLIN. A full ring drops the newest and counts them. A record that could
  * not be written (-EFAULT) is there for the next read. Once the stream is turned off a read that waits returns 0, others are -EINVAL,
  * and poll says POLLIN and POLLHUP, until it is turned on again.
- * @seq: number of the event in this stream; a gap means drops
- * @time_ns: CLOCK_MONOTONIC
- * @va, @length: pages concerned
- * @type: enum huvm_event_type; @cause: enum huvm_cause
- * @gpu: index or HUVM_PLACE_HOST
- * @pid: process of the space
+ * @seq: number of the event in this file's stream, which goes on when the stream is turned on again. A gap means drops, or
+ *	records that were not read by then
+ * @time_ns: CLOCK_MONOTONIC when the record was written
+ * @va: address of the first page concerned, or of its block; 0 where there is none
+ * @length: bytes concerned; those of HUVM_EVENT_MIGRATE need not all lie side by side
+ * @type: enum huvm_event_type
+ * @cause: enum huvm_cause
+ * @gpu: index, or HUVM_PLACE_HOST; of HUVM_EVENT_MIGRATE the destination
+ * @pid: process that opened the file whose memory or launch it is. 0: of none; only listeners to all get those, which are REPLAY,
+ *	RECLAIM, GPU_LOST, CHANNEL_LOST, LINK, FORFEIT, and RETIRED where nobody had the chunk
+ * @dropped: events that this stream has dropped since it was turned on, up to this record
+ * @arg0, @arg1: by type, see enum huvm_event_type; else 0
+ *
+ * LAUNCH_END comes when WAIT or ABORT has handed an end out, so its @time_ns is of that, however long ago the launch ended: that is
+ * @end_ns of struct huvm_wait, by the device's clock. A launch that goes with its registration, its GPU or its file, before anybody
+ * took its result, has no LAUNCH_END, even if somebody was waiting for it.
  */
 struct huvm_event {
 	__u64 seq;
@@ -603,6 +641,9 @@ struct huvm_event {
  * @flags: HUVM_EVENTS_ALL: of all spaces, not of this file's alone; needs CAP_SYS_ADMIN
  * @mask: in, bit (1 << type) for each type wanted; 0 turns the stream off
  * @records: in, room, rounded up to a power of two, 16 .. 65536; 0 = 4096
+ *
+ * A call while the stream is on begins it anew: what was not read is gone.
+ * Errors: EPERM (HUVM_EVENTS_ALL), EINVAL (more than 65536 records, a type that the driver does not know), ENOMEM (it goes on as before).
  */
 #define HUVM_EVENTS_ALL		(1u << 0)
 struct huvm_events {
@@ -628,7 +669,19 @@ enum huvm_op {
 	HUVM_OP_ATOMIC_ADD = 12,	/* Since minor 3 */
 };
 
-/* An instruction: the same layout as the device's. */
+/**
+ * struct huvm_instr - an instruction of a launch: the same layout as the device's
+ * @op: enum huvm_op, another is -EINVAL. Which of the fields below it uses is in device.md 2.3
+ * @flags: 0, else -EINVAL
+ * @count: elements of a step, 1 .. 2^32
+ * @steps: steps of a block, 1 .. 2^32
+ * @dst, @a, @b, @idx: addresses of the operands: where the result goes, two sources, indices
+ * @block_stride, @step_stride, @elem_stride: bytes from one block, step or element to the next; an @elem_stride of 0 is elem_bytes.
+ *	Element e of step s of block k of an operand at X is at X + k * block_stride + s * step_stride + e * elem_stride
+ * @imm0, @imm1: numbers of the operation
+ *
+ * The driver checks the rules of device.md 2.3 at HUVM_IOC_LAUNCH (-EINVAL); an address that cannot be served fails the launch.
+ */
 struct huvm_instr {
 	__u32 op;
 	__u32 flags;
@@ -694,7 +747,8 @@ enum huvm_launch_error {
  * struct huvm_wait - HUVM_IOC_WAIT: wait for a launch and take its result; HUVM_IOC_ABORT: end it first
  * @launch: in. After a call that returned an end status the id is gone (-ENOENT). A call that failed takes nothing: if
  *	the result could not be written (-EFAULT), the next call returns it
- * @timeout_ns: in, 0 = look only, without waiting; at most 600 s
+ * @timeout_ns: in, 0 = look only, without waiting; at most 600 s. ABORT first waits for the device to end the launch, whatever is here,
+ *	and does not mind signals meanwhile: 2 s at most, then the GPU is lost
  * @status: out, enum huvm_launch_status; RUNNING with return value 0 only if timeout_ns was 0; also while another
  *	thread's call is taking the result
  * @error: out, enum huvm_launch_error
@@ -731,7 +785,7 @@ struct huvm_wait {
 /**
  * struct huvm_client_info - HUVM_IOC_CLIENT_INFO [any]: the space with the smallest id >= @client
  * @client: in and out, id of the space; -ENOENT if there is none from there on
- * @pid: out, process that opened it
+ * @pid: out, process that opened it, in the initial namespace
  * @gpu_mask: out, registered GPUs
  * @comm: out
  * @managed_bytes: out, mapped ranges
@@ -739,7 +793,10 @@ struct huvm_wait {
  * @gpu_bytes: out, per GPU
  * @faults, @evictions, @launches: out
  *
- * Details of other users' processes need CAP_SYS_ADMIN; without it the figures of others are 0.
+ * Everybody gets @client, @pid and @comm of each. The rest is 0 for a file that another process opened, be it of the same user,
+ * without CAP_SYS_ADMIN.
+ *
+ * Errors: ENOENT.
  */
 struct huvm_client_info {
 	__u32 size;
@@ -756,7 +813,7 @@ struct huvm_client_info {
 	__u64 launches;
 };
 
-/* Where the pages of one block are. */
+/* Where the pages of one block are. All of it is out. */
 struct huvm_block_info {
 	__u64 va;		/* 2 MiB aligned */
 	__u32 managed_pages;	/* pages inside ranges */
@@ -774,12 +831,14 @@ struct huvm_block_info {
 #define HUVM_PLACE_MIXED	0xfffffffdu
 
 /**
- * struct huvm_range_info - HUVM_IOC_RANGE_INFO
- * @client: in, id of a space; 0 = own. Others need CAP_SYS_ADMIN [any]
+ * struct huvm_range_info - HUVM_IOC_RANGE_INFO [any with a @client]
+ * @client: in, id of a space: of the caller's process, or with CAP_SYS_ADMIN of any. 0 = this file, for the process that opened it
  * @va: in, start, rounded down to a block; out, where to go on
- * @nr: in, room in @blocks; out, written; 0 = no further block
+ * @nr: in, room in @blocks, in blocks, at most 4096; out, written; 0 = no further block
  * @reserved: 0
- * @blocks: in, pointer to struct huvm_block_info[nr], nr at most 4096
+ * @blocks: in, pointer to struct huvm_block_info[nr], which is written
+ *
+ * Errors: EINVAL (@nr), ENOENT (no such space), EPERM.
  */
 struct huvm_range_info {
 	__u32 size;
