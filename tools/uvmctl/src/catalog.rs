@@ -3,7 +3,7 @@
 
 use crate::cli::Workload;
 use crate::exit::Failure;
-use crate::row::{extra, field, Cell, Field, Row};
+use crate::row::{extra, field, wrapped, Cell, Field, Row};
 use clap::builder::{NonEmptyStringValueParser, PossibleValue, TypedValueParser};
 use clap::ValueEnum;
 use huvm_workloads::catalog::CATALOG;
@@ -25,7 +25,7 @@ impl Row for Listed {
         vec![
             field("name", "NAME", Cell::text(&self.name)),
             field("family", "FAMILY", Cell::text(&self.family)),
-            field("does", "DOES", Cell::text(&self.does)),
+            wrapped("does", "DOES", Cell::text(&self.does)),
             extra("source", Cell::text(&self.source)),
         ]
     }

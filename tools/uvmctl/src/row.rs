@@ -144,20 +144,31 @@ pub(crate) struct Field {
     pub(crate) head: &'static str,
     /// The value.
     pub(crate) cell: Cell,
+    /// Where there is no room for its text it goes over several lines, and is not cut.
+    pub(crate) wraps: bool,
 }
 
 /// A field with a column in the table.
 pub(crate) fn field(name: &'static str, head: &'static str, cell: Cell) -> Field {
-    Field { name, head, cell }
+    Field {
+        name,
+        head,
+        cell,
+        wraps: false,
+    }
+}
+
+/// As [`field`], with a text of which nothing may be cut.
+pub(crate) fn wrapped(name: &'static str, head: &'static str, cell: Cell) -> Field {
+    Field {
+        wraps: true,
+        ..field(name, head, cell)
+    }
 }
 
 /// A field without one.
 pub(crate) fn extra(name: &'static str, cell: Cell) -> Field {
-    Field {
-        name,
-        head: "",
-        cell,
-    }
+    field(name, "", cell)
 }
 
 /// A record that can be a row. The default one lends its fields to the header.
@@ -189,6 +200,7 @@ pub(crate) fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
 pub(crate) struct Table {
     head: Vec<String>,
     right: Vec<bool>,
+    wraps: Vec<bool>,
     rows: Vec<Vec<(String, Option<Tone>)>>,
     least: usize,
     color: bool,
@@ -196,7 +208,9 @@ pub(crate) struct Table {
 
 /// Between two columns.
 const GAP: usize = 2;
-/// A text column is not made narrower than this.
+/// A column that wraps is not made narrower than this for the sake of the others...
+const WRAPPED: usize = 12;
+/// ...and no text column narrower than this.
 const NARROWEST: usize = 8;
 
 impl Table {
@@ -228,6 +242,7 @@ impl Table {
                 })
                 .collect(),
             right: vec![false; chosen.len()],
+            wraps: chosen.iter().map(|f| f.wraps).collect(),
             rows: Vec::new(),
             least: 0,
             color: false,
@@ -262,6 +277,7 @@ impl Table {
             .map(|line| line.iter().map(|c| (c.human(exact), c.tone())).collect())
             .collect();
         Table {
+            wraps: vec![false; head.len()],
             head,
             right,
             rows,
@@ -312,19 +328,49 @@ impl Table {
         };
         let gaps = GAP * widths.len().saturating_sub(1);
         let mut over = (widths.iter().sum::<usize>() + gaps).saturating_sub(limit);
-        while over != 0 {
-            // The widest text column gives way; numbers never do.
-            let texts = widths.iter_mut().zip(&self.right).filter(|(_, r)| !**r);
-            match texts.map(|(w, _)| w).max() {
-                Some(w) if *w > NARROWEST => *w -= 1,
-                _ => break,
+        // The widest column that wraps gives way, as nothing of it is lost; then the widest text column; numbers never do.
+        let texts: Vec<bool> = self.right.iter().map(|r| !r).collect();
+        for (may, least) in [(&self.wraps, WRAPPED), (&texts, NARROWEST)] {
+            while over != 0 {
+                let those = widths.iter_mut().zip(may).filter(|(_, may)| **may);
+                match those.map(|(w, _)| w).max() {
+                    Some(w) if *w > least => *w -= 1,
+                    _ => break,
+                }
+                over -= 1;
             }
-            over -= 1;
         }
         widths
     }
 
-    /// The lines; no wider than the terminal, if there is one and text columns can be cut.
+    /// A line of a row: of each cell the line with this number, if its text has so many.
+    fn line(&self, cells: &[(Vec<String>, Option<Tone>)], at: usize, widths: &[usize]) -> String {
+        let mut text = String::new();
+        for (c, (((lines, tone), width), right)) in
+            cells.iter().zip(widths).zip(&self.right).enumerate()
+        {
+            if c != 0 {
+                text.push_str("  ");
+            }
+            let cell = lines.get(at).cloned().unwrap_or_default();
+            let pad = " ".repeat(width.saturating_sub(cell.width()));
+            let cell = match tone.filter(|_| self.color && !cell.is_empty()) {
+                Some(t) => format!("{}{cell}{PLAIN}", t.code()),
+                None => cell,
+            };
+            if *right {
+                text.push_str(&pad);
+                text.push_str(&cell);
+            } else {
+                text.push_str(&cell);
+                text.push_str(&pad);
+            }
+        }
+        text.trim_end().to_owned()
+    }
+
+    /// The lines; no wider than the terminal, if there is one and text columns can be cut. A row has one, unless a column
+    /// wraps there.
     pub(crate) fn render(&self, header: bool, terminal: Option<usize>) -> String {
         let widths = self.widths(terminal);
         let mut all = String::new();
@@ -332,37 +378,52 @@ impl Table {
         let titles = header.then_some(&head);
         for (n, cells) in titles.into_iter().chain(&self.rows).enumerate() {
             let title = header && n == 0;
-            let mut text = String::new();
-            for (c, (((cell, tone), width), right)) in
-                cells.iter().zip(&widths).zip(&self.right).enumerate()
-            {
-                if c != 0 {
-                    text.push_str("  ");
-                }
-                let cell = cut(cell, *width);
-                let pad = " ".repeat(width.saturating_sub(cell.width()));
-                let cell = match tone.filter(|_| self.color) {
-                    Some(t) => format!("{}{cell}{PLAIN}", t.code()),
-                    None => cell,
-                };
-                if *right {
-                    text.push_str(&pad);
-                    text.push_str(&cell);
+            let mut fitted = Vec::new();
+            for (((text, tone), width), wraps) in cells.iter().zip(&widths).zip(&self.wraps) {
+                let lines = if *wraps {
+                    wrap(text, *width)
                 } else {
-                    text.push_str(&cell);
-                    text.push_str(&pad);
-                }
+                    vec![cut(text, *width)]
+                };
+                fitted.push((lines, *tone));
             }
-            let text = text.trim_end();
-            if title && self.color {
-                all.push_str(&format!("{BOLD}{text}{PLAIN}\n"));
-            } else {
-                all.push_str(text);
-                all.push('\n');
+            for at in 0..fitted.iter().map(|(l, _)| l.len()).max().unwrap_or(1) {
+                let text = self.line(&fitted, at, &widths);
+                if title && self.color {
+                    all.push_str(&format!("{BOLD}{text}{PLAIN}\n"));
+                } else {
+                    all.push_str(&text);
+                    all.push('\n');
+                }
             }
         }
         all
     }
+}
+
+/// The text in lines of so many columns: broken behind words and choices, and inside of what is longer.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    if text.width() <= width {
+        return vec![text.to_owned()];
+    }
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split_inclusive([' ', '|']) {
+        let seen = word.trim_end().width();
+        if seen != 0 && !line.is_empty() && line.width() + seen > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        for c in word.chars() {
+            // A space at the end is not seen.
+            let full = c != ' ' && line.width() + c.width().unwrap_or(0) > width;
+            if full && !line.is_empty() {
+                lines.push(std::mem::take(&mut line));
+            }
+            line.push(c);
+        }
+    }
+    lines.push(line);
+    lines.iter().map(|l| l.trim_end().to_owned()).collect()
 }
 
 /// The text in so many columns, its end marked if it was cut.
@@ -451,6 +512,49 @@ mod tests {
         );
         // Narrower than the narrowest: the terminal folds the lines, nothing is lost.
         assert_eq!(t.render(true, Some(3)), t.render(true, Some(14)));
+    }
+
+    #[derive(Default)]
+    struct Note(u32, &'static str);
+
+    impl Row for Note {
+        fn fields(&self) -> Vec<Field> {
+            vec![
+                wrapped("text", "TEXT", Cell::text(self.1)),
+                field("n", "N", Cell::count(self.0)),
+            ]
+        }
+    }
+
+    #[test]
+    fn a_text_that_wraps_is_whole_on_a_terminal() {
+        let notes = [Note(7, "a few words and averylongword"), Note(8, "short")];
+        let t = Table::of(&notes, None, false);
+        assert_eq!(
+            t.render(false, Some(14)),
+            "a few words  7\nand\naverylongwo\nrd\nshort        8\n"
+        );
+        // Without a terminal a row is a line.
+        assert_eq!(
+            t.render(false, None),
+            "a few words and averylongword  7\nshort                          8\n"
+        );
+    }
+
+    #[test]
+    fn lines_are_broken_where_a_person_would() {
+        for (text, width, lines) in [
+            ("one two", 7, "one two"),
+            ("one two", 6, "one~two"),
+            ("one  two ", 3, "one~two"),
+            ("off|tree|all", 9, "off|tree|~all"),
+            ("see /sys/huvm", 9, "see~/sys/huvm"),
+            ("see longer", 4, "see~long~er"),
+            ("汉字 汉字汉", 4, "汉字~汉字~汉"),
+            ("ab", 0, "a~b"),
+        ] {
+            assert_eq!(wrap(text, width).join("~"), lines, "{text}");
+        }
     }
 
     #[test]

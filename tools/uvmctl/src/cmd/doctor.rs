@@ -4,7 +4,7 @@
 use super::{latency, loss};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
-use crate::row::{field, Cell, Field, Row, Tone};
+use crate::row::{field, wrapped, Cell, Field, Row, Tone};
 use libhuvm::{uapi, Device, Scope};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -36,8 +36,8 @@ impl Row for Check {
         vec![
             field("name", "CHECK", Cell::text(&self.name)),
             field("result", "RESULT", Cell::State(result.into(), tone)),
-            field("found", "FOUND", Cell::text(&self.found)),
-            field(
+            wrapped("found", "FOUND", Cell::text(&self.found)),
+            wrapped(
                 "remedy",
                 "WHAT TO DO",
                 remedy.map_or(Cell::None, Cell::text),
@@ -414,6 +414,7 @@ pub(super) fn run(out: &Out) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::Table;
     use std::path::PathBuf;
 
     /// A folder that is gone after the test.
@@ -456,6 +457,34 @@ mod tests {
         for c in &checks {
             assert_eq!(c.failed(), c.remedy.is_some(), "{}", c.name);
             assert_ne!(c.remedy.as_deref(), Some(""), "{}", c.name);
+        }
+    }
+
+    /// What is to be typed is of no use if its end is cut off.
+    #[test]
+    fn remedies_are_whole_on_a_narrow_terminal() {
+        let root = Root::new("narrow");
+        let mut checks = files(&root.0);
+        let mut lost = Readings {
+            address: "0000:00:03.0".into(),
+            ..Default::default()
+        };
+        for reason in [uapi::HUVM_LOST_GONE, uapi::HUVM_LOST_CHANNEL] {
+            lost.health.lost = reason;
+            checks.extend(of_gpu(&lost));
+        }
+        let whole = |columns: usize| {
+            let text = Table::of(&checks, None, false).render(true, Some(columns));
+            assert!(!text.contains('…'), "{text}");
+            assert!(text.lines().all(|l| l.len() <= columns), "{text}");
+            let at = text.find("WHAT TO DO").unwrap();
+            let last: String = text.lines().skip(1).filter_map(|l| l.get(at..)).collect();
+            let told = checks.iter().map(|c| c.remedy.as_deref().unwrap_or("-"));
+            let bare = |t: String| t.replace(' ', "");
+            assert_eq!(bare(last), bare(told.collect()), "{text}");
+        };
+        for columns in [60, 80, 120, 400] {
+            whole(columns);
         }
     }
 

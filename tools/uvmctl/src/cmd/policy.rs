@@ -5,7 +5,7 @@ use super::gpu::{self, Named};
 use crate::cli::{PolicyScope, PolicyVerb};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
-use crate::row::{extra, field, Cell, Field, Row};
+use crate::row::{extra, field, wrapped, Cell, Field, Row};
 use libhuvm::device::Knob;
 use libhuvm::{uapi, Device, Scope};
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ impl Row for Described {
                 "UNIT",
                 self.unit.as_ref().map_or(Cell::None, Cell::text),
             ),
-            field("range", "RANGE", Cell::Text(range)),
+            wrapped("range", "RANGE", Cell::Text(range)),
             extra("min", Cell::Count(self.min)),
             extra("max", Cell::Count(self.max)),
             field(
@@ -51,7 +51,7 @@ impl Row for Described {
                 default.map_or(Cell::Count(self.default), Cell::text),
             ),
             extra("scopes", Cell::text(self.scopes.join("|"))),
-            field("doc", "WHAT IT DOES", Cell::text(&self.doc)),
+            wrapped("doc", "WHAT IT DOES", Cell::text(&self.doc)),
         ]
     }
 }
@@ -66,7 +66,7 @@ impl Row for Preset {
     fn fields(&self) -> Vec<Field> {
         vec![
             field("name", "PRESET", Cell::text(&self.name)),
-            field("doc", "WHAT IT IS", Cell::text(&self.doc)),
+            wrapped("doc", "WHAT IT IS", Cell::text(&self.doc)),
         ]
     }
 }
@@ -456,6 +456,37 @@ fn set(out: &Out, of: &PolicyScope, wanted: &Wanted<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::Table;
+
+    /// The knobs that do nothing yet say so at their very end.
+    #[test]
+    fn a_knob_is_told_whole_on_a_narrow_terminal() {
+        let knob = |name: &str, choices: &[&str], doc: &str| Described {
+            name: name.into(),
+            choices: choices.iter().map(|c| (*c).into()).collect(),
+            doc: doc.into(),
+            ..Described::default()
+        };
+        let knobs = [
+            knob(
+                "thrash_pin_threshold_periods",
+                &["round-robin", "most-spare", "least-busy"],
+                "Merge a fault with the last one, or the last of its uTLB, while fetching (no effect yet).",
+            ),
+            knob("prefetch", &[], "Short."),
+        ];
+        let text = Table::of(&knobs, None, false).render(true, Some(80));
+        assert!(!text.contains('…'), "{text}");
+        assert!(text.lines().all(|l| l.len() <= 80), "{text}");
+        for word in [
+            "thrash_pin_threshold_periods",
+            "most-spare|",
+            "least-busy",
+            "yet).",
+        ] {
+            assert!(text.contains(word), "{word}\n{text}");
+        }
+    }
 
     fn knobs() -> Vec<Knob> {
         let knob = |index, name: &str, choices: &[&str], min, max| Knob {
