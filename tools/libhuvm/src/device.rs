@@ -131,6 +131,15 @@ impl Counters {
     }
 }
 
+/// Whether a call was allowed, of its answer.
+fn allowed<T>(answer: Result<T>) -> Result<bool> {
+    match answer {
+        Ok(_) => Ok(true),
+        Err(e) if e.errno() == Some(libc::EPERM) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
 /// An open `/dev/huvm`: one address space.
 #[derive(Clone, Debug)]
 pub struct Device {
@@ -547,6 +556,15 @@ impl Device {
         }
     }
 
+    /// Whether the caller may see a client's blocks, and its figures: those of others are 0 without CAP_SYS_ADMIN.
+    ///
+    /// # Errors
+    /// `ENOENT`.
+    pub fn may_see(&self, client: u64) -> Result<bool> {
+        // The driver has one rule for both, and only here says so. For no blocks it looks at nothing.
+        allowed(self.blocks(client, 0, 0))
+    }
+
     /// Name of a client's process.
     pub fn client_name(c: &uapi::huvm_client_info) -> String {
         sys::text(&c.comm)
@@ -639,6 +657,23 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_not_be_seen_is_told_from_what_failed() {
+        let failed = |errno| {
+            allowed::<()>(Err(Error::Os {
+                what: "asking".into(),
+                errno,
+            }))
+        };
+        assert!(allowed(Ok(())).unwrap());
+        assert!(!failed(libc::EPERM).unwrap());
+        // The client has left.
+        assert_eq!(
+            failed(libc::ENOENT).unwrap_err().errno(),
+            Some(libc::ENOENT)
+        );
+    }
 
     #[test]
     fn what_was_added_survives_a_counter_that_goes_round() {

@@ -537,8 +537,12 @@ impl Out {
         }
     }
 
-    /// Says on stderr what went wrong, and in the document that is still to come.
+    /// Says on stderr what went wrong, and in the documents that are still to come. Once, though these may be many.
     pub(crate) fn warn(&self, what: &str) {
+        let known = |s: &State| s.origin.warnings.iter().any(|w| w == what);
+        if known(&self.state.borrow()) {
+            return;
+        }
         self.aside(&format!("uvmctl: {what}"));
         self.state.borrow_mut().origin.warnings.push(what.into());
     }

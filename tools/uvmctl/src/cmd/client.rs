@@ -9,25 +9,51 @@ use crate::units::BLOCK;
 use libhuvm::{uapi, Device};
 use serde::{Deserialize, Serialize};
 
-/// A client: an open file.
+/// A client: an open file. Figures are `None` to whom the driver does not tell them.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Client {
     pub(crate) client: u64,
     pub(crate) pid: u32,
     pub(crate) name: String,
-    pub(crate) gpus: Vec<u32>,
-    pub(crate) managed_bytes: u64,
-    pub(crate) host_bytes: u64,
-    pub(crate) gpu_bytes: Vec<u64>,
-    pub(crate) faults: u64,
-    pub(crate) evictions: u64,
-    pub(crate) launches: u64,
+    pub(crate) gpus: Option<Vec<u32>>,
+    pub(crate) managed_bytes: Option<u64>,
+    pub(crate) host_bytes: Option<u64>,
+    pub(crate) gpu_bytes: Option<Vec<u64>>,
+    pub(crate) faults: Option<u64>,
+    pub(crate) evictions: Option<u64>,
+    pub(crate) launches: Option<u64>,
 }
 
 impl Client {
+    /// From what the driver says, to one who may see its figures or not.
+    fn new(c: &uapi::huvm_client_info, seen: bool) -> Self {
+        let figure = |n| seen.then_some(n);
+        let gpus = (0..uapi::HUVM_MAX_GPUS).filter(|i| c.gpu_mask & (1 << i) != 0);
+        Client {
+            client: c.client,
+            pid: c.pid,
+            name: Device::client_name(c),
+            gpus: seen.then(|| gpus.collect()),
+            managed_bytes: figure(c.managed_bytes),
+            host_bytes: figure(c.host_bytes),
+            gpu_bytes: seen.then(|| c.gpu_bytes.to_vec()),
+            faults: figure(c.faults),
+            evictions: figure(c.evictions),
+            launches: figure(c.launches),
+        }
+    }
+
     /// Bytes on all GPUs.
-    pub(crate) fn on_gpus(&self) -> u64 {
-        self.gpu_bytes.iter().fold(0, |a, b| a.saturating_add(*b))
+    pub(crate) fn on_gpus(&self) -> Option<u64> {
+        let each = self.gpu_bytes.as_ref()?.iter();
+        Some(each.fold(0, |a, b| a.saturating_add(*b)))
+    }
+}
+
+/// Says that figures are missing, if some are. A saved document has that among its warnings.
+pub(crate) fn told<'a>(out: &Out, mut clients: impl Iterator<Item = &'a Client>) {
+    if !out.offline() && clients.any(|c| c.managed_bytes.is_none()) {
+        out.warn("figures of other processes need root");
     }
 }
 
@@ -43,18 +69,20 @@ fn joined<T: ToString>(all: impl IntoIterator<Item = T>, between: &str) -> Cell 
 
 impl Row for Client {
     fn fields(&self) -> Vec<Field> {
+        let bytes = |n: Option<u64>| n.map_or(Cell::None, Cell::Bytes);
+        let count = |n: Option<u64>| n.map_or(Cell::None, Cell::Count);
         vec![
             extra("client", Cell::Count(self.client)),
             field("pid", "PID", Cell::count(self.pid)),
             field("name", "NAME", Cell::text(&self.name)),
-            field("gpus", "GPUS", joined(&self.gpus, " ")),
-            field("managed_bytes", "MANAGED", Cell::Bytes(self.managed_bytes)),
-            field("gpu_total_bytes", "ON-GPU", Cell::Bytes(self.on_gpus())),
-            extra("gpu_bytes", joined(&self.gpu_bytes, " ")),
-            field("host_bytes", "ON-HOST", Cell::Bytes(self.host_bytes)),
-            field("faults", "FAULTS", Cell::Count(self.faults)),
-            field("evictions", "EVICTIONS", Cell::Count(self.evictions)),
-            field("launches", "LAUNCHES", Cell::Count(self.launches)),
+            field("gpus", "GPUS", joined(self.gpus.iter().flatten(), " ")),
+            field("managed_bytes", "MANAGED", bytes(self.managed_bytes)),
+            field("gpu_total_bytes", "ON-GPU", bytes(self.on_gpus())),
+            extra("gpu_bytes", joined(self.gpu_bytes.iter().flatten(), " ")),
+            field("host_bytes", "ON-HOST", bytes(self.host_bytes)),
+            field("faults", "FAULTS", count(self.faults)),
+            field("evictions", "EVICTIONS", count(self.evictions)),
+            field("launches", "LAUNCHES", count(self.launches)),
         ]
     }
 }
@@ -62,25 +90,16 @@ impl Row for Client {
 /// All clients but this tool's own file.
 pub(crate) fn all(device: &Device) -> Result<Vec<Client>> {
     let own = std::process::id();
-    let clients = device.clients()?;
-    Ok(clients
-        .iter()
-        .filter(|c| c.pid != own)
-        .map(|c| Client {
-            client: c.client,
-            pid: c.pid,
-            name: Device::client_name(c),
-            gpus: (0..uapi::HUVM_MAX_GPUS)
-                .filter(|i| c.gpu_mask & (1 << i) != 0)
-                .collect(),
-            managed_bytes: c.managed_bytes,
-            host_bytes: c.host_bytes,
-            gpu_bytes: c.gpu_bytes.to_vec(),
-            faults: c.faults,
-            evictions: c.evictions,
-            launches: c.launches,
-        })
-        .collect())
+    let mut all = Vec::new();
+    for c in device.clients()?.iter().filter(|c| c.pid != own) {
+        match device.may_see(c.client) {
+            Ok(seen) => all.push(Client::new(c, seen)),
+            // It left meanwhile.
+            Err(e) if e.errno() == Some(2) => {} // ENOENT
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(all)
 }
 
 fn of_pid(mut clients: Vec<Client>, pid: u32) -> Result<Vec<Client>> {
@@ -98,10 +117,12 @@ pub(super) fn run(out: &Out, verb: &ClientVerb) -> Result<()> {
     match verb {
         ClientVerb::List => {
             let clients: Vec<Client> = out.read("client.list", all)?;
+            told(out, clients.iter());
             out.list("client.list", &clients)
         }
         ClientVerb::Show { pid } => {
             let clients = of_pid(out.read("client.show", all)?, *pid)?;
+            told(out, clients.iter());
             out.list("client.show", &clients)
         }
     }
@@ -247,6 +268,36 @@ pub(super) fn range(out: &Out, verb: &RangeVerb) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The driver's zeros of a client that may not be seen are no figures.
+    #[test]
+    fn what_may_not_be_seen_is_not_zero() {
+        let mut info = uapi::huvm_client_info {
+            client: 3,
+            pid: 71,
+            ..Default::default()
+        };
+        let hidden = Client::new(&info, false);
+        assert_eq!((hidden.client, hidden.pid), (3, 71));
+        let shown = |c: &Client| -> Vec<String> {
+            let fields = c.fields().into_iter().skip(3);
+            fields.map(|f| f.cell.human(false)).collect()
+        };
+        assert!(shown(&hidden).iter().all(|t| t == "-"));
+        let json = serde_json::to_value(&hidden).unwrap();
+        let null = json.as_object().unwrap().values().filter(|v| v.is_null());
+        assert_eq!(null.count(), 7);
+
+        // What has nothing yet is another matter.
+        let idle = Client::new(&info, true);
+        assert_eq!(idle.on_gpus(), Some(0));
+        assert_eq!(idle.gpus, Some(vec![]));
+        info.gpu_mask = 0b101;
+        (info.gpu_bytes[2], info.faults) = (4096, 9);
+        let used = Client::new(&info, true);
+        assert_eq!((used.on_gpus(), used.faults), (Some(4096), Some(9)));
+        assert_eq!(used.gpus, Some(vec![0, 2]));
+    }
 
     #[test]
     fn addresses_are_hexadecimal_and_in_order() {

@@ -68,6 +68,7 @@ fn gather(device: &Device) -> Result<Overview> {
 
 pub(super) fn show(out: &Out) -> Result<()> {
     let o: Overview = out.read("status", gather)?;
+    client::told(out, o.clients.iter());
     let lines: Vec<Line> = o
         .gpus
         .iter()

@@ -47,6 +47,7 @@ pub(super) fn run(out: &Out, source: &mut Source, period: f64, count: u64) -> Re
     let Some(mut frame) = source.next(out)? else {
         return Ok(());
     };
+    frame.told(out);
     let mut screen = Screen::new(period, out.driver_version().unwrap_or_default());
     // A serial line does not say how large it is.
     let viewport = match terminal_size() {

@@ -121,15 +121,16 @@ impl Row for Process {
     fn fields(&self) -> Vec<Field> {
         let c = &self.client;
         let rate = |r: Option<f64>| r.map_or(Cell::None, Cell::Rate);
-        let gpus: Vec<String> = c.gpus.iter().map(u32::to_string).collect();
+        let bytes = |n: Option<u64>| n.map_or(Cell::None, Cell::Bytes);
+        let gpus: Vec<String> = c.gpus.iter().flatten().map(u32::to_string).collect();
         vec![
             field("pid", "PID", Cell::count(c.pid)),
             field("name", "NAME", Cell::text(&c.name)),
             field("gpus", "GPUS", Cell::Text(gpus.join(" "))),
-            field("managed_bytes", "MANAGED", Cell::Bytes(c.managed_bytes)),
-            field("gpu_total_bytes", "ON-GPU", Cell::Bytes(c.on_gpus())),
-            field("host_bytes", "ON-HOST", Cell::Bytes(c.host_bytes)),
-            extra("faults", Cell::Count(c.faults)),
+            field("managed_bytes", "MANAGED", bytes(c.managed_bytes)),
+            field("gpu_total_bytes", "ON-GPU", bytes(c.on_gpus())),
+            field("host_bytes", "ON-HOST", bytes(c.host_bytes)),
+            extra("faults", c.faults.map_or(Cell::None, Cell::Count)),
             field("faults_per_s", "FAULTS/S", rate(self.faults_per_s)),
             field("evictions_per_s", "EVICT/S", rate(self.evictions_per_s)),
         ]
@@ -187,11 +188,11 @@ fn gpu(m: &Mem, now: &Counters, before: Option<&Counters>) -> Gpu {
     }
 }
 
-/// A client's rates: of its totals, over the interval. A client that is new has none.
+/// A client's rates: of its totals, over the interval. A client that is new, or may not be seen, has none.
 fn process(client: Client, before: &[Process], interval_ns: Option<u64>) -> Process {
     let old = before.iter().find(|p| p.client.client == client.client);
-    let rate = |of: fn(&Client) -> u64| {
-        let added = of(&client).saturating_sub(of(&old?.client));
+    let rate = |of: fn(&Client) -> Option<u64>| {
+        let added = of(&client)?.saturating_sub(of(&old?.client)?);
         Some(added as f64 * 1e9 / interval_ns?.max(1) as f64)
     };
     Process {
@@ -250,6 +251,13 @@ impl Sampler {
             links,
             policy,
         })
+    }
+}
+
+impl Frame {
+    /// Says what is missing in it.
+    fn told(&self, out: &Out) {
+        client::told(out, self.clients.iter().map(|p| &p.client));
     }
 }
 
@@ -319,6 +327,7 @@ pub(super) fn run(out: &Out, t: &cli::Top) -> Result<()> {
         let Some(frame) = source.next(out)? else {
             break;
         };
+        frame.told(out);
         out.stream("top", &frame, &frame.gpus, || paint(out, &frame))?;
     }
     Ok(())
@@ -349,7 +358,7 @@ mod tests {
     fn a_new_client_has_no_rate_yet() {
         let client = |client, faults| Client {
             client,
-            faults,
+            faults: Some(faults),
             ..Client::default()
         };
         let old = [process(client(1, 10), &[], None)];
@@ -357,5 +366,10 @@ mod tests {
         let rate = |c| process(c, &old, Some(500_000_000)).faults_per_s;
         assert_eq!(rate(client(1, 30)), Some(40.0));
         assert_eq!(rate(client(2, 30)), None);
+        let hidden = Client {
+            client: 1,
+            ..Client::default()
+        };
+        assert_eq!(rate(hidden), None);
     }
 }
