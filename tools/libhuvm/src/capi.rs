@@ -282,6 +282,8 @@ pub extern "C" fn libhuvm_hint(err: c_int) -> *const c_char {
         libc::EIO => c"the launch failed or the GPU was lost; see the kernel's log",
         libc::EINVAL => c"sizes are multiples of 4 KiB, and of blocks times 64 KiB",
         libc::ENOMEM => c"use a smaller size, or free some memory",
+        libc::ENOSPC => c"a GPU serves 64 open files, 32 of a process and 48 of a user; close some",
+        libc::EBUSY => c"a GPU has 64 launches, 32 of a process and 48 of a user; wait for some",
         _ => c"see errno(3)",
     };
     text.as_ptr()

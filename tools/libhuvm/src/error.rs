@@ -57,7 +57,13 @@ impl Error {
             Error::NotLoaded => "load it with 'insmod huvm.ko', then look at 'uvmctl doctor'",
             Error::NotPermitted => "run as root, or give yourself access to /dev/huvm",
             Error::Abi { .. } => "use the uvmctl that was built with the driver",
-            Error::Os { errno, .. } => match *errno {
+            Error::Os { what, errno } => match *errno {
+                libc::ENOSPC => {
+                    "a GPU serves 64 open files, 32 of a process and 48 of a user; close some"
+                }
+                libc::EBUSY if what.starts_with("launching") => {
+                    "a GPU has 64 launches, 32 of a process and 48 of a user; wait for some"
+                }
                 libc::ENODEV => "'uvmctl gpu list' shows the GPUs there are",
                 libc::ESRCH => "'uvmctl client list' shows the processes there are",
                 libc::EIO => "the GPU was lost; see the kernel's log",
@@ -88,5 +94,17 @@ mod tests {
             assert!(!os(errno).gpu_gone(), "{errno}");
         }
         assert!(!Error::NotLoaded.gpu_gone());
+    }
+
+    #[test]
+    fn who_has_his_share_is_told_how_much_it_is() {
+        let hint = |what: &str, errno| {
+            let what = what.into();
+            Error::Os { what, errno }.hint().unwrap_or("none")
+        };
+        assert!(hint("registering GPU 0", libc::ENOSPC).contains("32 of a process and 48"));
+        assert!(hint("launching on GPU 0", libc::EBUSY).contains("wait for some"));
+        // Busy with something else.
+        assert_eq!(hint("limiting a GPU's memory", libc::EBUSY), "none");
     }
 }
