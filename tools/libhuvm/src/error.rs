@@ -32,16 +32,24 @@ pub enum Error {
     /// A launch did not end well.
     #[error("the launch {0}")]
     Launch(String),
+    /// Nor did this one: its GPU was lost meanwhile.
+    #[error("the launch failed: the GPU was lost")]
+    GpuLost,
 }
 
 /// Result with [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// What to do about a lost GPU.
+const LOST: &str = "'uvmctl doctor' says what is lost of the GPU, and what to do";
 
 impl Error {
     /// The errno behind it, if there is one.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Error::Os { errno, .. } => Some(*errno),
+            // What every call about that GPU is.
+            Error::GpuLost => Some(libc::EIO),
             _ => None,
         }
     }
@@ -66,12 +74,13 @@ impl Error {
                 }
                 libc::ENODEV => "'uvmctl gpu list' shows the GPUs there are",
                 libc::ESRCH => "'uvmctl client list' shows the processes there are",
-                libc::EIO => "the GPU was lost; see the kernel's log",
+                libc::EIO => LOST,
                 libc::EPERM => "this needs CAP_SYS_ADMIN, or the process that opened the file",
                 libc::ERANGE => "'uvmctl policy list' shows the ranges",
                 libc::ENOMEM => "use a smaller size, or free some memory",
                 _ => return None,
             },
+            Error::GpuLost => LOST,
             _ => return None,
         })
     }
@@ -93,6 +102,7 @@ mod tests {
         for errno in [libc::ENOTTY, libc::ENOENT, libc::EPERM] {
             assert!(!os(errno).gpu_gone(), "{errno}");
         }
+        assert!(Error::GpuLost.gpu_gone());
         assert!(!Error::NotLoaded.gpu_gone());
     }
 

@@ -247,6 +247,23 @@ impl Report {
     pub fn time_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
+
+    /// The report of a launch that ended well; why it did not.
+    fn done(self) -> Result<Report> {
+        let why = match (self.status, self.error) {
+            (uapi::HUVM_LAUNCH_DONE, _) => return Ok(self),
+            (uapi::HUVM_LAUNCH_ABORTED, _) => "was aborted".into(),
+            (_, uapi::HUVM_ERROR_GPU_LOST) => return Err(Error::GpuLost),
+            (_, uapi::HUVM_ERROR_FAULT) => format!("failed: fatal fault at {:#x}", self.fault_va),
+            (_, uapi::HUVM_ERROR_NO_MEMORY) => "failed: no room could be made on the GPU".into(),
+            (_, uapi::HUVM_ERROR_ECC) => format!(
+                "failed: the only copy of {:#x} was in GPU memory that failed (ECC)",
+                self.fault_va
+            ),
+            (_, e) => format!("failed with error {e} at {:#x}", self.fault_va),
+        };
+        Err(Error::Launch(why))
+    }
 }
 
 /// A launch under way. Borrows its program's memory; ended when dropped.
@@ -328,23 +345,9 @@ impl Launch<'_> {
     /// Waits for a good end.
     ///
     /// # Errors
-    /// As [`Self::wait`]; [`Error::Launch`] when it failed or was aborted.
+    /// As [`Self::wait`]; [`Error::Launch`] when it failed or was aborted, [`Error::GpuLost`].
     pub fn wait_done(self) -> Result<Report> {
-        let r = self.wait()?;
-        match r.status {
-            uapi::HUVM_LAUNCH_DONE => Ok(r),
-            uapi::HUVM_LAUNCH_ABORTED => Err(Error::Launch("was aborted".into())),
-            _ => Err(Error::Launch(match r.error {
-                uapi::HUVM_ERROR_FAULT => format!("failed: fatal fault at {:#x}", r.fault_va),
-                uapi::HUVM_ERROR_NO_MEMORY => "failed: no room could be made on the GPU".into(),
-                uapi::HUVM_ERROR_ECC => format!(
-                    "failed: the only copy of {:#x} was in GPU memory that failed (ECC)",
-                    r.fault_va
-                ),
-                uapi::HUVM_ERROR_GPU_LOST => "failed: the GPU was lost".into(),
-                e => format!("failed with error {e} at {:#x}", r.fault_va),
-            })),
-        }
+        self.wait()?.done()
     }
 }
 
@@ -369,6 +372,42 @@ mod tests {
         let x = device.alloc(6 * PIECE).unwrap();
         let [dst, a] = [At::start(0); 2];
         Program::sweep(&[&x], 3, &[Op::Copy { dst, a }]).unwrap()
+    }
+
+    #[test]
+    fn a_launch_says_how_it_ended() {
+        let end = |status, error| {
+            let report = Report {
+                status,
+                error,
+                fault_va: 0x7000,
+                mismatches: 0,
+                faults: 0,
+                bytes: 0,
+                start_ns: 0,
+                end_ns: 0,
+            };
+            report.done().map_err(|e| (e.errno(), e.to_string())).err()
+        };
+        assert_eq!(end(uapi::HUVM_LAUNCH_DONE, 0), None);
+        for (status, error, errno, says) in [
+            (uapi::HUVM_LAUNCH_ABORTED, 0, None, "was aborted"),
+            (
+                uapi::HUVM_LAUNCH_FAILED,
+                uapi::HUVM_ERROR_GPU_LOST,
+                Some(libc::EIO),
+                "failed: the GPU was lost",
+            ),
+            (
+                uapi::HUVM_LAUNCH_FAILED,
+                uapi::HUVM_ERROR_FAULT,
+                None,
+                "failed: fatal fault at 0x7000",
+            ),
+        ] {
+            let whole = format!("the launch {says}");
+            assert_eq!(end(status, error), Some((errno, whole)));
+        }
     }
 
     #[test]

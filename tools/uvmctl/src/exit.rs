@@ -184,6 +184,7 @@ mod tests {
             (Failure::Huvm(Error::NotLoaded), 9, "not-loaded"),
             (Failure::Huvm(abi), 13, "abi-mismatch"),
             (os(5), 15, "device-lost"),
+            (Failure::Huvm(Error::GpuLost), 15, "device-lost"),
         ] {
             assert_eq!((failure.code(), failure.name()), (code, name), "{failure}");
         }
