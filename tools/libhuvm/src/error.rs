@@ -32,7 +32,10 @@ pub enum Error {
     /// A launch did not end well.
     #[error("the launch {0}")]
     Launch(String),
-    /// Nor did this one: its GPU was lost meanwhile.
+    /// Nor did this one: its GPU's memory is full, and nothing of it could go.
+    #[error("the launch failed: no room could be made on the GPU")]
+    NoRoom,
+    /// Nor this one: its GPU was lost meanwhile.
     #[error("the launch failed: the GPU was lost")]
     GpuLost,
 }
@@ -81,7 +84,11 @@ impl Error {
                 _ => return None,
             },
             Error::GpuLost => LOST,
-            _ => return None,
+            Error::NoRoom => {
+                "free memory of the host or of the cgroup, or use less data; 'uvmctl policy show' says whether eviction is on"
+            }
+            Error::Launch(_) => "see the kernel's log (dmesg), and 'uvmctl doctor'",
+            Error::Argument(_) => return None,
         })
     }
 }

@@ -255,7 +255,7 @@ impl Report {
             (uapi::HUVM_LAUNCH_ABORTED, _) => "was aborted".into(),
             (_, uapi::HUVM_ERROR_GPU_LOST) => return Err(Error::GpuLost),
             (_, uapi::HUVM_ERROR_FAULT) => format!("failed: fatal fault at {:#x}", self.fault_va),
-            (_, uapi::HUVM_ERROR_NO_MEMORY) => "failed: no room could be made on the GPU".into(),
+            (_, uapi::HUVM_ERROR_NO_MEMORY) => return Err(Error::NoRoom),
             (_, uapi::HUVM_ERROR_ECC) => format!(
                 "failed: the only copy of {:#x} was in GPU memory that failed (ECC)",
                 self.fault_va
@@ -345,7 +345,7 @@ impl Launch<'_> {
     /// Waits for a good end.
     ///
     /// # Errors
-    /// As [`Self::wait`]; [`Error::Launch`] when it failed or was aborted, [`Error::GpuLost`].
+    /// As [`Self::wait`]; [`Error::Launch`], [`Error::NoRoom`], [`Error::GpuLost`] when it failed or was aborted.
     pub fn wait_done(self) -> Result<Report> {
         self.wait()?.done()
     }
@@ -397,6 +397,12 @@ mod tests {
                 uapi::HUVM_ERROR_GPU_LOST,
                 Some(libc::EIO),
                 "failed: the GPU was lost",
+            ),
+            (
+                uapi::HUVM_LAUNCH_FAILED,
+                uapi::HUVM_ERROR_NO_MEMORY,
+                None,
+                "failed: no room could be made on the GPU",
             ),
             (
                 uapi::HUVM_LAUNCH_FAILED,

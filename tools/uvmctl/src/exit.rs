@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     NotSupported(String, String),
     /// A check failed: wrong data.
     Wrong(String),
+    /// Checks of `doctor` failed, each of which says what to do.
+    Checks(usize),
     /// A file could not be read or written.
     File(String),
     /// Some of it was done before this happened.
@@ -99,7 +101,7 @@ impl Failure {
                 Some(110) => 7,        // ETIMEDOUT
                 _ => 1,
             },
-            Failure::Wrong(_) | Failure::File(_) => 1,
+            Failure::Wrong(_) | Failure::Checks(_) | Failure::File(_) => 1,
             Failure::Partly(_) => 5,
             Failure::Closed => 0,
         }
@@ -112,16 +114,23 @@ impl Failure {
         known.map_or("failed", |(_, name, _)| name)
     }
 
-    /// What to do next.
-    pub(crate) fn hint(&self) -> Option<String> {
-        match self {
-            Failure::Huvm(e) => e.hint().map(str::to_owned),
-            Failure::NotFound(_, hint) | Failure::NotSupported(_, hint) => Some(hint.clone()),
-            Failure::Field(_, known) => Some(format!("there are: {known}")),
-            Failure::Usage(_) => Some("see 'uvmctl --help'".into()),
-            Failure::Partly(e) => e.hint(),
-            _ => None,
-        }
+    /// What to do next, for who called `command`: its words, such as `uvmctl policy set`.
+    pub(crate) fn hint(&self, command: &str) -> Option<String> {
+        Some(match self {
+            Failure::Huvm(Error::Argument(_)) | Failure::Usage(_) => {
+                format!("see '{command} --help'")
+            }
+            Failure::Huvm(e) => e.hint()?.into(),
+            Failure::NotFound(_, hint) | Failure::NotSupported(_, hint) => hint.clone(),
+            Failure::Field(_, known) => format!("there are: {known}"),
+            Failure::Wrong(_) => {
+                "try it again; 'uvmctl doctor' and the kernel's log (dmesg) may say why".into()
+            }
+            Failure::Checks(_) => "the line of each says what to do".into(),
+            Failure::File(_) => "see that it is there and whole, and that you may use it".into(),
+            Failure::Partly(e) => return e.hint(command),
+            Failure::Closed => return None,
+        })
     }
 }
 
@@ -135,6 +144,8 @@ impl std::fmt::Display for Failure {
             | Failure::NotSupported(t, _)
             | Failure::Wrong(t)
             | Failure::File(t) => f.write_str(t),
+            Failure::Checks(1) => f.write_str("1 check failed"),
+            Failure::Checks(n) => write!(f, "{n} checks failed"),
             Failure::Partly(e) => write!(f, "only partly done: {e}"),
             Failure::Closed => f.write_str("the reader of the output went away"),
         }
@@ -161,6 +172,7 @@ mod tests {
         for (failure, code, name) in [
             (Failure::Closed, 0, "done"),
             (Failure::Wrong("x".into()), 1, "failed"),
+            (Failure::Checks(2), 1, "failed"),
             (Failure::File("x".into()), 1, "failed"),
             (Failure::Huvm(Error::Launch("x".into())), 1, "failed"),
             (os(12), 1, "failed"),
@@ -188,5 +200,28 @@ mod tests {
         ] {
             assert_eq!((failure.code(), failure.name()), (code, name), "{failure}");
         }
+    }
+
+    #[test]
+    fn a_failure_says_what_to_do_next() {
+        let hint = |f: Failure| f.hint("uvmctl policy set");
+        assert_eq!(hint(Failure::Closed), None);
+        let help = Some("see 'uvmctl policy set --help'".to_owned());
+        assert_eq!(hint(Failure::Usage("x".into())), help);
+        assert_eq!(hint(Failure::Huvm(Error::Argument("x".into()))), help);
+        for failure in [
+            Failure::Wrong("x".into()),
+            Failure::Checks(1),
+            Failure::File("x".into()),
+            Failure::Huvm(Error::Launch("x".into())),
+            Failure::Huvm(Error::NoRoom),
+            Failure::Huvm(Error::GpuLost),
+            Failure::Partly(Box::new(os(1))),
+        ] {
+            let text = failure.to_string();
+            assert!(hint(failure).is_some_and(|h| !h.is_empty()), "{text}");
+        }
+        // Nobody knows of every errno.
+        assert_eq!(hint(os(4)), None);
     }
 }

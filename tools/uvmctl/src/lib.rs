@@ -14,8 +14,10 @@ mod out;
 mod row;
 mod units;
 
-use clap::Parser;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use cli::Cli;
 use exit::Failure;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Whether a command line that clap refused asked for JSON. What stands behind `--` is another command's.
@@ -32,6 +34,25 @@ fn wants_json(args: impl Iterator<Item = String>) -> bool {
     })
 }
 
+/// The words of a command: `uvmctl policy set`.
+fn words(parsed: &ArgMatches) -> String {
+    let mut words = String::from("uvmctl");
+    let mut at = parsed;
+    while let Some((name, inner)) = at.subcommand() {
+        words.push(' ');
+        words.push_str(name);
+        at = inner;
+    }
+    words
+}
+
+/// The words of the command that was meant by a line which is wrong.
+fn meant(line: impl Iterator<Item = OsString>) -> String {
+    let partly = Cli::command().ignore_errors(true);
+    let parsed = partly.try_get_matches_from(line);
+    parsed.map_or_else(|_| "uvmctl".into(), |p| words(&p))
+}
+
 /// Help and version are for stdout and no failure; the rest is bad usage.
 fn refused(e: &clap::Error) -> ExitCode {
     if !e.use_stderr() {
@@ -43,7 +64,8 @@ fn refused(e: &clap::Error) -> ExitCode {
         let text = e.render().to_string();
         let first = text.lines().next().unwrap_or("bad usage");
         let usage = Failure::Usage(first.trim_start_matches("error: ").into());
-        out::Out::bare(true).error(&usage);
+        let out = out::Out::bare(true).of(meant(std::env::args_os()));
+        out.error(&usage);
     } else {
         let _closed = e.print();
     }
@@ -52,11 +74,13 @@ fn refused(e: &clap::Error) -> ExitCode {
 
 /// The tool: reads the command line, and says how it went.
 pub fn main() -> ExitCode {
-    let args = match cli::Cli::try_parse() {
-        Ok(args) => args,
+    let parsed = Cli::command().try_get_matches();
+    let read = parsed.and_then(|p| Ok((Cli::from_arg_matches(&p)?, words(&p))));
+    let (args, command) = match read {
+        Ok(read) => read,
         Err(e) => return refused(&e),
     };
-    let out = out::Out::new(&args);
+    let out = out::Out::new(&args).of(command);
     match cmd::run(&args, &out) {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
         Err(e) => {
@@ -68,7 +92,24 @@ pub fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use super::wants_json;
+    use super::{meant, wants_json};
+
+    #[test]
+    fn a_line_that_is_wrong_is_of_some_command() {
+        for (line, command) in [
+            ("uvmctl", "uvmctl"),
+            ("uvmctl nonsense -j", "uvmctl"),
+            ("uvmctl gpu lisst -j", "uvmctl gpu"),
+            ("uvmctl policy set -j", "uvmctl policy set"),
+            ("uvmctl bench --iterations many", "uvmctl bench"),
+            ("uvmctl stat -j --nope", "uvmctl stat"),
+            // A value is no command.
+            ("uvmctl --from run top -x", "uvmctl top"),
+        ] {
+            let line_of = line.split(' ').map(Into::into);
+            assert_eq!(meant(line_of), command, "{line}");
+        }
+    }
 
     #[test]
     fn json_is_seen_in_a_line_that_is_wrong() {

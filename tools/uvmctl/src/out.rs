@@ -53,12 +53,12 @@ struct Trouble {
 }
 
 impl Trouble {
-    fn new(e: &Failure) -> Self {
+    fn new(e: &Failure, command: &str) -> Self {
         Trouble {
             code: e.code(),
             name: e.name(),
             message: e.to_string(),
-            hint: e.hint(),
+            hint: e.hint(command),
         }
     }
 }
@@ -146,6 +146,8 @@ pub(crate) struct Out {
     /// Every column.
     pub(crate) verbose: bool,
     from: Option<From>,
+    /// The command's words, for hints.
+    command: String,
     /// What would be on standard output and stderr is put here instead.
     kept: Option<RefCell<String>>,
     state: RefCell<State>,
@@ -226,6 +228,7 @@ impl Out {
             quiet: args.quiet,
             verbose: args.verbose,
             from: args.from.clone().map(From::File),
+            command: "uvmctl".into(),
             kept: None,
             state: RefCell::default(),
         }
@@ -242,9 +245,15 @@ impl Out {
             quiet: false,
             verbose: false,
             from: None,
+            command: "uvmctl".into(),
             kept: None,
             state: RefCell::default(),
         }
+    }
+
+    /// For this command, which hints name.
+    pub(crate) fn of(self, command: String) -> Self {
+        Out { command, ..self }
     }
 
     /// As [`Self::new`], but `text` is the document of `--from`, and what is printed is kept.
@@ -510,7 +519,7 @@ impl Out {
             time_ns: state.origin.time_ns.unwrap_or_else(now_ns),
             data,
             warnings: &state.origin.warnings,
-            error: error.map(Trouble::new),
+            error: error.map(|e| Trouble::new(e, &self.command)),
         };
         let text = if !one_line && self.terminal() {
             serde_json::to_string_pretty(&doc)
@@ -531,7 +540,7 @@ impl Out {
                 .document::<()>("error", None, Some(e), false)
                 .and_then(|text| self.write(&text));
         }
-        match e.hint().filter(|_| !self.quiet) {
+        match e.hint(&self.command).filter(|_| !self.quiet) {
             Some(h) => self.aside(&format!("uvmctl: {e}; hint: {h}")),
             None => self.aside(&format!("uvmctl: {e}")),
         }

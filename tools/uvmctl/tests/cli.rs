@@ -128,6 +128,23 @@ fn bad_usage_is_a_document_too() {
 }
 
 #[test]
+fn bad_usage_points_to_the_help_of_its_command() {
+    for (args, command) in [
+        (
+            &["range", "show", "1", "xyz", "-j"][..],
+            "uvmctl range show",
+        ),
+        (&["gpu", "lisst", "-j"], "uvmctl gpu"),
+        (&["bench", "--iterations", "many", "-j"], "uvmctl bench"),
+        (&["nonsense", "-j"], "uvmctl"),
+    ] {
+        let (doc, _) = failed_json(args);
+        let hint = format!("see '{command} --help'");
+        assert_eq!(doc["error"]["hint"], hint, "{args:?}");
+    }
+}
+
+#[test]
 fn doctor_is_one_document_with_its_failure() {
     if Path::new("/dev/huvm").exists() {
         return;

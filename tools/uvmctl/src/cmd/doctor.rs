@@ -357,9 +357,14 @@ fn driver(opened: std::result::Result<Device, Failure>) -> Vec<Check> {
     let device = match opened {
         Ok(d) => d,
         Err(e) => {
-            let remedy = e
-                .hint()
-                .unwrap_or_else(|| "see dmesg, and load the module again".into());
+            let hint = match &e {
+                // Its hint is to look here.
+                Failure::Huvm(libhuvm::Error::NotLoaded) => {
+                    Some("load it with 'insmod huvm.ko'".into())
+                }
+                e => e.hint("uvmctl doctor"),
+            };
+            let remedy = hint.unwrap_or_else(|| "see dmesg, and load the module again".into());
             return vec![check("/dev/huvm", false, e.to_string(), &remedy)];
         }
     };
@@ -405,8 +410,7 @@ pub(super) fn run(out: &Out) -> Result<()> {
     };
     let failed = match checks.iter().filter(|c| c.failed()).count() {
         0 => None,
-        1 => Some(Failure::Wrong("1 check failed".into())),
-        n => Some(Failure::Wrong(format!("{n} checks failed"))),
+        n => Some(Failure::Checks(n)),
     };
     out.list_failed("doctor", &checks, failed)
 }
@@ -457,6 +461,8 @@ mod tests {
         for c in &checks {
             assert_eq!(c.failed(), c.remedy.is_some(), "{}", c.name);
             assert_ne!(c.remedy.as_deref(), Some(""), "{}", c.name);
+            let here = c.remedy.as_ref().is_some_and(|r| r.contains("doctor"));
+            assert!(!here, "{}: {:?}", c.name, c.remedy);
         }
     }
 
