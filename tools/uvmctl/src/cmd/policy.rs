@@ -99,6 +99,9 @@ impl Row for Value {
 
 #[derive(Serialize, Deserialize)]
 struct Show {
+    /// `global`, or of which GPU or process. Documents of an older uvmctl do not say.
+    #[serde(default)]
+    scope: Option<String>,
     preset: String,
     values: Vec<Value>,
 }
@@ -233,8 +236,9 @@ pub(super) fn values(device: &Device, scope: Scope) -> Result<Vec<Value>> {
 
 fn show(out: &Out, of: &PolicyScope) -> Result<()> {
     let s: Show = out.read("policy.show", |device| {
-        let (scope, _) = scope(device, of)?;
+        let (scope, name) = scope(device, of)?;
         Ok(Show {
+            scope: Some(name),
             preset: device.preset(scope)?,
             values: values(device, scope)?,
         })
