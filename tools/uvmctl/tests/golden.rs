@@ -136,6 +136,24 @@ const MORE: &[(&str, &str, &str)] = &[
     ("from-acts", "mem", "policy set a=1"),
     ("gpu-show-other", "gpu-show", "gpu show 7"),
     ("client-show-other", "client-show", "client show 72"),
+    ("policy-show-pid", "policy-show", "policy show --pid 71"),
+    ("policy-show-other", "policy-show", "policy show --gpu 0"),
+    ("quota-gpu", "quota", "quota show --gpu 1"),
+    ("quota-other", "quota", "quota show --gpu 0000:00:02.0"),
+    (
+        "stat-gpu",
+        "stat-loop",
+        "stat --gpu 0 --csv --fields scope,faults",
+    ),
+    ("stat-other", "stat-loop", "stat --gpu 0,1"),
+    ("stat-other-pid", "stat", "stat --pid 71"),
+    ("latency-other", "latency", "stat --latency --gpu 0"),
+    (
+        "range-some",
+        "range",
+        "range show 71 7f0000200000-7f0000400000",
+    ),
+    ("range-other", "range", "range show 72"),
 ];
 
 #[test]

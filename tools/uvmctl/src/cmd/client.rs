@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `client list|show`, `range show`.
 
+use super::gpu;
 use crate::cli::{ClientVerb, RangeVerb};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
@@ -8,6 +9,7 @@ use crate::row::{extra, field, Cell, Field, Row};
 use crate::units::BLOCK;
 use libhuvm::{uapi, Device};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// A client: an open file. Figures are `None` to whom the driver does not tell them.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -141,6 +143,9 @@ pub(super) struct Block {
     last_cause: String,
     preferred: Option<String>,
     read_mostly: bool,
+    /// Whose it is. Documents of an older uvmctl do not say.
+    #[serde(default)]
+    pid: Option<u32>,
 }
 
 /// `GPU:pages` for each GPU that has some.
@@ -167,6 +172,7 @@ impl Row for Block {
             field("last_cause", "LAST-CAUSE", Cell::text(&self.last_cause)),
             field("preferred", "PREFERRED", preferred),
             extra("read_mostly", Cell::Flag(self.read_mostly)),
+            extra("pid", Cell::known(self.pid)),
         ]
     }
 }
@@ -215,8 +221,9 @@ pub(crate) fn addresses(text: &str) -> Result<(u64, u64)> {
     Ok((start, end))
 }
 
-fn block(b: &uapi::huvm_block_info) -> Block {
+fn block(b: &uapi::huvm_block_info, pid: u32) -> Block {
     Block {
+        pid: Some(pid),
         va: format!("{:#x}", b.va),
         managed_pages: b.managed_pages,
         host_pages: b.host_pages,
@@ -235,15 +242,16 @@ fn block(b: &uapi::huvm_block_info) -> Block {
 }
 
 /// Blocks of a client between two addresses.
-fn blocks(device: &Device, client: u64, start: u64, end: u64) -> Result<Vec<Block>> {
+fn blocks(device: &Device, c: &Client, start: u64, end: u64) -> Result<Vec<Block>> {
     let mut all = Vec::new();
     let mut next = start;
     loop {
-        let some = device.blocks(client, next, 4096)?;
+        let some = device.blocks(c.client, next, 4096)?;
         let Some(last) = some.last().map(|b| b.va) else {
             return Ok(all);
         };
-        all.extend(some.iter().filter(|b| b.va < end).map(block));
+        let inside = some.iter().filter(|b| b.va < end);
+        all.extend(inside.map(|b| block(b, c.pid)));
         // A driver that does not go forward must not keep us here.
         match last.checked_add(BLOCK).filter(|n| *n > next && *n < end) {
             Some(n) => next = n,
@@ -252,16 +260,34 @@ fn blocks(device: &Device, client: u64, start: u64, end: u64) -> Result<Vec<Bloc
     }
 }
 
+/// Blocks of a saved document that are of this process and between two addresses.
+fn chosen(mut blocks: Vec<Block>, pid: u32, start: u64, end: u64) -> Result<Vec<Block>> {
+    let has: BTreeSet<String> = blocks
+        .iter()
+        .filter_map(|b| Some(gpu::of_process(b.pid?).1))
+        .collect();
+    if !has.is_empty() {
+        gpu::saved(None, Some(pid), &has)?;
+    }
+    // As the driver: with the one that the first address is in.
+    let inside = |va: u64| va < end && va.saturating_add(BLOCK) > start;
+    blocks.retain(|b| b.pid.is_none_or(|p| p == pid) && hex(&b.va).is_none_or(inside));
+    Ok(blocks)
+}
+
 pub(super) fn range(out: &Out, verb: &RangeVerb) -> Result<()> {
     let RangeVerb::Show { pid, addr } = verb;
     let (start, end) = addresses(addr)?;
-    let blocks: Vec<Block> = out.read("range.show", |device| {
+    let mut blocks: Vec<Block> = out.read("range.show", |device| {
         let mut found = Vec::new();
         for c in of_pid(all(device)?, *pid)? {
-            found.extend(blocks(device, c.client, start, end)?);
+            found.extend(blocks(device, &c, start, end)?);
         }
         Ok(found)
     })?;
+    if out.offline() {
+        blocks = chosen(blocks, *pid, start, end)?;
+    }
     out.list("range.show", &blocks)
 }
 
@@ -297,6 +323,28 @@ mod tests {
         let used = Client::new(&info, true);
         assert_eq!((used.on_gpus(), used.faults), (Some(4096), Some(9)));
         assert_eq!(used.gpus, Some(vec![0, 2]));
+    }
+
+    #[test]
+    fn a_saved_document_has_the_blocks_that_are_asked_for() {
+        let block = |va: u64, pid| Block {
+            va: format!("{va:#x}"),
+            pid,
+            ..Block::default()
+        };
+        let of = |pid, start, end| {
+            let all = [BLOCK, 2 * BLOCK, 3 * BLOCK].map(|va| block(va, Some(71)));
+            let found = chosen(all.into(), pid, start, end).map_err(|e| e.code());
+            found.map(|all| -> Vec<u64> { all.iter().filter_map(|b| hex(&b.va)).collect() })
+        };
+        assert_eq!(of(71, 0, u64::MAX), Ok(vec![BLOCK, 2 * BLOCK, 3 * BLOCK]));
+        assert_eq!(of(71, 2 * BLOCK + 4096, 3 * BLOCK), Ok(vec![2 * BLOCK]));
+        assert_eq!(of(71, 0, 4096), Ok(vec![]));
+        assert_eq!(of(72, 0, u64::MAX), Err(6));
+        // One that does not say whose they are, and one without any.
+        let old = chosen(vec![block(0, None)], 72, 0, u64::MAX);
+        assert_eq!(old.map(|b| b.len()).ok(), Some(1));
+        assert!(chosen(Vec::new(), 72, 0, u64::MAX).is_ok());
     }
 
     #[test]

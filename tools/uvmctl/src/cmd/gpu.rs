@@ -6,6 +6,7 @@ use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
 use libhuvm::{uapi, Device, Scope};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// A GPU.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -168,7 +169,7 @@ fn listed(gpus: &[Gpu], ids: &str) -> Result<Vec<u32>> {
 pub(crate) type Named = (Scope, String);
 
 /// The scope of a GPU.
-fn of_gpu(index: u32) -> Named {
+pub(crate) fn of_gpu(index: u32) -> Named {
     (Scope::Gpu(index), format!("gpu{index}"))
 }
 
@@ -194,6 +195,37 @@ pub(crate) fn scopes(device: &Device, ids: Option<&str>) -> Result<Vec<Named>> {
             .map(of_gpu)
             .collect()),
     }
+}
+
+/// The scopes that `--gpu` and `--pid` choose of a saved document, which has these; all without either. Of a GPU it knows the
+/// index alone.
+pub(crate) fn saved(
+    gpus: Option<&str>,
+    pid: Option<u32>,
+    has: &BTreeSet<String>,
+) -> Result<BTreeSet<String>> {
+    let of_gpus = || has.iter().filter(|h| h.starts_with("gpu"));
+    let wanted: Vec<(String, String)> = match (gpus, pid) {
+        (None, None) => return Ok(has.clone()),
+        (_, Some(pid)) => vec![(of_process(pid).1, format!("process {pid}"))],
+        (Some("all"), _) if of_gpus().count() != 0 => return Ok(of_gpus().cloned().collect()),
+        (Some(ids), _) => ids
+            .split(',')
+            .map(|id| (format!("gpu{id}"), format!("GPU '{id}'")))
+            .collect(),
+    };
+    if let Some((_, what)) = wanted.iter().find(|(w, _)| !has.contains(w)) {
+        let all: Vec<&str> = has.iter().map(String::as_str).collect();
+        let all = all.join(", ");
+        let hint = match pid {
+            _ if has.is_empty() => "it does not say of what it is".into(),
+            Some(_) => format!("it has: {all}"),
+            None => format!("it has: {all}; GPUs go by their index there"),
+        };
+        let what = format!("the document has nothing of {what}");
+        return Err(Failure::NotFound(what, hint));
+    }
+    Ok(wanted.into_iter().map(|(w, _)| w).collect())
 }
 
 /// A word for how a GPU is.
@@ -244,6 +276,26 @@ pub(super) fn show(out: &Out, id: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_saved_document_has_what_is_chosen_of_it() {
+        let set = |words: &[&str]| -> BTreeSet<String> {
+            words.iter().map(|w| (*w).to_owned()).collect()
+        };
+        let has = set(&["global", "gpu0", "gpu2", "pid71"]);
+        let of = |gpus, pid| saved(gpus, pid, &has).map_err(|e| e.code());
+        assert_eq!(of(None, None), Ok(has.clone()));
+        assert_eq!(of(Some("all"), None), Ok(set(&["gpu0", "gpu2"])));
+        assert_eq!(of(Some("2"), None), Ok(set(&["gpu2"])));
+        assert_eq!(of(Some("2,0,2"), None), Ok(set(&["gpu0", "gpu2"])));
+        assert_eq!(of(None, Some(71)), Ok(set(&["pid71"])));
+        for ids in ["1", "0,1", "", "0000:00:02.0"] {
+            assert_eq!(of(Some(ids), None), Err(6), "{ids}");
+        }
+        assert_eq!(of(None, Some(7)), Err(6));
+        assert!(saved(Some("all"), None, &set(&["global"])).is_err());
+        assert!(saved(Some("0"), None, &set(&[])).is_err());
+    }
 
     #[test]
     fn a_list_names_each_gpu_once_and_in_its_order() {

@@ -2,7 +2,7 @@
 //! `stat --latency`: how long copies, reclaims and faults took.
 
 use super::gpu::Named;
-use super::stat::{self, framed};
+use super::stat::{self, framed, Scoped};
 use crate::cli::Stat;
 use crate::exit::Result;
 use crate::out::Out;
@@ -79,6 +79,12 @@ pub(super) struct Sample {
     /// Since the reading before; without one they count from the start.
     interval_ns: Option<u64>,
     paths: Vec<Path>,
+}
+
+impl Scoped for Sample {
+    fn scope(&self) -> &str {
+        &self.scope
+    }
 }
 
 /// End of bucket `i`; the last has none.
@@ -215,7 +221,7 @@ fn print(out: &Out, s: &Stat, shown: &Sample, several: bool) -> Result<()> {
 
 /// Saved samples.
 pub(super) fn replay(out: &Out, s: &Stat, most: usize) -> Result<bool> {
-    stat::replay(out, "stat.latency", most, |one, several| {
+    stat::replay(out, "stat.latency", s, most, |one, several| {
         print(out, s, one, several)
     })
 }

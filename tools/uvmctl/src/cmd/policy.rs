@@ -243,6 +243,10 @@ fn show(out: &Out, of: &PolicyScope) -> Result<()> {
             values: values(device, scope)?,
         })
     })?;
+    if out.offline() {
+        let has = s.scope.iter().cloned().collect();
+        gpu::saved(of.gpu.as_deref(), of.pid, &has)?;
+    }
     out.show("policy.show", &s, &s.values, || {
         format!("preset {}\n\n{}", s.preset, out.render(&s.values))
     })

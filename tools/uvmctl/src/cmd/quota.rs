@@ -63,7 +63,7 @@ fn of(device: &Device, g: &uapi::huvm_gpu_info, chunk: u64, limit: [&Knob; 2]) -
 }
 
 fn show(out: &Out, id: Option<&str>) -> Result<()> {
-    let quotas: Vec<Quota> = out.read("quota.show", |device| {
+    let mut quotas: Vec<Quota> = out.read("quota.show", |device| {
         let only = id.map(|id| gpu::index(device, id)).transpose()?;
         let chunk = device.version()?.chunk_bytes;
         let knobs = device.knobs()?;
@@ -75,6 +75,11 @@ fn show(out: &Out, id: Option<&str>) -> Result<()> {
             .map(|g| of(device, g, chunk, limit))
             .collect()
     })?;
+    if out.offline() {
+        let name = |q: &Quota| gpu::of_gpu(q.gpu).1;
+        let wanted = gpu::saved(id, None, &quotas.iter().map(name).collect())?;
+        quotas.retain(|q| wanted.contains(&name(q)));
+    }
     out.list("quota.show", &quotas)
 }
 

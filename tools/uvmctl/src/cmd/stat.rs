@@ -103,16 +103,32 @@ pub(super) fn framed(scope: &str, interval_ns: Option<u64>, several: bool, body:
     format!("{scope}{over}\n{body}\n")
 }
 
-/// Prints saved samples, so many at most; `false` if none are to be read. `print` is told whether there are several.
-pub(super) fn replay<S: DeserializeOwned>(
+/// A sample that is saved.
+pub(super) trait Scoped {
+    /// Of what it is.
+    fn scope(&self) -> &str;
+}
+
+impl Scoped for Sample {
+    fn scope(&self) -> &str {
+        &self.scope
+    }
+}
+
+/// Prints the saved samples that are chosen, so many at most; `false` if none are to be read. `print` is told whether there are several.
+pub(super) fn replay<S: DeserializeOwned + Scoped>(
     out: &Out,
     schema: &str,
+    s: &Stat,
     most: usize,
     print: impl Fn(&S, bool) -> Result<()>,
 ) -> Result<bool> {
-    let Some(all) = out.saved::<S>(schema)? else {
+    let Some(mut all) = out.saved::<S>(schema)? else {
         return Ok(false);
     };
+    let has = all.iter().map(|one| one.model.scope().to_owned()).collect();
+    let wanted = gpu::saved(s.gpu.as_deref(), s.pid, &has)?;
+    all.retain(|one| wanted.contains(one.model.scope()));
     let several = all.len() > 1;
     for one in all.into_iter().take(most) {
         print(&out.adopt(one), several)?;
@@ -151,7 +167,7 @@ pub(super) fn run(out: &Out, s: &Stat) -> Result<()> {
     let replayed = if s.latency {
         latency::replay(out, s, most)?
     } else {
-        replay(out, "stat", most, |one, several| {
+        replay(out, "stat", s, most, |one, several| {
             print(out, s, one, several)
         })?
     };
