@@ -13,7 +13,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// A field that the command does not have, and those that it has.
     Field(String, String),
-    /// No such GPU, client, range or knob.
+    /// No such GPU, client, process, range or knob.
     NotFound(String, String),
     /// The driver, the device or the scope cannot do it, and what can.
     NotSupported(String, String),
@@ -56,7 +56,7 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
     (
         6,
         "not-found",
-        "no such GPU, client, range, knob, preset or workload",
+        "no such GPU, client, process, range, knob, preset or workload",
     ),
     (7, "timed-out", "timed out"),
     (9, "not-loaded", "driver not loaded"),

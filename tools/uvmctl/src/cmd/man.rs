@@ -17,7 +17,7 @@ pub(super) fn completion(out: &Out, shell: clap_complete::Shell) -> Result<()> {
 /// Writes the page of a command and those of its subcommands.
 fn write(command: &clap::Command, dir: &Path) -> std::io::Result<()> {
     for sub in command.get_subcommands().filter(|s| !s.is_hide_set()) {
-        write(sub, dir)?;
+        write(&sub.clone().after_help("Exit codes: see uvmctl(8)."), dir)?;
     }
     let version = env!("CARGO_PKG_VERSION");
     Man::new(command.clone())
@@ -80,6 +80,8 @@ mod tests {
                 assert!(arg.get_help().is_some(), "{name}: {}", arg.get_id());
             }
             assert!(command.get_about().is_some(), "{name}");
+            let sub = name != "uvmctl";
+            assert_eq!(text.contains("Exit codes: see uvmctl(8)."), sub, "{name}");
         }
         let page = std::fs::read_to_string(dir.join("uvmctl.8")).unwrap();
         for (code, _, meaning) in crate::exit::CODES {
