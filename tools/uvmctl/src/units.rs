@@ -40,6 +40,11 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
     let (digits, unit) = text.split_at(cut);
+    if unit.starts_with(['.', ',']) {
+        return Err(format!(
+            "'{text}' is no whole number; use a smaller unit: 1536M for 1.5G"
+        ));
+    }
     let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
         "" => 0,
         "K" | "k" => 10,
@@ -63,6 +68,10 @@ mod tests {
         assert_eq!(parse_bytes("64K"), Ok(65536));
         assert_eq!(parse_bytes("2GiB"), Ok(2 << 30));
         assert!(parse_bytes("12X").is_err());
+        for part in ["1.5G", "1,5G", "2.0", ".5G"] {
+            let why = parse_bytes(part).unwrap_err();
+            assert!(why.contains("whole number"), "{why}");
+        }
         assert!(parse_bytes("").is_err());
         assert!(parse_bytes("99999999999999T").is_err());
     }
