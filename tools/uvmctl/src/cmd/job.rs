@@ -155,22 +155,27 @@ impl Job {
         })
     }
 
-    /// Words that the CPU finds wrong; `None` if it does not look, or cannot, which is said then.
+    /// Words that the CPU finds wrong; `None` if it does not look, or cannot, of which there is a warning then.
     fn check(&self, out: &Out, figures: &Figures) -> Result<Option<u64>> {
         if !self.plan.verify {
             return Ok(None);
         }
         self.seat.bar.set_message("checking");
-        let phantom = (figures.data == "phantom").then(|| "the GPU's data is phantom".to_owned());
-        if let Some(why) = phantom.or_else(|| self.load.uncheckable()) {
-            let text = format!("{} is not verified: {why}", figures.workload);
-            self.seat.bar.suspend(|| out.note(&text));
+        if let Some(text) = unverified(figures, &*self.load) {
+            self.seat.bar.suspend(|| out.warn(&text));
             return Ok(None);
         }
         let wrong = self.load.wrong(self.plan.passes())?;
         self.seat.bar.inc(1);
         Ok(Some(wrong))
     }
+}
+
+/// That a job's data is not verified, and why; `None` if it can be.
+fn unverified(figures: &Figures, load: &dyn Load) -> Option<String> {
+    let phantom = (figures.data == "phantom").then(|| "the GPU's data is phantom".to_owned());
+    let why = phantom.or_else(|| load.uncheckable())?;
+    Some(format!("{} is not verified: {why}", figures.workload))
 }
 
 /// Runs a job.
@@ -207,4 +212,46 @@ pub(crate) fn run_all(out: &Out, mut jobs: Vec<Job>) -> (Vec<Figures>, Option<Fa
         }
     }
     (rows, failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of which the machine says what it likes.
+    struct Any(Option<&'static str>);
+
+    impl Load for Any {
+        fn bytes(&self) -> u64 {
+            0
+        }
+
+        fn pass(&mut self, _at: &Seat, _nr: u32) -> Result<u64> {
+            Ok(0)
+        }
+
+        fn uncheckable(&self) -> Option<String> {
+            self.0.map(str::to_owned)
+        }
+
+        fn wrong(&self, _passes: u32) -> Result<u64> {
+            Ok(0)
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_verified_is_said_with_its_cause() {
+        let of = |data: &str, load| {
+            let figures = Figures {
+                workload: "scan".into(),
+                data: data.into(),
+                ..Figures::default()
+            };
+            unverified(&figures, &Any(load))
+        };
+        assert_eq!(of("real", None), None);
+        let said = |text: &str| Some(format!("scan is not verified: {text}"));
+        assert_eq!(of("phantom", None), said("the GPU's data is phantom"));
+        assert_eq!(of("real", Some("too little")), said("too little"));
+    }
 }
