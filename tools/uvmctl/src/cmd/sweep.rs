@@ -40,7 +40,7 @@ impl Sweep {
     /// Allocates and fills `bytes` in all. A block computes for `compute_ns` for each 64 KiB of its result.
     ///
     /// # Errors
-    /// Usage, if the machine has less memory than that: the kernel would kill who fills it.
+    /// As [`host::has_room`]; no memory.
     pub(crate) fn new(
         device: &Device,
         workload: Workload,
@@ -48,12 +48,7 @@ impl Sweep {
         blocks: u32,
         compute_ns: u64,
     ) -> Result<Sweep> {
-        if let Some(memory) = host::memory().filter(|memory| *memory < bytes) {
-            let [bytes, memory] = [bytes, memory].map(|b| b >> 20);
-            return Err(Failure::Usage(format!(
-                "the CPU fills the data first: {bytes} MiB, and this machine has {memory} MiB of memory; take a smaller --size or --ratio"
-            )));
-        }
+        host::has_room(bytes)?;
         let count = arrays_of(workload);
         let each = size_of_each(bytes, count, blocks)?;
         let mut arrays = Vec::new();
