@@ -513,7 +513,7 @@ pub(crate) struct Demo {
 pub(crate) enum Experiment {
     /// A borrower on GPU 0, the others lend
     Harvest,
-    /// Jobs on GPU 0 that need more memory than it has, under every preset (the module must be loaded with test=1)
+    /// Jobs on GPU 0 that need more memory than it has, under each preset but demand (the module must be loaded with test=1)
     Oversub,
     /// Four GPUs, each with a job of its own: who borrows, who lends (test=1, as all below but timeline)
     InterJob,
@@ -556,7 +556,7 @@ pub(crate) struct Bench {
     /// Of the same: folder with the touches of the jobs, where they are recorded
     #[arg(long, value_name = "DIR")]
     pub(crate) tapes: Option<PathBuf>,
-    /// Record them in that folder, and run nothing
+    /// Record them in that folder, and run nothing; needs no driver
     #[arg(long, requires = "tapes", requires = "chunks")]
     pub(crate) record: bool,
     /// Of timeline: folder for the recordings

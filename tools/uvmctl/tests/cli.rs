@@ -253,8 +253,29 @@ fn bad_usage_is_two() {
         &["trace", "record"],
         &["trace", "record", "-o", "x", "-s", "0"],
         &["bench", "timeline", "--cases", "scan,scam"],
+        &["bench", "inter-job", "--cases", "case-1,case-7"],
+        &["bench", "spare-size", "--cases", "spare-7"],
     ] {
         assert_eq!(uvmctl(args).status.code(), Some(2), "{args:?}");
+    }
+}
+
+/// What has no tapes is refused, and leaves nothing behind.
+#[test]
+fn tapes_are_recorded_of_what_has_some() {
+    let dir = std::env::temp_dir().join(format!("uvmctl-tapes-{}", std::process::id()));
+    let to = [
+        "--record",
+        "--chunks",
+        "64",
+        "--tapes",
+        dir.to_str().unwrap(),
+    ];
+    for name in ["harvest", "oversub", "scaling", "timeline"] {
+        let o = uvmctl(&[&["bench", name][..], &to].concat());
+        assert_eq!(o.status.code(), Some(2), "{name}");
+        assert!(text(&o.stderr).contains("inter-job, ladder"), "{name}");
+        assert!(!dir.exists(), "{name}");
     }
 }
 

@@ -149,17 +149,25 @@ impl Policy {
 }
 
 /// # Errors
-/// Usage: one of `asked`, the command line's, is none of `found`, what [`Policy::variants`] made of them.
+/// Usage: one of `asked`, the command line's, is none of `found`, what [`Policy::variants`] made of them of those that are `there`.
 pub(in crate::cmd) fn all_found<'a>(
     asked: &[String],
     found: impl Iterator<Item = &'a Policy> + Clone,
+    there: &[String],
 ) -> Result<()> {
-    match asked.iter().find(|a| found.clone().all(|p| p.name != **a)) {
-        None => Ok(()),
-        Some(none) => Err(Failure::Usage(format!(
-            "'{none}' is none of the presets that are compared here"
-        ))),
+    let Some(none) = asked.iter().find(|a| found.clone().all(|p| p.name != **a)) else {
+        return Ok(());
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for name in there {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
     }
+    Err(Failure::Usage(format!(
+        "'{none}' is none of the presets that are compared here: {}",
+        names.join(", ")
+    )))
 }
 
 /// `KNOB=VALUE`, the value as users write it.
@@ -288,7 +296,7 @@ impl Lineup {
         }))
     }
 
-    fn from(presets: Vec<String>, live: impl Fn(&str) -> bool) -> Self {
+    pub(super) fn from(presets: Vec<String>, live: impl Fn(&str) -> bool) -> Self {
         Lineup {
             presets,
             live: TECHNIQUES.iter().filter(|t| live(t.knob)).collect(),
@@ -310,11 +318,12 @@ impl Lineup {
         compared: &[&'static str],
         asked: &[String],
     ) -> Result<Vec<Policy>> {
-        let mut all = Vec::new();
+        let (mut all, mut there) = (Vec::new(), Vec::new());
         for preset in compared.iter().filter_map(|p| self.preset(p)) {
+            there.push(preset.name.clone());
             all.extend(preset.variants(asked)?);
         }
-        all_found(asked, all.iter())?;
+        all_found(asked, all.iter(), &there)?;
         if all.is_empty() {
             return Err(Failure::NotFound(
                 "the driver has none of the presets that are compared here".into(),
@@ -420,11 +429,14 @@ mod tests {
         let found = [Policy::preset(BASE), Policy::of(&[&TECHNIQUES[0]])];
         let ask = |names: &[&str]| {
             let asked: Vec<String> = names.iter().map(|n| (*n).into()).collect();
-            all_found(&asked, found.iter())
+            all_found(&asked, found.iter(), &["H".into(), BASE.into(), "H".into()])
         };
         assert!(ask(&[]).is_ok() && ask(&["H", BASE]).is_ok());
         for bad in [&["H", "H+PE"][..], &["PE"], &["h"], &[""]] {
-            assert!(matches!(ask(bad), Err(Failure::Usage(_))), "{bad:?}");
+            let Err(Failure::Usage(why)) = ask(bad) else {
+                panic!("{bad:?}")
+            };
+            assert!(why.ends_with("here: H, stock-595"), "{why}");
         }
     }
 

@@ -15,7 +15,7 @@
 //! | `computing-alone`, `computing-shared` | the same for a job that uses half of its memory's bandwidth; the first takes all of it | time |
 //! | `off-again` | as `off`, after all that | time |
 //!
-//! `oversub`: jobs on GPU 0 whose data is some times its memory, under every preset ([`oversub`]).
+//! `oversub`: jobs on GPU 0 whose data is some times its memory, under each preset but `demand` ([`oversub`]).
 //!
 //! Several jobs at once, as in the HUVM paper: [`paper`].
 //!

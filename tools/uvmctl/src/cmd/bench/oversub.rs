@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `oversub`: one GPU, jobs that need more memory than it has, under every preset, beside the time with memory enough.
+//! `oversub`: one GPU, jobs that need more memory than it has, under each preset but `demand`, beside the time with memory enough.
 //!
 //! A job's data is the same at each ratio: it is the GPU's memory that is made smaller, by the driver's call for tests. So the
 //! ideal, the same job with all of the memory, is the measure of each row.
@@ -30,7 +30,7 @@ const GPU: u32 = 0;
 const FILLS: f64 = 0.85;
 /// From what nearly fits to what is twice the memory.
 const RATIOS: [f64; 5] = [1.1, 1.25, 1.5, 1.87, 2.0];
-/// Everybody.
+/// Everybody but `demand`, which is [`BASE`] without a slip of its driver.
 const PRESETS: [&str; 7] = [
     BASE,
     "stock-460",

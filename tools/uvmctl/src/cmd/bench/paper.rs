@@ -26,6 +26,7 @@ use crate::cli::{Bench, Experiment};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::units::CHUNK;
+use clap::ValueEnum;
 use std::path::Path;
 
 /// GPUs of the machine.
@@ -182,22 +183,38 @@ const INTRA_JOB: [Case; 4] = [
 /// Who meets in the cases.
 const PRESETS: [&str; 5] = ["stock-460", BASE, "preef-host", WHOLE, BEST];
 
-/// An experiment's name and cases.
-fn cases_of(experiment: Experiment) -> (&'static str, &'static [Case]) {
+/// Modes and amounts of `prefetch-size`, MiB; the value of a mode is that of `stream_prefetch`.
+const MODES: [(&str, u64); 2] = [("stride", 2), ("next-line", 1)];
+const AMOUNTS: [u64; 5] = [2, 4, 8, 16, 32];
+
+/// An experiment's name and cases; `None` for one that is none of these.
+fn cases_of(experiment: Experiment) -> Option<(&'static str, &'static [Case])> {
     let first = INTER_JOB.get(..1).unwrap_or(&[]);
-    match experiment {
+    Some(match experiment {
+        Experiment::InterJob => ("inter-job", &INTER_JOB),
         Experiment::Ladder => ("ladder", first),
         Experiment::PrefetchSize => ("prefetch-size", first),
         Experiment::SpareSize => ("spare-size", std::slice::from_ref(&SPARE)),
         Experiment::Interference => ("interference", &INTERFERENCE),
         Experiment::IntraJob => ("intra-job", &INTRA_JOB),
-        _ => ("inter-job", &INTER_JOB),
-    }
+        _ => return None,
+    })
 }
 
-/// Whether its rows are of cases made of one by settings.
-fn has_subs(experiment: Experiment) -> bool {
-    matches!(experiment, Experiment::PrefetchSize | Experiment::SpareSize)
+/// Names of its rows' cases where these are made of one by settings; else none.
+fn subs_of(experiment: Experiment) -> Vec<String> {
+    match experiment {
+        Experiment::PrefetchSize => {
+            let all = MODES.iter();
+            let all = all.flat_map(|(mode, _)| AMOUNTS.map(|mib| format!("{mode}-{mib}")));
+            all.collect()
+        }
+        Experiment::SpareSize => {
+            let all = [0].into_iter().chain(SPARES);
+            all.map(|percent| format!("spare-{percent}")).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Whether the command line wants a case.
@@ -206,21 +223,35 @@ fn meant(args: &Bench, name: &str) -> bool {
 }
 
 /// The cases asked for.
+///
+/// # Errors
+/// Usage: the experiment is none of these, or has not all the cases.
 fn wanted(args: &Bench) -> Result<(&'static str, Vec<&'static Case>)> {
-    let (name, cases) = cases_of(args.experiment);
-    let has = |c: &&Case| has_subs(args.experiment) || meant(args, c.name);
-    let cases: Vec<_> = cases.iter().filter(has).collect();
-    match cases.is_empty() {
-        true => Err(Failure::Usage(format!("{name} has no such case"))),
-        false => Ok((name, cases)),
+    let (name, cases) = cases_of(args.experiment).ok_or_else(|| {
+        let all = Experiment::value_variants().iter();
+        let all: Vec<_> = all.filter_map(|e| Some(cases_of(*e)?.0)).collect();
+        Failure::Usage(format!("--record is for {}", all.join(", ")))
+    })?;
+    let subs = subs_of(args.experiment);
+    let names = match subs.is_empty() {
+        true => cases.iter().map(|c| c.name.to_owned()).collect(),
+        false => subs.clone(),
+    };
+    if let Some(none) = args.cases.iter().find(|c| !names.contains(c)) {
+        let names = names.join(", ");
+        return Err(Failure::Usage(format!(
+            "{name} has no case '{none}', but {names}"
+        )));
     }
+    let has = |c: &&Case| !subs.is_empty() || meant(args, c.name);
+    Ok((name, cases.iter().filter(has).collect()))
 }
 
 /// Leaves the tapes of an experiment in a folder, for [`Stage`]s of so many chunks, and prints their names. Needs no driver.
 pub(super) fn record(out: &Out, args: &Bench, folder: &Path, chunks: u32) -> Result<()> {
+    let (_, cases) = wanted(args)?;
     std::fs::create_dir_all(folder).map_err(|e| Failure::file(folder, e))?;
     let mut names = Vec::new();
-    let (_, cases) = wanted(args)?;
     for (_, name, ratio) in cases.iter().flat_map(|c| c.jobs).flat_map(|j| j.parts) {
         let made = made(name, bytes(chunks, *ratio))?;
         names.extend(Tape::record(made, *ratio <= 1.0, folder)?);
@@ -233,11 +264,12 @@ pub(super) fn record(out: &Out, args: &Bench, folder: &Path, chunks: u32) -> Res
 
 /// Runs one of these experiments.
 pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
+    // Names are looked at before anything is done.
+    let (name, cases) = wanted(args)?;
     let lineup = Lineup::of(&out.device()?)?;
     let some = |names: &[&'static str]| -> Vec<Policy> {
         names.iter().filter_map(|p| lineup.preset(p)).collect()
     };
-    let (name, cases) = wanted(args)?;
     let base = lineup.preset(BASE).ok_or_else(|| {
         Failure::NotFound(
             format!("the driver has no preset '{BASE}'"),
@@ -261,14 +293,15 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
         Experiment::SpareSize => spares(&lineup, &stage),
         _ => free(some(&PRESETS)),
     };
+    let there: Vec<String> = runs.iter().map(|(_, p, _)| p.name.clone()).collect();
     let mut asked = Vec::new();
     for (sub, policy, lend) in runs {
         let variants = policy.variants(&args.presets)?.into_iter();
         asked.extend(variants.map(|p| (sub.clone(), p, lend)));
     }
-    all_found(&args.presets, asked.iter().map(|(_, p, _)| p))?;
-    let meets = |sub: &str| !has_subs(args.experiment) || meant(args, sub);
-    asked.retain(|(sub, _, _)| meets(sub));
+    all_found(&args.presets, asked.iter().map(|(_, p, _)| p), &there)?;
+    // Of an experiment whose cases are no settings the names are empty.
+    asked.retain(|(sub, _, _)| sub.is_empty() || meant(args, sub));
     let runs = asked;
     if runs.is_empty() {
         return Err(Failure::Usage(format!("nothing of {name} was asked for")));
@@ -296,9 +329,8 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
 
 /// `memharvester` with other amounts fetched ahead, by the step found and to the next block.
 fn prefetches(lineup: &Lineup) -> Vec<(String, Policy, Lend)> {
-    let modes = [("stride", 2u64), ("next-line", 1)];
-    let all = modes.iter().flat_map(|(mode, value)| {
-        [2u64, 4, 8, 16, 32].iter().filter_map(move |mib| {
+    let all = MODES.iter().flat_map(|(mode, value)| {
+        AMOUNTS.iter().filter_map(move |mib| {
             let policy = lineup.preset(WHOLE)?;
             let policy = policy.with(WHOLE, "stream_prefetch", *value).with(
                 WHOLE,
@@ -334,11 +366,54 @@ fn spares(lineup: &Lineup, stage: &Stage<'_>) -> Vec<(String, Policy, Lend)> {
 mod tests {
     use super::*;
     use crate::catalog::find;
-    use clap::ValueEnum;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
 
     fn all() -> impl Iterator<Item = &'static Case> {
         let all = Experiment::value_variants().iter();
-        all.flat_map(|e| cases_of(*e).1)
+        all.filter_map(|e| cases_of(*e))
+            .flat_map(|(_, cases)| cases)
+    }
+
+    /// What a command line asks for: names of cases, or what is wrong with it.
+    fn ask(line: &str) -> std::result::Result<Vec<&'static str>, String> {
+        let words = ["uvmctl", "bench"].into_iter().chain(line.split(' '));
+        let Some(Command::Bench(args)) = Cli::try_parse_from(words).unwrap().command else {
+            panic!("{line}")
+        };
+        let (_, cases) = wanted(&args).map_err(|e| e.to_string())?;
+        Ok(cases.iter().map(|c| c.name).collect())
+    }
+
+    /// Catches a name that nobody has left out without a word, and one that a setting has taken for such.
+    #[test]
+    fn a_case_that_there_is_not_is_refused() {
+        let all = ["case-1", "case-2", "case-3", "case-4"];
+        assert_eq!(ask("inter-job"), Ok(all.to_vec()));
+        assert_eq!(ask("inter-job --cases case-3"), Ok(vec!["case-3"]));
+        assert_eq!(ask("prefetch-size --cases stride-2"), Ok(vec!["case-1"]));
+        assert_eq!(
+            ask("spare-size --cases spare-0,spare-60"),
+            Ok(vec!["spare"])
+        );
+        for (line, has) in [
+            ("inter-job --cases case-1,case-5", "case-1, case-2"),
+            ("prefetch-size --cases case-1", "stride-2, stride-4"),
+            ("spare-size --cases spare-5,spare-7", "spare-0, spare-5"),
+        ] {
+            let why = ask(line).unwrap_err();
+            assert!(why.contains("has no case") && why.contains(has), "{why}");
+        }
+        // Of one that has no tapes, those that have.
+        assert!(ask("harvest").unwrap_err().contains("inter-job, ladder"));
+    }
+
+    /// The names that are accepted are those that rows have.
+    #[test]
+    fn settings_have_the_names_of_their_cases() {
+        let lineup = Lineup::from(vec![WHOLE.into()], |_| false);
+        let names: Vec<String> = prefetches(&lineup).into_iter().map(|r| r.0).collect();
+        assert_eq!(names, subs_of(Experiment::PrefetchSize));
     }
 
     /// Catches a case of a workload that there is not, two jobs on a GPU, and more than the machine has.
