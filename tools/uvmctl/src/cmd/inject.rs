@@ -7,7 +7,7 @@ use crate::cli::{Inject, Injection};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use clap::ValueEnum;
-use libhuvm::uapi;
+use libhuvm::{uapi, Device};
 
 /// Register of the INJECT block (Documentation/device.md 2.6), and its largest value.
 fn register(kind: Injection) -> (u32, u32) {
@@ -57,16 +57,29 @@ fn wanted(kind: Injection, value: Option<u32>, max: u32) -> Result<Option<u32>> 
     }
 }
 
+/// Whether the driver has its calls for tests.
+///
+/// # Errors
+/// Not supported, if it has not.
+pub(super) fn for_tests(device: &Device) -> Result<()> {
+    has_tests(device.version()?.caps)
+}
+
+fn has_tests(caps: u64) -> Result<()> {
+    if caps & u64::from(uapi::HUVM_CAP_TEST) != 0 {
+        return Ok(());
+    }
+    Err(Failure::NotSupported(
+        "the module was not loaded for tests".into(),
+        "load it with 'insmod huvm.ko test=1', on a machine that may fail".into(),
+    ))
+}
+
 pub(super) fn run(out: &Out, i: &Inject) -> Result<()> {
     let (offset, max) = register(i.kind);
     let value = wanted(i.kind, i.value, max)?;
     let device = out.device()?;
-    if device.version()?.caps & u64::from(uapi::HUVM_CAP_TEST) == 0 {
-        return Err(Failure::NotSupported(
-            "the module was not loaded for tests".into(),
-            "load it with 'insmod huvm.ko test=1', on a machine that may fail".into(),
-        ));
-    }
+    for_tests(&device)?;
     let index = gpu::index(&device, &i.gpu)?;
     let old = device.test_register(index, offset, None)?;
     if let Some(v) = value.filter(|_| !i.dry_run) {
@@ -115,6 +128,16 @@ mod tests {
         // Every register of the block, and each once.
         assert!(all.len() > 20);
         assert_eq!(all, registers());
+    }
+
+    #[test]
+    fn a_module_without_tests_is_told_by_its_capabilities() {
+        let test = u64::from(uapi::HUVM_CAP_TEST);
+        assert!(has_tests(test).is_ok() && has_tests(u64::MAX).is_ok());
+        for without in [0, !test] {
+            let refused = has_tests(without).unwrap_err();
+            assert_eq!((refused.code(), refused.hint().is_some()), (3, true));
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! `zero-copy` looks better here than it is: a trace touches one word of a page, and a word is all that crosses the link then.
 
 use super::super::figures::{memory_of, Figures};
+use super::super::inject::for_tests;
 use super::super::job::{run_one, Bars, Job, Plan};
 use super::super::steps::Steps;
 use super::super::sweep::{self, Spec};
@@ -60,6 +61,7 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
         .map(|n| Ok((*n, find(n)?)))
         .collect::<Result<_>>()?;
     let device = out.device()?;
+    for_tests(&device)?;
     let memory = memory_of(&device, GPU)?;
     let lineup = Lineup::of(&device)?;
     let machine = Machine::around(&device, GPU)?;

@@ -17,6 +17,7 @@
 //! | `interference` | Table 3 | a vector addition beside one borrower and three |
 //! | `intra-job` | 10 | one job over four GPUs, two of them over capacity |
 
+use super::super::inject::for_tests;
 use super::corun::made;
 use super::lineup::{all_found, Lend, Lineup, Policy, BASE, BEST, WHOLE};
 use super::measured::Measured;
@@ -266,7 +267,9 @@ pub(super) fn record(out: &Out, args: &Bench, folder: &Path, chunks: u32) -> Res
 pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
     // Names are looked at before anything is done.
     let (name, cases) = wanted(args)?;
-    let lineup = Lineup::of(&out.device()?)?;
+    let device = out.device()?;
+    for_tests(&device)?;
+    let lineup = Lineup::of(&device)?;
     let some = |names: &[&'static str]| -> Vec<Policy> {
         names.iter().filter_map(|p| lineup.preset(p)).collect()
     };

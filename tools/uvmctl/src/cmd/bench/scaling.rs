@@ -12,6 +12,7 @@
 //! What works in the background has time to end before each reading.
 //! The cost is what the driver's threads spend; on a machine with one CPU of one instruction a nanosecond these are instructions.
 
+use super::super::inject::for_tests;
 use super::flat::AXES;
 use super::lineup::{deploy, Lend, Lineup, Policy, BASE, BEST};
 use super::measured::Measured;
@@ -90,6 +91,7 @@ fn points(gpus: u32, chunks: u32) -> Vec<Point> {
 /// Runs all of it.
 pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
     let device = out.device()?;
+    for_tests(&device)?;
     let gpus: Vec<u32> = device.gpus()?.iter().map(|g| g.gpu).collect();
     let mut chunks = u32::MAX;
     for gpu in &gpus {
