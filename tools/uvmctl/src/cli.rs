@@ -393,7 +393,7 @@ pub(crate) struct Top {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum TraceVerb {
-    /// Write the events of all clients to a file, one JSON object a line
+    /// Write the events of all clients to a file, one JSON object a line; Ctrl-C ends it
     Record {
         /// The file
         #[arg(short, long)]

@@ -12,6 +12,7 @@ mod golden;
 mod host;
 mod out;
 mod row;
+mod signals;
 mod units;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};

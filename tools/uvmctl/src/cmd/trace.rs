@@ -10,20 +10,25 @@ use crate::cli::TraceVerb;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{field, Cell, Field, Row};
+use crate::signals;
 use crate::units::{self, BLOCK};
-use libhuvm::{List, Places, Program, Scope, Touch};
+use libhuvm::{uapi, List, Places, Program, Scope, Touch};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// Accesses of a replay that are under way at a time, as those of a warp are.
 const WARP: u32 = 32;
 /// Lines of a report's last table.
 const BUSIEST: usize = 10;
+/// How long a recorded command may go on after a signal that was for us; one from the terminal was for it as well.
+const GRACE: Duration = Duration::from_secs(10);
+/// Looks for what is left when a recording is over: enough to empty the driver's ring. Whoever else is at work fills it again.
+const LAST_LOOKS: u32 = 256;
 
 pub(super) fn run(out: &Out, verb: &TraceVerb) -> Result<()> {
     match verb {
@@ -82,59 +87,28 @@ fn record(
     command: &[String],
 ) -> Result<()> {
     let device = out.device()?;
-    let mut file = BufWriter::new(File::create(path).map_err(|e| Failure::file(path, e))?);
+    let file = BufWriter::new(File::create(path).map_err(|e| Failure::file(path, e))?);
     events::listen(&device)?;
+    signals::catch()?;
     let copies = Copies::begin();
-    let mut child = match command {
-        [] => None,
-        [program, args @ ..] => Some(
-            Command::new(program)
-                .args(args)
-                .spawn()
-                .map_err(|e| Failure::File(format!("cannot run {program}: {e}")))?,
-        ),
-    };
+    let mut subject = Subject::begin(command)?;
     let end = seconds.map(|s| Instant::now() + Duration::from_secs(s.into()));
-    let mut done = Recorded {
-        events: 0,
-        copies: 0,
-        dropped: 0,
-        file: path.display().to_string(),
+    let mut recording = Recording::new(file, path);
+    let look = || match device.has_events(100)? {
+        true => Ok(Some(device.events(256)?)),
+        false => Ok(None),
     };
-    let mut next_seq = None;
-    while done.events < count && end.is_none_or(|e| Instant::now() < e) {
-        // Asked before the look for events, so that those of the command's last moment are still taken.
-        let gone = match &mut child {
-            Some(c) => c.try_wait().map_err(|e| Failure::file(path, e))?.is_some(),
-            None => false,
+    let over = || {
+        let late = end.is_some_and(|e| Instant::now() >= e);
+        let gone = match &mut subject {
+            Some(s) => s.ended()?.is_some(),
+            None => signals::came(),
         };
-        if !device.has_events(100)? {
-            if gone {
-                break;
-            }
-            continue;
-        }
-        for raw in device.events(256)? {
-            done.dropped += next_seq.map_or(0, |n| raw.seq.saturating_sub(n));
-            next_seq = raw.seq.checked_add(1);
-            let line = serde_json::to_string(&Event::new(&raw)).unwrap_or_default();
-            writeln!(file, "{line}").map_err(|e| Failure::file(path, e))?;
-            done.events += 1;
-            if done.events == count {
-                break;
-            }
-        }
-    }
-    let copies = copies.map(Copies::end).unwrap_or_default();
-    done.copies = copies.copies.len() as u64;
-    done.dropped = done.dropped.saturating_add(copies.lost);
-    for copy in &copies.copies {
-        let line = serde_json::to_string(copy).unwrap_or_default();
-        writeln!(file, "{line}").map_err(|e| Failure::file(path, e))?;
-    }
-    file.flush().map_err(|e| Failure::file(path, e))?;
-    if let Some(mut c) = child {
-        let status = c.wait().map_err(|e| Failure::file(path, e))?;
+        Ok(late || gone)
+    };
+    recording.follow(count, look, over)?;
+    let done = recording.end(copies.map(Copies::end).unwrap_or_default())?;
+    if let Some(status) = subject.map(Subject::wait).transpose()? {
         if !status.success() {
             out.warn(&format!("the recorded command ended with {status}"));
         }
@@ -145,6 +119,121 @@ fn record(
             done.events, done.copies, done.file, done.dropped
         )
     })
+}
+
+/// The command that is recorded.
+struct Subject {
+    child: Child,
+    /// When it is ended, if a signal came to us.
+    until: Option<Instant>,
+}
+
+impl Subject {
+    /// Starts it, if there is one.
+    fn begin(command: &[String]) -> Result<Option<Subject>> {
+        let [program, args @ ..] = command else {
+            return Ok(None);
+        };
+        let child = Command::new(program).args(args).spawn();
+        let child = child.map_err(|e| Failure::File(format!("cannot run {program}: {e}")))?;
+        Ok(Some(Subject { child, until: None }))
+    }
+
+    /// How it ended, if it has.
+    fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        if signals::came() {
+            let now = Instant::now();
+            if now >= *self.until.get_or_insert(now + GRACE) {
+                let _gone_already = self.child.kill();
+            }
+        }
+        let ended = self.child.try_wait();
+        ended.map_err(|e| Failure::File(format!("the recorded command: {e}")))
+    }
+
+    /// Waits for its end.
+    fn wait(mut self) -> Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// A recording that is being written.
+struct Recording<W: Write> {
+    file: W,
+    done: Recorded,
+    /// Number of the next event, if none is lost.
+    next: Option<u64>,
+}
+
+impl<W: Write> Recording<W> {
+    fn new(file: W, path: &Path) -> Self {
+        let done = Recorded {
+            file: path.display().to_string(),
+            ..Recorded::default()
+        };
+        Recording {
+            file,
+            done,
+            next: None,
+        }
+    }
+
+    fn line(&mut self, event: &Event) -> Result<()> {
+        let line = serde_json::to_string(event).unwrap_or_default();
+        let failed = |e| Failure::file(Path::new(&self.done.file), e);
+        writeln!(self.file, "{line}").map_err(failed)
+    }
+
+    /// Takes the events that `look` finds, `count` at most, until it is over and nothing is left. `look` says `None` where there are none.
+    fn follow(
+        &mut self,
+        count: u64,
+        mut look: impl FnMut() -> Result<Option<Vec<uapi::huvm_event>>>,
+        mut over: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        let mut last_looks = LAST_LOOKS;
+        while self.done.events < count && last_looks != 0 {
+            // Asked before the look for events, so that those of the last moment are still taken.
+            let is_over = over()?;
+            let Some(some) = look()? else {
+                if is_over {
+                    break;
+                }
+                continue;
+            };
+            last_looks -= u32::from(is_over);
+            for raw in some {
+                if self.done.events == count {
+                    break;
+                }
+                let lost = self.next.map_or(0, |n| raw.seq.saturating_sub(n));
+                self.done.dropped = self.done.dropped.saturating_add(lost);
+                self.next = raw.seq.checked_add(1);
+                self.line(&Event::new(&raw))?;
+                self.done.events += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what was copied meanwhile, and all that is not in the file yet.
+    fn end(mut self, copies: copies::Recorded) -> Result<Recorded> {
+        for copy in &copies.copies {
+            self.line(copy)?;
+        }
+        let failed = |e| Failure::file(Path::new(&self.done.file), e);
+        self.file.flush().map_err(failed)?;
+        Ok(Recorded {
+            copies: copies.copies.len() as u64,
+            dropped: self.done.dropped.saturating_add(copies.lost),
+            ..self.done
+        })
+    }
 }
 
 /// A line of what `events --json` wrote; a recording has the events alone.
@@ -412,6 +501,49 @@ mod tests {
             event(10, "fault", 2, 0x7f00_0000_3000, 3),
             event(11, "fault", 1, 0x7f00_0040_2000, 2),
         ]
+    }
+
+    /// Events with these numbers.
+    fn raw(seqs: std::ops::Range<u64>) -> Vec<uapi::huvm_event> {
+        let of = |seq| uapi::huvm_event {
+            seq,
+            ..Default::default()
+        };
+        seqs.map(of).collect()
+    }
+
+    /// What a recording of these looks has: events, lost ones, and its lines, each of which can be read.
+    fn recorded(looks: Vec<Option<Vec<uapi::huvm_event>>>, count: u64) -> (u64, u64, usize) {
+        let (mut looks, mut left) = (looks.into_iter(), 2);
+        let mut file = Vec::new();
+        let mut recording = Recording::new(&mut file, Path::new("x"));
+        let look = || Ok(looks.next().unwrap_or(Some(raw(0..1))));
+        // It is over before the second look.
+        let over = || {
+            left -= i32::from(left != 0);
+            Ok(left == 0)
+        };
+        recording.follow(count, look, over).unwrap();
+        let copies = copies::Recorded {
+            copies: vec![event(0, copies::TYPE, 0, 0, 3)],
+            lost: 2,
+        };
+        let done = recording.end(copies).unwrap();
+        assert_eq!(done.copies, 1);
+        let lines = read(file.as_slice(), Path::new("x")).unwrap();
+        (done.events, done.dropped, lines.len())
+    }
+
+    /// Catches events of the last moment that are left out, an end that others at work put off for ever, and a line that is cut.
+    #[test]
+    fn a_recording_ends_with_all_that_was_there() {
+        let quiet = vec![Some(raw(3..5)), None];
+        assert_eq!(recorded(quiet, u64::MAX), (2, 2, 3));
+        let last = vec![None, Some(raw(3..5)), Some(raw(7..8)), None];
+        assert_eq!(recorded(last, u64::MAX), (3, 4, 4));
+        let (events, ..) = recorded(Vec::new(), u64::MAX);
+        assert_eq!(events, u64::from(LAST_LOOKS) + 1);
+        assert_eq!(recorded(vec![Some(raw(0..9))], 4), (4, 2, 5));
     }
 
     #[test]
