@@ -87,8 +87,9 @@ fn record(
     command: &[String],
 ) -> Result<()> {
     let device = out.device()?;
-    let file = BufWriter::new(File::create(path).map_err(|e| Failure::file(path, e))?);
+    // A file that is there stays as it is for who may not listen.
     events::listen(&device)?;
+    let file = BufWriter::new(File::create(path).map_err(|e| Failure::file(path, e))?);
     signals::catch()?;
     let copies = Copies::begin();
     let mut subject = Subject::begin(command)?;
@@ -121,7 +122,7 @@ fn record(
     })
 }
 
-/// The command that is recorded.
+/// The command that is recorded. It does not outlive its recording, however that ends.
 struct Subject {
     child: Child,
     /// When it is ended, if a signal came to us.
@@ -159,6 +160,13 @@ impl Subject {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        let _gone_already = self.child.kill();
+        let _status = self.child.wait();
     }
 }
 
@@ -544,6 +552,25 @@ mod tests {
         let (events, ..) = recorded(Vec::new(), u64::MAX);
         assert_eq!(events, u64::from(LAST_LOOKS) + 1);
         assert_eq!(recorded(vec![Some(raw(0..9))], 4), (4, 2, 5));
+    }
+
+    /// Catches a command that goes on when its recording failed, and one that is killed although it ended.
+    #[test]
+    fn a_command_does_not_outlive_its_recording() {
+        let begin = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|w| (*w).into()).collect();
+            Subject::begin(&words)
+        };
+        let mut subject = begin(&["sleep", "1000"]).unwrap().unwrap();
+        assert!(subject.ended().unwrap().is_none());
+        let of_it = format!("/proc/{}", subject.child.id());
+        assert!(Path::new(&of_it).exists());
+        drop(subject);
+        assert!(!Path::new(&of_it).exists());
+        let subject = begin(&["true"]).unwrap().unwrap();
+        assert!(subject.wait().unwrap().success());
+        assert!(begin(&[]).unwrap().is_none());
+        assert!(begin(&["/nonexistent"]).is_err());
     }
 
     #[test]
