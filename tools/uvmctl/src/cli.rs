@@ -404,7 +404,7 @@ pub(crate) enum TraceVerb {
         /// End after so many seconds
         #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=86400))]
         seconds: Option<u32>,
-        /// Record while this command runs
+        /// Record while this command runs; the exit code is the command's
         #[arg(last = true)]
         command: Vec<String>,
     },

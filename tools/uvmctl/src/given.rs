@@ -24,14 +24,16 @@ pub fn document(line: &str, text: &str) -> (u8, String) {
 /// What `trace report` prints of a recording, and its exit code; a replay's accesses are made of it as well.
 pub fn recording(text: &str) -> (u8, String) {
     match Cli::try_parse_from(["uvmctl"]) {
-        Ok(args) => told(Out::given(&args, ""), |out| trace::given(out, text)),
+        Ok(args) => told(Out::given(&args, ""), |out| {
+            trace::given(out, text).map(|()| 0)
+        }),
         Err(e) => (2, e.to_string()),
     }
 }
 
-fn told(out: Out, run: impl FnOnce(&Out) -> crate::exit::Result<()>) -> (u8, String) {
+fn told(out: Out, run: impl FnOnce(&Out) -> crate::exit::Result<u8>) -> (u8, String) {
     let code = match run(&out) {
-        Ok(()) => 0,
+        Ok(code) => code,
         Err(e) => {
             out.error(&e);
             e.code()

@@ -83,7 +83,8 @@ pub fn main() -> ExitCode {
     };
     let out = out::Out::new(&args).of(command);
     match cmd::run(&args, &out) {
-        Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
+        Err(Failure::Closed) => ExitCode::SUCCESS,
         Err(e) => {
             out.error(&e);
             ExitCode::from(e.code())

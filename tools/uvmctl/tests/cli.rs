@@ -252,6 +252,7 @@ fn bad_usage_is_two() {
         &["completion", "bash", "--fields", "gpu"],
         &["trace", "record"],
         &["trace", "record", "-o", "x", "-s", "0"],
+        &["trace", "report", "x", "--from", &data("trace-report.json")],
         &["bench", "timeline", "--cases", "scan,scam"],
         &["bench", "inter-job", "--cases", "case-1,case-7"],
         &["bench", "spare-size", "--cases", "spare-7"],

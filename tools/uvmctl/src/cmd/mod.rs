@@ -115,16 +115,16 @@ fn prepared(command: Option<&Command>, out: &Out) -> Result<bool> {
     }
 }
 
-/// Runs the command.
-pub(crate) fn run(args: &Cli, out: &Out) -> Result<()> {
+/// Runs the command. Its exit code, if nothing failed.
+pub(crate) fn run(args: &Cli, out: &Out) -> Result<u8> {
     let command = args.command.as_ref();
     if prepared(command, out)? {
-        return Ok(());
+        return Ok(0);
     }
     let Some(command) = command else {
-        return overview::show(out);
+        return overview::show(out).map(|()| 0);
     };
-    match command {
+    let done = match command {
         Command::Status => overview::show(out),
         Command::Gpu(GpuVerb::List) => gpu::list(out),
         Command::Gpu(GpuVerb::Show { gpu }) => gpu::show(out, gpu),
@@ -138,7 +138,7 @@ pub(crate) fn run(args: &Cli, out: &Out) -> Result<()> {
         Command::Stat(s) => stat::run(out, s),
         Command::Events(e) => events::run(out, e),
         Command::Top(t) => top::run(out, t),
-        Command::Trace(v) => trace::run(out, v),
+        Command::Trace(v) => return trace::run(out, v),
         Command::Run(r) => run::run(out, r),
         Command::Demo(d) => demo::run(out, d),
         Command::Bench(b) => bench::run(out, b),
@@ -146,5 +146,6 @@ pub(crate) fn run(args: &Cli, out: &Out) -> Result<()> {
         Command::Version => overview::version(out),
         Command::Completion { shell } => man::completion(out, *shell),
         Command::Man { dir } => man::pages(dir),
-    }
+    };
+    done.map(|()| 0)
 }

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -30,33 +31,40 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Looks for what is left when a recording is over: enough to empty the driver's ring. Whoever else is at work fills it again.
 const LAST_LOOKS: u32 = 256;
 
-pub(super) fn run(out: &Out, verb: &TraceVerb) -> Result<()> {
+/// The exit code, if nothing failed: that of a command that was recorded, else 0.
+pub(super) fn run(out: &Out, verb: &TraceVerb) -> Result<u8> {
     match verb {
         TraceVerb::Record {
             output,
             count,
             seconds,
             command,
-        } => record(out, output, count.unwrap_or(u64::MAX), *seconds, command),
-        TraceVerb::Report { file } => {
-            let saved = out.saved("trace.report")?.and_then(|mut all| all.pop());
-            let report = match (saved, file) {
-                (Some(last), _) => out.adopt(last),
-                (None, Some(file)) => summarise(&load(file)?),
-                (None, None) => {
-                    return Err(Failure::Usage(
-                        "a recording is wanted: 'uvmctl trace report FILE', or --from FILE".into(),
-                    ))
-                }
-            };
-            out.show("trace.report", &report, &report.lines, || {
-                paint(out, &report)
-            })
-        }
+        } => return record(out, output, count.unwrap_or(u64::MAX), *seconds, command),
+        TraceVerb::Report { file } => report(out, file.as_deref())?,
         TraceVerb::Replay { file, gpu, preset } => {
-            replay(out, &load(file)?, gpu, preset.as_deref())
+            replay(out, &load(file)?, gpu, preset.as_deref())?;
         }
     }
+    Ok(0)
+}
+
+fn report(out: &Out, file: Option<&Path>) -> Result<()> {
+    if out.offline() && file.is_some() {
+        return Err(Failure::Usage("a recording or --from, not both".into()));
+    }
+    let saved = out.saved("trace.report")?.and_then(|mut all| all.pop());
+    let report = match (saved, file) {
+        (Some(last), _) => out.adopt(last),
+        (None, Some(file)) => summarise(&load(file)?),
+        (None, None) => {
+            return Err(Failure::Usage(
+                "a recording is wanted: 'uvmctl trace report FILE', or --from FILE".into(),
+            ))
+        }
+    };
+    out.show("trace.report", &report, &report.lines, || {
+        paint(out, &report)
+    })
 }
 
 /// What was recorded.
@@ -85,7 +93,7 @@ fn record(
     count: u64,
     seconds: Option<u32>,
     command: &[String],
-) -> Result<()> {
+) -> Result<u8> {
     let device = out.device()?;
     // A file that is there stays as it is for who may not listen.
     events::listen(&device)?;
@@ -109,17 +117,24 @@ fn record(
     };
     recording.follow(count, look, over)?;
     let done = recording.end(copies.map(Copies::end).unwrap_or_default())?;
-    if let Some(status) = subject.map(Subject::wait).transpose()? {
-        if !status.success() {
-            out.warn(&format!("the recorded command ended with {status}"));
-        }
+    let status = subject.map(Subject::wait).transpose()?;
+    if let Some(failed) = status.filter(|s| !s.success()) {
+        out.warn(&format!("the recorded command ended with {failed}"));
     }
     out.show("trace.record", &done, std::slice::from_ref(&done), || {
         format!(
             "{} events and {} copies written to {}, {} lost\n",
             done.events, done.copies, done.file, done.dropped
         )
-    })
+    })?;
+    Ok(status.map_or(0, code_of))
+}
+
+/// A command's exit code as a shell has it: that of one that was killed is the signal's number and 128.
+fn code_of(status: ExitStatus) -> u8 {
+    let killed = status.signal().and_then(|s| s.checked_add(128));
+    let code = status.code().or(killed);
+    code.and_then(|c| u8::try_from(c).ok()).unwrap_or(1)
 }
 
 /// The command that is recorded. It does not outlive its recording, however that ends.
@@ -554,7 +569,7 @@ mod tests {
         assert_eq!(recorded(vec![Some(raw(0..9))], 4), (4, 2, 5));
     }
 
-    /// Catches a command that goes on when its recording failed, and one that is killed although it ended.
+    /// Catches a command that goes on when its recording failed, and one whose exit code is lost.
     #[test]
     fn a_command_does_not_outlive_its_recording() {
         let begin = |words: &[&str]| {
@@ -567,8 +582,10 @@ mod tests {
         assert!(Path::new(&of_it).exists());
         drop(subject);
         assert!(!Path::new(&of_it).exists());
-        let subject = begin(&["true"]).unwrap().unwrap();
-        assert!(subject.wait().unwrap().success());
+        for (does, code) in [("true", 0), ("exit 7", 7), ("kill -9 $$", 137)] {
+            let subject = begin(&["sh", "-c", does]).unwrap().unwrap();
+            assert_eq!(code_of(subject.wait().unwrap()), code, "{does}");
+        }
         assert!(begin(&[]).unwrap().is_none());
         assert!(begin(&["/nonexistent"]).is_err());
     }
