@@ -87,6 +87,8 @@ pub fn main() -> ExitCode {
         Err(Failure::Closed) => ExitCode::SUCCESS,
         Err(e) => {
             out.error(&e);
+            // What a signal ended is told, and put in order.
+            signals::obey();
             ExitCode::from(e.code())
         }
     }

@@ -6,6 +6,7 @@
 use crate::exit::{Failure, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::low_level::{emulate_default_handler, signal_name};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -31,6 +32,21 @@ pub(crate) fn catch() -> Result<()> {
 /// Whether one came.
 pub(crate) fn came() -> bool {
     WATCH.get().is_some_and(|w| w.came().is_some())
+}
+
+/// For between two steps of something long.
+///
+/// # Errors
+/// One came.
+pub(crate) fn check() -> Result<()> {
+    WATCH.get().map_or(Ok(()), Watch::check)
+}
+
+/// Ends the program by the signal that came, if one did: all is in order now.
+pub(crate) fn obey() {
+    if let Some(watch) = WATCH.get() {
+        watch.obey();
+    }
 }
 
 /// Whether this process was started to ignore a signal, as `nohup` and the background jobs of scripts are.
@@ -64,6 +80,22 @@ impl Watch {
         let number = self.0.load(Ordering::Relaxed);
         i32::try_from(number).ok().filter(|n| *n != 0)
     }
+
+    fn check(&self) -> Result<()> {
+        match self.came() {
+            None => Ok(()),
+            Some(signal) => {
+                let name = signal_name(signal).unwrap_or("a signal");
+                Err(Failure::Wrong(format!("ended by {name}")))
+            }
+        }
+    }
+
+    fn obey(&self) {
+        if let Some(signal) = self.came() {
+            let _still_here = emulate_default_handler(signal);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -83,6 +115,20 @@ mod tests {
         let mut again = Command::new(std::env::current_exe().unwrap());
         let again = again.args(["--exact", &format!("signals::tests::{name}")]);
         again.env(AGAIN, name).output().unwrap().status
+    }
+
+    /// Catches a first signal that ends it before all is in order, and an end that the shell takes for a good one.
+    #[test]
+    fn the_first_signal_is_obeyed_in_the_end() {
+        let end = end_of("the_first_signal_is_obeyed_in_the_end", |watch| {
+            assert!(watch.check().is_ok());
+            watch.obey();
+            raise(SIGTERM).unwrap();
+            let told = watch.check().map_err(|e| e.to_string());
+            assert_eq!(told, Err("ended by SIGTERM".into()));
+            watch.obey();
+        });
+        assert_eq!(end.signal(), Some(SIGTERM));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::cli::{Demo, Workload};
 use crate::exit::{Failure, Result};
 use crate::out::{save, Out};
 use crate::row::{field, Cell, Field, Row};
+use crate::signals;
 use libhuvm::Device;
 use serde::{Deserialize, Serialize};
 
@@ -141,6 +142,8 @@ fn shared(out: &Out, d: &Demo, device: Device, gpu: u32) -> Result<Vec<Shown>> {
     let lineup = Lineup::of(&device)?;
     let memory = memory_of(&device, gpu)?;
     let mut rows = Vec::new();
+    // Between two rows the policy of all GPUs is whole.
+    signals::catch()?;
     for ratio in SHARED_RATIOS {
         let mut first = None;
         for policy in lineup.preset(BASE).into_iter().chain([lineup.whole()]) {

@@ -5,6 +5,7 @@ use super::figures::Figures;
 use super::policy;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
+use crate::signals;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use libhuvm::{Device, Scope, Threads};
 
@@ -130,6 +131,7 @@ impl Job {
                 before = Some(device.counters(Scope::Gpu(gpu))?);
                 driver = spent();
             }
+            signals::check()?;
             let took = self.load.pass(&self.seat, nr)?;
             if before.is_some() {
                 time_ns = time_ns.saturating_add(took);

@@ -4,6 +4,7 @@
 use super::job::{Load, Seat};
 use crate::exit::{Failure, Result};
 use crate::host;
+use crate::signals;
 use huvm_workloads::shadow::Shadow;
 use huvm_workloads::touches::RESIDENT;
 use huvm_workloads::{First, Op as Does, Step, Workload, PAGE, WORD};
@@ -209,6 +210,7 @@ impl Load for Steps {
         let first = steps.next();
         let mut next = first.map(|s| prepare(s, now, &self.places)).transpose()?;
         while let Some(ready) = next {
+            signals::check()?;
             let launch = start(at, &ready, &mut self.ranges, now)?;
             let step = steps.next();
             next = step.map(|s| prepare(s, then, &self.places)).transpose()?;
@@ -239,6 +241,7 @@ impl Load for Steps {
     fn wrong(&self, passes: u32) -> Result<u64> {
         let mut shadow = Shadow::new(&self.workload.allocs).map_err(Failure::Wrong)?;
         for step in (0..passes).flat_map(|p| self.workload.pass(p)) {
+            signals::check()?;
             shadow.step(&step);
         }
         let wrong = self.ranges.iter().enumerate().map(|(k, range)| {

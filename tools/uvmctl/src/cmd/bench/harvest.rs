@@ -8,6 +8,7 @@ use super::measured::{compare, Measured};
 use crate::cli::{Bench, Workload};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
+use crate::signals;
 use crate::units::CHUNK;
 use libhuvm::{uapi, Device, Program, Scope};
 use std::process::{Child, Command, Stdio};
@@ -266,6 +267,7 @@ impl Setting<'_> {
     fn wait<T>(&self, failed: &str, ask: impl Fn() -> Result<Option<T>>) -> Result<T> {
         let began = Instant::now();
         loop {
+            signals::check()?;
             if let Some(answer) = ask()? {
                 return Ok(answer);
             }

@@ -45,6 +45,7 @@ use super::run::judge;
 use crate::cli::{Bench, Experiment};
 use crate::exit::{Failure, Result};
 use crate::out::{save, Out};
+use crate::signals;
 pub(super) use measured::Measured;
 
 pub(super) fn run(out: &Out, b: &Bench) -> Result<()> {
@@ -57,6 +58,8 @@ pub(super) fn run(out: &Out, b: &Bench) -> Result<()> {
     if let (true, Some(folder), Some(chunks)) = (b.record, &b.tapes, b.chunks) {
         return paper::record(out, b, folder, chunks);
     }
+    // Each step of an experiment looks for them, so that it ends as after a failure: GPUs have all of their memory, and nothing runs on.
+    signals::catch()?;
     let rows = match b.experiment {
         Experiment::Harvest => harvest::run(out, b)?,
         Experiment::Oversub => oversub::run(out, b)?,

@@ -16,6 +16,7 @@ use super::super::inject::for_tests;
 use super::flat::AXES;
 use super::lineup::{deploy, Lend, Lineup, Policy, BASE, BEST};
 use super::measured::Measured;
+use super::scene::limit;
 use super::toucher::{Toucher, STEP};
 use crate::cli::Bench;
 use crate::exit::{Failure, Result};
@@ -146,10 +147,7 @@ impl Scaling<'_> {
     fn limit(&self, chunks: u32) -> Result<()> {
         // All of them is no limit.
         let chunks = if chunks == self.chunks { 0 } else { chunks };
-        for gpu in &self.gpus {
-            self.device.limit_chunks(*gpu, chunks)?;
-        }
-        Ok(())
+        limit(&self.device, &self.gpus, chunks)
     }
 
     fn point(&self, p: &Point, policy: &Policy) -> Result<[Measured; 2]> {

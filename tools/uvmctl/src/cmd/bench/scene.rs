@@ -12,6 +12,7 @@ use super::tape::PERIOD;
 use crate::cli::Bench;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
+use crate::signals;
 use crate::units::CHUNK;
 use libhuvm::Device;
 use std::path::PathBuf;
@@ -61,6 +62,13 @@ pub(super) struct Stage<'a> {
 /// Bytes of data that is so many times a memory of so many chunks.
 pub(super) fn bytes(chunks: u32, ratio: f64) -> u64 {
     (f64::from(chunks) * ratio * CHUNK as f64) as u64
+}
+
+/// Leaves so many chunks of each GPU, 0 for all: of every one, also where another is lost.
+pub(super) fn limit(device: &Device, gpus: &[u32], chunks: u32) -> Result<()> {
+    let each = gpus.iter().map(|gpu| device.limit_chunks(*gpu, chunks));
+    let each: Vec<libhuvm::Result<()>> = each.collect();
+    Ok(each.into_iter().collect::<libhuvm::Result<()>>()?)
 }
 
 /// A case's jobs with their tapes, and the time of each part alone.
@@ -113,10 +121,7 @@ impl<'a> Stage<'a> {
     }
 
     fn limit(&self, chunks: u32) -> Result<()> {
-        for gpu in &self.gpus {
-            self.device.limit_chunks(*gpu, chunks)?;
-        }
-        Ok(())
+        limit(&self.device, &self.gpus, chunks)
     }
 
     /// Makes the jobs, and runs each alone with memory enough, under `first`.
@@ -124,6 +129,8 @@ impl<'a> Stage<'a> {
         let mut tasks = Vec::new();
         for job in case.jobs {
             let part = |(gpu, name, ratio): &PartOf| {
+                // A tape may take long.
+                signals::check()?;
                 let bytes = bytes(self.chunks, *ratio);
                 Part::new(*gpu, name, bytes, *ratio <= 1.0, self.tapes.as_deref())
             };

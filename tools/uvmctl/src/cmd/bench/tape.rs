@@ -11,6 +11,7 @@ use super::super::job::{Load, Seat};
 use super::super::steps::{by_cpu, prepare, start, Ready};
 use super::corun::Part;
 use crate::exit::{Failure, Result};
+use crate::signals;
 use huvm_workloads::shadow::Shadow;
 use huvm_workloads::{First, Step, Touch, Trace, Workload};
 use libhuvm::{Device, List, Managed, Places};
@@ -302,6 +303,7 @@ impl Load for Player {
             if self.stop.load(Ordering::Relaxed) {
                 break;
             }
+            signals::check()?;
             let took = match ready {
                 Ready::Cpu(step) => by_cpu(step, &mut self.ranges)?,
                 _ => match start(at, ready, &mut self.ranges, list)? {
@@ -317,6 +319,7 @@ impl Load for Player {
     fn wrong(&self, passes: u32) -> Result<u64> {
         let mut shadow = Shadow::new(&self.tape.workload.allocs).map_err(Failure::Wrong)?;
         for step in (0..passes).flat_map(|p| self.tape.pass(p)) {
+            signals::check()?;
             shadow.step(step);
         }
         let wrong = self.ranges.iter().enumerate().map(|(k, range)| {

@@ -4,6 +4,7 @@
 //! Blocks come in a shuffled order, so that nobody fetches ahead; of each one page is written.
 
 use crate::exit::{Failure, Result};
+use crate::signals;
 use crate::units::BLOCK;
 use huvm_workloads::rng::Shuffle;
 use libhuvm::{Device, List, Managed, Places, Program, Touch};
@@ -93,6 +94,7 @@ impl Toucher {
 }
 
 fn launch(device: &Device, gpu: u32, range: &mut [Managed; 1], list: &List) -> Result<u64> {
+    signals::check()?;
     let program = Program::replay(range, list, 0)?;
     Ok(device.launch(gpu, &program)?.wait_done()?.time_ns())
 }
