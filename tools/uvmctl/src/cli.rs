@@ -420,7 +420,7 @@ pub(crate) enum TraceVerb {
         /// GPU: index, PCI address or UUID
         #[arg(short, long, value_name = "ID", default_value = "0")]
         gpu: String,
-        /// Policy preset of this run
+        /// Policy preset of this replay; knobs of the GPU as a whole stay as they are, as with 'run --preset'
         #[arg(short, long)]
         preset: Option<String>,
     },
@@ -478,7 +478,8 @@ pub(crate) struct Run {
     /// The CPU checks every element afterwards
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Policy preset of this run
+    /// Policy preset of these jobs alone. Knobs of a GPU as a whole (pre_evict, fair_memory, lend_...) stay as the GPU has them:
+    /// 'policy set --gpu ID --preset NAME' sets those
     #[arg(short, long)]
     pub(crate) preset: Option<String>,
     /// Blocks of a sweep's launch; other workloads have blocks of their own
@@ -491,7 +492,7 @@ pub(crate) struct Demo {
     /// GPU: index, PCI address or UUID
     #[arg(short, long, value_name = "ID", default_value = "0")]
     pub(crate) gpu: String,
-    /// Policy preset
+    /// Policy preset; knobs of the GPU as a whole stay as they are, as with 'run --preset'
     #[arg(short, long, default_value = "stock-595")]
     pub(crate) preset: String,
     /// With the idle memory of the GPUs that it is linked with: stock-595 beside memharvester (root)

@@ -4,6 +4,7 @@
 use super::bench::lineup::{Lend, Lineup, Machine, BASE};
 use super::figures::{memory_of, speedup, Figures};
 use super::gpu;
+use super::preset;
 use super::run::judge;
 use super::sweep::{self, Spec};
 use crate::cli::{Demo, Workload};
@@ -115,6 +116,7 @@ fn alone(out: &Out, d: &Demo, device: Device, gpu: u32) -> Result<Vec<Shown>> {
     // CAST: at most 16 GPUs; their indices may have holes.
     let gpus = device.gpus()?.len() as u32;
     let memory = memory_of(&device, gpu)?;
+    preset::tell(out, &device, &[gpu], &d.preset)?;
     drop(device);
     let row = |ratio: &f64| {
         let spec = Spec {

@@ -50,6 +50,9 @@ pub(crate) struct Figures {
     /// Time in which a fault waited for the driver alone: nothing was on its way to the GPU. Unknown of an older driver.
     #[serde(default)]
     pub(crate) exposed_ns: Option<u64>,
+    /// The preset of the GPU as a whole, whose knobs `preset`, that of the job, leaves alone.
+    #[serde(default)]
+    pub(crate) gpu_preset: String,
 }
 
 impl Figures {
@@ -184,6 +187,7 @@ impl Row for Figures {
                 "exposed_ns",
                 self.exposed_ns.map_or(Cell::None, Cell::Nanos),
             ),
+            extra("gpu_preset", Cell::text(&self.gpu_preset)),
         ]
     }
 }

@@ -149,6 +149,7 @@ impl Job {
             workload: self.plan.workload.clone(),
             gpu,
             preset: device.preset(Scope::Space)?,
+            gpu_preset: device.preset(Scope::Gpu(gpu))?,
             ratio: self.plan.ratio,
             bytes: self.load.bytes(),
             passes: self.plan.iterations,

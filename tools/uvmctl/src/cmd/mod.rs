@@ -18,6 +18,7 @@ mod man;
 mod mem;
 mod overview;
 pub(crate) mod policy;
+mod preset;
 pub(crate) mod quota;
 mod run;
 mod stat;

@@ -4,6 +4,7 @@
 use super::figures::{memory_of, Figures};
 use super::gpu;
 use super::job::{run_all, Bars, Job, Plan};
+use super::preset;
 use super::steps::Steps;
 use super::sweep::Sweep;
 use crate::catalog::{find, listed, Found, Listed};
@@ -49,6 +50,12 @@ pub(super) fn run(out: &Out, r: &Run) -> Result<()> {
             .as_ref()
             .map_or(r.gpu.as_slice(), std::slice::from_ref);
         wanted.push((job.workload.as_str(), found, gpus));
+    }
+    if let Some(name) = &r.preset {
+        let device = out.device()?;
+        let ids = wanted.iter().flat_map(|(_, _, gpus)| gpus.iter());
+        let gpus = ids.map(|id| gpu::index(&device, id));
+        preset::tell(out, &device, &gpus.collect::<Result<Vec<_>>>()?, name)?;
     }
     let bars = Bars::new(out);
     let mut jobs = Vec::new();

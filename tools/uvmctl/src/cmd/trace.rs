@@ -6,10 +6,11 @@ use super::events::{self, Event};
 use super::figures::Figures;
 use super::gpu;
 use super::policy;
+use super::preset;
 use crate::cli::TraceVerb;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
-use crate::row::{field, Cell, Field, Row};
+use crate::row::{extra, field, Cell, Field, Row};
 use crate::signals;
 use crate::units::{self, BLOCK};
 use libhuvm::{uapi, List, Places, Program, Scope, Touch};
@@ -446,6 +447,8 @@ pub(super) struct Replayed {
     h2d_bytes: u64,
     d2h_bytes: u64,
     evictions: u64,
+    /// Of the GPU as a whole.
+    gpu_preset: String,
 }
 
 impl Row for Replayed {
@@ -459,6 +462,7 @@ impl Row for Replayed {
             field("h2d_bytes", "TO-GPU", Cell::Bytes(self.h2d_bytes)),
             field("d2h_bytes", "TO-HOST", Cell::Bytes(self.d2h_bytes)),
             field("evictions", "EVICTIONS", Cell::Count(self.evictions)),
+            extra("gpu_preset", Cell::text(&self.gpu_preset)),
         ]
     }
 }
@@ -472,6 +476,7 @@ fn replay(out: &Out, events: &[Event], id: &str, preset: Option<&str>) -> Result
     let gpu = gpu::index(&device, id)?;
     if let Some(p) = preset {
         policy::choose(&device, Scope::Space, p)?;
+        preset::tell(out, &device, &[gpu], p)?;
     }
     device.register(gpu)?;
     let mut ranges = [device.alloc(blocks * BLOCK)?];
@@ -492,6 +497,7 @@ fn replay(out: &Out, events: &[Event], id: &str, preset: Option<&str>) -> Result
         accesses: touches.len() as u64,
         bytes: blocks * BLOCK,
         preset: device.preset(Scope::Space)?,
+        gpu_preset: device.preset(Scope::Gpu(gpu))?,
         time_ns: report.time_ns(),
         faults: moved.faults,
         h2d_bytes: moved.h2d_bytes,
