@@ -8,6 +8,8 @@ log=/tmp/log
 # What the kernel says when something is wrong, or when a checker of its own turns itself off.
 wrong='BUG:|WARNING:|KASAN|INFO: (task|possible|trying to register)|possible (recursive|circular)|suspicious RCU|turning off the locking'
 wrong="$wrong|ODEBUG:|DMA-API:.*(error|warn|pending|dma-debug disabled|out of memory)|rcu:.*stall|Oops|Kernel panic|sleeping function"
+# Of memory that is not, or not any more, mapped for a GPU.
+wrong="$wrong|DMAR:.*(fault|PTE .* not set)"
 wrong="$wrong|huvm:.*(leak|BUG|DMA mappings left)"
 # What it says of bugs of the CPU (arch/x86/kernel/cpu/bugs.c), some of it with a WARNING: of its own.
 cpu_bugs='^\[[^]]*\] (Spectre|MDS|TAA|SRBDS|MMIO Stale Data|RETBleed|ITS|Speculative Return Stack Overflow|VMSCAPE)[ :]'

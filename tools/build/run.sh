@@ -4,6 +4,7 @@
 #   KCONF=fast|debug  GPUS=1  VRAM=256 (MiB)  MEM=2G  SMP=2  TIMING=on|off  DATA=real|phantom  REALISM=on|off
 #   PROFILE=v100-p3 (a name in qemu/profiles, or the path of a file, from / on)
 #   ICOUNT=1 (deterministic virtual time)  LIMIT=300 (s)  RUN="command" (else a shell)  NAME=log name  GENV="A=1 B=2"
+#   IOMMU=1 (the GPUs see memory through an IOMMU)
 #   QEMU_ARGS="more for QEMU"  CMDLINE="more for the kernel"  IMAGE=another guest image
 # Exit code: that of RUN; 124 when the limit passed; 125 when the guest ended without saying how, or QEMU itself failed.
 . "$(dirname "$0")/lib.sh"
@@ -40,6 +41,11 @@ fi
 cmdline+=" tsc=nowatchdog"
 # The kernel's checker of DMA counts no more than eight mappings of one page.
 [ "${GPUS:-1}" -le 8 ] || cmdline+=" dma_debug=off"
+if [ "${IOMMU:-0}" = 1 ]; then
+	# Before the devices that are behind it. Told of each unmapping at once, it takes what a GPU does there after that for a fault.
+	args+=(-device "intel-iommu,intremap=off")
+	cmdline+=" iommu.strict=1"
+fi
 for ((i = 0; i < ${GPUS:-1}; i++)); do
 	args+=(-device "huvm-gpu,id=gpu$i,index=$i,vram-mb=${VRAM:-256},timing=${TIMING:-on},data=${DATA:-real},realism=${REALISM:-on},profile=$profile${GPU_ARGS:-}")
 done
