@@ -14,8 +14,23 @@ static void gone_under_load(void)
 	uint64_t *other = managed(fd, BLOCK), id;
 	struct teller e = teller_begin();
 	struct huvm_wait w;
-	char what[96];
+	uint64_t before = counter(fd, HUVM_SCOPE_GPU, g, HUVM_CNT_LAUNCHES);
+	char what[96], gpu[8];
+	int status;
+	pid_t job;
 
+	/* A job of the tool's is there as well. */
+	snprintf(gpu, sizeof(gpu), "%u", g);
+	fflush(stdout);
+	job = fork_child();
+	CHECK(job >= 0);
+	if (!job) {
+		CHECK(freopen("/dev/null", "w", stdout));
+		execlp("uvmctl", "uvmctl", "run", "scan", "--gpu", gpu, "--ratio", "0.5", "--iterations", "1000000", "--warmup", "0", "--blocks", "4",
+		       NULL);
+		_exit(127);
+	}
+	CHECK(WITHIN(20000, counter(fd, HUVM_SCOPE_GPU, g, HUVM_CNT_LAUNCHES) > before));
 	CHECK_OK(gpu_register(fd, g));
 	i.dst = (uintptr_t)p;
 	i.imm0 = 1;
@@ -40,6 +55,10 @@ static void gone_under_load(void)
 	tells(&e, what, 1);
 	tells(&e, "gpu-lost", 1);
 	teller_end(&e);
+	/* It has an exit code for that. */
+	CHECK_EQ(waitpid(job, &status, 0), job);
+	CHECK(WIFEXITED(status));
+	CHECK_EQ(WEXITSTATUS(status), 15);
 	if (n > 1) {
 		CHECK_OK(gpu_register(fd, 0));
 		gpu_fill(fd, 0, other, BLOCK, 4, 6, 1);

@@ -379,6 +379,7 @@ static void sees_nothing_of(pid_t pid)
 	struct huvm_client_info c = client_of(fd, pid);
 	struct huvm_block_info b[4];
 	uint64_t v[HUVM_CNT_COUNT];
+	char line[32];
 	ARG(huvm_range_info, r, .client = c.client, .nr = 4, .blocks = (uintptr_t)b);
 	ARG(huvm_counters, of, .scope = HUVM_SCOPE_PROCESS, .gpu = (uint32_t)pid, .nr = HUVM_CNT_COUNT, .values = (uintptr_t)v);
 
@@ -391,6 +392,10 @@ static void sees_nothing_of(pid_t pid)
 	CHECK_OK(ioctl(fd, HUVM_IOC_COUNTERS, &of));
 	r.client = client_of(fd, getpid()).client;
 	CHECK_OK(ioctl(fd, HUVM_IOC_RANGE_INFO, &r));
+	/* What it does not see is not shown as nothing. */
+	CHECK_EQ(says("client list", "figures of other processes need root"), 0);
+	snprintf(line, sizeof(line), "%d,-", (int)pid);
+	CHECK_EQ(says("client list --csv --no-header --fields pid,managed_bytes 2>/dev/null | sed 's/,$/,-/'", line), 0);
 }
 
 static void as_user(uid_t uid, void (*what)(pid_t), pid_t pid)

@@ -3,7 +3,7 @@
 # Workloads of the catalog, one of each kind, over more data than the GPU has memory. The CPU checks every word: a page lost,
 # stale, or given to another one is found, whatever the order in which the workload came back to it.
 echo "KTAP version 1"
-echo "1..12"
+echo "1..17"
 failed=0
 n=0
 result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n $2"; else echo "not ok $n $2"; failed=1; fi; }
@@ -65,4 +65,39 @@ else
 	[ $rc = 143 ] && [ "$left" = 0 ]
 fi
 result $? stopped
+# The tool in scripts: exit codes, signals, what it leaves behind.
+uvmctl run pagerank --size 100G >/tmp/rows 2>/tmp/said
+[ $? = 2 ] && grep -q "this machine has" /tmp/said
+result $? catalog_more_than_the_machine_has
+uvmctl trace record -o /tmp/rec -- sh -c 'uvmctl run scan --ratio 0.2 -i 1 >/dev/null; exit 7' >/dev/null 2>&1
+[ $? = 7 ] && uvmctl trace report /tmp/rec >/dev/null
+result $? recorded_commands_exit_code
+uvmctl trace record -o /tmp/rec >/dev/null 2>&1 &
+pid=$!
+sleep 1
+uvmctl run scan --ratio 0.2 -i 1 >/dev/null
+kill -TERM $pid
+wait $pid
+[ $? = 0 ] && uvmctl trace report /tmp/rec | grep -q '^copy' && ! ls -d /sys/kernel/tracing/instances/uvmctl-* 2>/dev/null
+result $? recording_ended_by_a_signal
+small() { uvmctl mem show --csv --no-header --fields unusable_chunks | grep -qv '^0$'; }
+uvmctl bench oversub --workloads hotspot --ratios 1.5 --presets stock-595 -i 100 >/dev/null 2>&1 &
+pid=$!
+t=0
+until small || [ $t -ge 600 ]; do sleep 0.1; t=$((t + 1)); done
+small
+seen=$?
+kill -TERM $pid
+wait $pid
+rc=$?
+echo "# exit code $rc"
+[ $seen = 0 ] && [ $rc = 143 ] && ! small
+result $? bench_gives_memory_back
+uvmctl policy reset --gpu 0 >/dev/null
+uvmctl policy set --gpu 0 --preset huvm >/dev/null
+uvmctl run scan --preset stock-595 --ratio 0.2 -i 1 -j >/tmp/rows 2>/tmp/said
+sed 's/^/# /' /tmp/said
+[ "$(grep -c 'goes on with its own' /tmp/said)" = 1 ] && grep -q '"gpu_preset": *"huvm"' /tmp/rows
+result $? preset_of_a_job_alone
+uvmctl policy reset --gpu 0 >/dev/null
 exit $failed
