@@ -258,7 +258,7 @@ impl Lane {
         let semaphore = self.semaphore.lock();
         let runs = matches!(*semaphore, Semaphore::At(..) | Semaphore::Lies(_));
         drop(semaphore);
-        !runs || self.is_gone()
+        !runs || (self.goes_on().is_none() && self.is_gone())
     }
 
     /// Whether it was given up, and it is not yet settled what has failed by that.
@@ -723,12 +723,22 @@ impl Lane {
         self.runlist.begin_preempt(&*self.bars);
     }
 
-    /// Waits until what [`Self::silence`] began is done. Whether it reaches no memory.
-    pub(super) fn is_silent(&self, patience: &mut Listed) -> bool {
-        let off = self
-            .runlist
-            .preempted(&*self.bars, &mut || patience.again());
-        let is_off = matches!(off, Ok(()) | Err(huvm_hal::Error::Gone));
+    /// Waits until what [`Self::silence`] began is done. Whether it reaches no memory. A GPU that does not answer has not stopped
+    /// for that, and may not have heard what it was told: it is told again. It is gone when `outage` has no more.
+    pub(super) fn is_silent(&self, patience: &mut Listed, outage: &mut time::Patience) -> bool {
+        let is_off = loop {
+            let off = self
+                .runlist
+                .preempted(&*self.bars, &mut || patience.again());
+            match off.and_then(|()| self.runlist.state(&*self.bars, self.chid)) {
+                Ok(state) if !state.enabled => break true,
+                Ok(_) if patience.again() => {}
+                Err(huvm_hal::Error::Gone) if outage.again() => {}
+                Err(huvm_hal::Error::Gone) => break true,
+                Ok(_) | Err(_) => break false,
+            }
+            self.silence();
+        };
         if !is_off {
             self.stays.store(true, Relaxed);
         }

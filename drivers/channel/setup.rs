@@ -359,6 +359,10 @@ fn schedule(
                 )?;
             }
         }
+        // What an earlier owner's channels of these numbers left, such as a fault.
+        for e in entries.iter() {
+            runlist.reset_channel(&*bars, e.chid).map_err(errno)?;
+        }
         let mut patience = space.patience();
         runlist
             .submit(&*bars, list, &entries, &mut || patience.again())

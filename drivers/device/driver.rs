@@ -180,6 +180,8 @@ impl Started {
             );
         })?;
         let bars = Arc::new(bars, GFP_KERNEL)?;
+        // Whatever an earlier owner, or kernel, left it doing.
+        function.clear_master();
         irq::quiesce(&*bars);
         let identity = bringup::identify(&*bars).map_err(refused)?;
         let ext = match at {
@@ -196,13 +198,20 @@ impl Started {
             did.map_err(refused)?;
         }
         fault::disable_all(&*bars);
-        for ce in identity.engines.iter().flatten() {
-            let mut patience = time::Patience::new(SILENCE_NS);
-            let mut wait = || patience.again();
-            let did = ce.runlist.init(&*bars, &mut wait);
-            did.and_then(|()| ce.runlist.preempt(&*bars, &mut wait))
-                .map_err(refused)?;
-        }
+        let empty = || {
+            identity.engines.iter().flatten().try_for_each(|ce| {
+                let mut patience = time::Patience::new(SILENCE_NS);
+                let mut wait = || patience.again();
+                ce.runlist.init(&*bars, &mut wait)?;
+                ce.runlist.preempt(&*bars, &mut wait)
+            })
+        };
+        empty()
+            .or_else(|e| match function.reset() {
+                Ok(()) => empty(),
+                Err(_) => Err(e),
+            })
+            .map_err(refused)?;
         function.set_master();
         let index = ext.as_ref().map(|e| u8::try_from(e.gpu_index));
         let place = Place::take(index.transpose()?)?;
@@ -244,8 +253,6 @@ impl Started {
         let engines = gpu.copy_engines()?;
         gpu.channels()
             .start(gpu.index(), bars, dma, &engines, gpu.latencies(), disobeyed)?;
-        // Its engines have taken new runlists.
-        self.place.is_silent();
         self.irqs = Some(Irqs::new(&self.function, 4, ENTRIES, &gpu)?);
         gpu.enable_interrupts();
         selftest::check(&gpu)?;
@@ -393,15 +400,9 @@ impl Drop for Started {
         self.function.clear_master();
         if died {
             match self.function.reset() {
-                Ok(()) => {
-                    self.place.is_silent();
-                    pr_info!("gpu {}: reset\n", gpu.index());
-                }
+                Ok(()) => pr_info!("gpu {}: reset\n", gpu.index()),
                 Err(e) => {
-                    // What does not answer is not there.
-                    if e != ENODEV {
-                        self.place.leaves_writing(|lender| gpu.may_write(lender));
-                    }
+                    self.place.leaves_writing(|lender| gpu.may_write(lender));
                     pr_err!("gpu {}: lost, and not reset: {:?}\n", gpu.index(), e);
                 }
             }

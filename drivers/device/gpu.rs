@@ -413,7 +413,7 @@ impl Gpu {
         }
     }
 
-    /// The kernel's error for one of the hardware crate; a device that is gone is marked lost.
+    /// The kernel's error for one of the hardware crate; a device that is gone is marked lost, as by [`Self::mark_lost`].
     pub(crate) fn hal<T>(&self, r: huvm_hal::Result<T>) -> Result<T> {
         r.map_err(|e| {
             if e == huvm_hal::Error::Gone {

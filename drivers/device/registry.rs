@@ -49,7 +49,7 @@ static WRITERS: [Atomic<u32>; MAX_GPUS] = [const { Atomic::new(0) }; MAX_GPUS];
 pub(super) struct Place(u8);
 
 impl Place {
-    /// Takes `index`, or one that is free for a device that does not name its own.
+    /// Takes `index`, or one that is free for a device that does not name its own. Nothing runs on that device any more.
     ///
     /// # Errors
     /// `EEXIST` if it is taken, `EINVAL` if it is out of range, `ENOSPC` if none is free. `EBUSY`: a lost GPU may write what the GPU of
@@ -61,7 +61,15 @@ impl Place {
             bound.find(|g| g.may_write(at)).map(|g| g.index())
         };
         let at = match index {
-            Some(index) => index,
+            Some(index) => {
+                if matches!(gpus.get(usize::from(index)), Some(Slot::Free)) {
+                    // It is the one that had left.
+                    for writers in &WRITERS {
+                        writers.store(writers.load(Relaxed) & !bit(index), Relaxed);
+                    }
+                }
+                index
+            }
             None => {
                 // CAST: 16.
                 let mut free = (0..MAX_GPUS as u8).zip(gpus.iter()).filter(|(at, s)| {
@@ -78,7 +86,7 @@ impl Place {
         }
         if writers(at) != 0 {
             pr_err!(
-                "gpu {at}: gpu {} was lost, could not be reset, and may still write what it borrowed: bind that first\n",
+                "gpu {at}: gpu {} was lost, could not be reset, and may still write what it borrowed: bind that first, or load huvm anew when it is switched off\n",
                 writers(at).trailing_zeros()
             );
             return Err(EBUSY);
@@ -114,21 +122,9 @@ impl Place {
         // CAST: 16.
         for (lender, writers) in (0..MAX_GPUS as u8).zip(&WRITERS) {
             if writes(lender) {
-                writers.store(writers.load(Relaxed) | self.bit(), Relaxed);
+                writers.store(writers.load(Relaxed) | bit(self.0), Relaxed);
             }
         }
-    }
-
-    /// The GPU that has it writes nothing that nobody asked for.
-    pub(super) fn is_silent(&self) {
-        let _one_at_a_time = GPUS.lock();
-        for writers in &WRITERS {
-            writers.store(writers.load(Relaxed) & !self.bit(), Relaxed);
-        }
-    }
-
-    fn bit(&self) -> u32 {
-        1u32.checked_shl(self.0.into()).unwrap_or(0)
     }
 
     fn set(&self, to: Slot) {
@@ -144,6 +140,10 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.set(Slot::Free);
     }
+}
+
+fn bit(gpu: u8) -> u32 {
+    1u32.checked_shl(gpu.into()).unwrap_or(0)
 }
 
 fn writers(lender: u8) -> u32 {

@@ -29,8 +29,8 @@ use kernel::sync::Arc;
 struct Done {
     /// Nobody knew that its memory failed.
     is_new: bool,
-    /// It is empty, or there is no such chunk, or somebody else has it in hand.
-    is_away: bool,
+    /// It is empty, or there is no such chunk, or somebody else has it in hand; or why its block still has it.
+    left: Result,
 }
 
 /// Takes the chunks out of service whose memory failed: those that GPUs report, and those that copy engines stood at. Bounded.
@@ -95,13 +95,16 @@ pub(super) fn relieve(gpu: &Arc<Gpu>, client: &Client, va: u64, blindly: bool) -
     let bad = chunk.filter(|id| blindly || gpu.chunks().is_condemned(*id));
     let first = bad.and_then(|id| id.0.checked_mul(u32::from(BLOCK_PAGES)));
     let vram = first.and_then(|first| first.checked_add(page.get().into()));
-    vram.is_none_or(|page| condemn(gpu, page).is_away)
+    vram.is_none_or(|page| condemn(gpu, page).left.is_ok())
 }
 
-/// Whether chunk `id`, whose memory failed, is empty now, or in the hands of somebody who empties it.
-pub(super) fn is_leaving(gpu: &Arc<Gpu>, id: ChunkId) -> bool {
+/// Sees to it that chunk `id`, whose memory failed, is empty now, or in the hands of somebody who empties it.
+///
+/// # Errors
+/// `ENOMEM`, `EIO`: its block still has it.
+pub(super) fn leaves(gpu: &Arc<Gpu>, id: ChunkId) -> Result {
     let page = id.0.checked_mul(BLOCK_PAGES.into());
-    page.is_none_or(|page| condemn(gpu, page).is_away)
+    page.map_or(Ok(()), |page| condemn(gpu, page).left)
 }
 
 /// Page `page` of a GPU's memory failed, it is said.
@@ -109,7 +112,7 @@ fn condemn(gpu: &Arc<Gpu>, page: u32) -> Done {
     let id = poison::chunk_of(page);
     let mut done = Done {
         is_new: false,
-        is_away: true,
+        left: Ok(()),
     };
     let Some(condemned) = gpu.chunks().condemn(id) else {
         return done;
@@ -120,7 +123,7 @@ fn condemn(gpu: &Arc<Gpu>, page: u32) -> Done {
         owner = victim.owner.clone();
         match empty(gpu, victim) {
             Ok(n) => lost = n,
-            Err(_) => done.is_away = false,
+            Err(e) => done.left = Err(e),
         }
     }
     if !done.is_new {

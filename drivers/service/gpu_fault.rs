@@ -846,7 +846,7 @@ fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy,
 const TURNS_MAX: u32 = 8;
 
 /// Starts the moves of a plan, one after the other, from `step` on. `true`: all are started; `false`: one is in flight that
-/// the next has to wait for.
+/// the next has to wait for, or there were too many of them for one go.
 fn advance(
     w: &Work,
     s: &mut State,
@@ -968,8 +968,8 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
             let still = !unfit(&s).is_empty();
             s.part(g).filter(|_| still).and_then(|p| p.chunk)
         };
-        if chunk.is_some_and(|id| !ecc::is_leaving(gpu, id)) {
-            return Err(ENOMEM);
+        if let Some(id) = chunk {
+            ecc::leaves(gpu, id)?;
         }
     }
     Ok(())

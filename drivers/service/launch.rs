@@ -418,15 +418,17 @@ fn stop_slot(gpu: &Arc<Gpu>, slot: usize) {
     };
     // CAST: below 64.
     let n = slot as u32;
-    if !runs(gpu, slot) {
+    // One that does not answer may run it still: then it is lost.
+    let runs = || matches!(gpu.hal(engine.status(&**gpu, n)), Ok(Status::Running));
+    if !runs() {
         return;
     }
     let _in_range = engine.abort(&**gpu, n);
     let mut patience = Listed::new(What::Abort, gpu.index(), slot as u64, ABORT_NS);
-    while runs(gpu, slot) && !gpu.is_lost() {
+    while runs() && !gpu.is_lost() {
         if !patience.again() {
             // It may have ended while nobody looked.
-            if runs(gpu, slot) {
+            if runs() {
                 gpu.mark_lost(Loss::Launch(n));
             }
             break;
@@ -570,7 +572,7 @@ pub(crate) fn wait(
 fn look(gpu: &Gpu, slot: usize) -> Option<Report> {
     let engine = engine(gpu).ok()?;
     // CAST: below 64.
-    engine.report(gpu, slot as u32).ok()
+    gpu.hal(engine.report(gpu, slot as u32)).ok()
 }
 
 fn fill(w: &mut uapi::huvm_wait, gpu: &Gpu, report: Option<Report>, busy: Option<&Busy>) {

@@ -26,7 +26,7 @@ static void gone_under_load(void)
 	CHECK(job >= 0);
 	if (!job) {
 		CHECK(freopen("/dev/null", "w", stdout));
-		execlp("uvmctl", "uvmctl", "run", "scan", "--gpu", gpu, "--ratio", "0.5", "--iterations", "1000000", "--warmup", "0", "--blocks", "4",
+		execlp("uvmctl", "uvmctl", "run", "scan", "--gpu", gpu, "--ratio", "0.9", "--iterations", "1000", "--warmup", "0", "--blocks", "4",
 		       NULL);
 		_exit(127);
 	}

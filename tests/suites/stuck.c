@@ -106,23 +106,23 @@ static void writes_no_more(void)
 	close(log);
 }
 
-/* A register of GPU 0 is read as all ones, by whoever reads one next. */
-static void does_not_answer_once(int fd)
+/* Registers of GPU 0 are read as all ones @reads times, by whoever reads one next. */
+static void does_not_answer(int fd, uint32_t reads)
 {
 	for (int i = 0; i < 50 && gpu_state(fd, 0) != HUVM_GPU_LOST; i++) {
 		ARG(huvm_link_info, l, .gpu = 0);
 
-		test_reg(fd, 0, INJ_READS_ONES, 1);
+		test_reg(fd, 0, INJ_READS_ONES, reads);
 		ioctl(fd, HUVM_IOC_LINK_INFO, &l);
 	}
 }
 
 /*
  * GPU 0 evicts to GPU 1 over their link, which bus mastering is not asked for, and what @inject does to its copy lasts when it is given
- * up, with a command that it does not acknowledge or (@silent) because it does not answer for a moment. Then GPU 1 has @kept chunks fewer,
- * and the copy goes on into none of the others.
+ * up, with a command that it does not acknowledge or because it does not answer for a moment, @silent reads. Then GPU 1 has @kept chunks
+ * fewer, and the copy goes on into none of the others.
  */
-static void loses_while_it_copies(uint32_t inject, uint32_t kept, int silent)
+static void loses_while_it_copies(uint32_t inject, uint32_t kept, uint32_t silent)
 {
 	int fd = begin(0x2, 0x1, SMALL);
 	struct job j = job_make(0, SMALL + 1, 5), owner;
@@ -141,7 +141,7 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept, int silent)
 	CHECK(WITHIN(5000, !read_reg(fd, 0, inject)));
 	CHECK_EQ(lent(fd, 1), 1);
 	if (silent)
-		does_not_answer_once(fd);
+		does_not_answer(fd, silent);
 	else
 		test_reg(fd, 0, INJ_COMMAND_HANG, 1);
 	CHECK_EQ(reads(j.p + (SMALL - 1) * (BLOCK / 8), &v), SIGBUS);
@@ -192,6 +192,34 @@ static void copy_on_its_way(void) { loses_while_it_copies(INJ_CE_STALL, 1, 0); }
 
 /* The same, and the GPU is taken for one that is not there any more. */
 static void copy_of_a_silent_gpu(void) { loses_while_it_copies(INJ_CE_STALL, 1, 1); }
+static void copy_of_one_that_is_silent_for_long(void) { loses_while_it_copies(INJ_CE_STALL, 1, 100); }
+
+/* A launch that runs has not ended because its GPU does not answer, unless that is lost by it. */
+static void wait_on_a_silent_gpu(void)
+{
+	struct huvm_instr i = till_ended();
+	int fd = huvm_open();
+	struct huvm_wait w = { 0 };
+	char name[32];
+	uint64_t id;
+
+	pci_name(fd, 0, name);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(launch(fd, 0, 1, &i, 1, 8, &id));
+	for (int n = 0; n < 200 && w.status != HUVM_LAUNCH_FAILED; n++) {
+		ARG(huvm_wait, now, .launch = id);
+
+		test_reg(fd, 0, INJ_READS_ONES, 1);
+		CHECK_OK(ioctl(fd, HUVM_IOC_WAIT, &now));
+		w = now;
+		CHECK(w.status == HUVM_LAUNCH_RUNNING || w.status == HUVM_LAUNCH_FAILED);
+	}
+	CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+	CHECK_EQ(w.error, HUVM_ERROR_GPU_LOST);
+	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+	CHECK_OK(close(fd));
+	comes_back(name);
+}
 
 /* The same for a copy to a block's own chunk on another GPU. */
 static void moves_on_its_way(int duplicates)
@@ -706,6 +734,7 @@ static void no_way_to_reset(void)
 static const struct ktap_test tests[] = {
 	{ "writes_no_more", writes_no_more }, { "copies_no_more", copies_no_more },
 	{ "copy_on_its_way", copy_on_its_way }, { "copy_of_a_silent_gpu", copy_of_a_silent_gpu },
+	{ "copy_of_one_that_is_silent_for_long", copy_of_one_that_is_silent_for_long }, { "wait_on_a_silent_gpu", wait_on_a_silent_gpu },
 	{ "duplicates_after_a_move_on_its_way", duplicates_after_a_move_on_its_way, 90 },
 	{ "lost_by_an_eviction", lost_by_an_eviction }, { "lost_by_a_move", lost_by_a_move },
 	{ "move_on_its_way", move_on_its_way, 90 }, { "engine_does_not_stop", engine_does_not_stop, 120 },

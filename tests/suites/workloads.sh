@@ -75,7 +75,7 @@ result $? recorded_commands_exit_code
 uvmctl trace record -o /tmp/rec >/dev/null 2>&1 &
 pid=$!
 sleep 1
-uvmctl run scan --ratio 0.2 -i 1 >/dev/null
+uvmctl run scan --ratio 0.2 -i 1 >/dev/null 2>&1
 kill -TERM $pid
 wait $pid
 [ $? = 0 ] && uvmctl trace report /tmp/rec | grep -q '^copy' && ! ls -d /sys/kernel/tracing/instances/uvmctl-* 2>/dev/null

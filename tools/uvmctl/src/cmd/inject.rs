@@ -136,7 +136,10 @@ mod tests {
         assert!(has_tests(test).is_ok() && has_tests(u64::MAX).is_ok());
         for without in [0, !test] {
             let refused = has_tests(without).unwrap_err();
-            assert_eq!((refused.code(), refused.hint().is_some()), (3, true));
+            assert_eq!(
+                (refused.code(), refused.hint("inject").is_some()),
+                (3, true)
+            );
         }
     }
 
