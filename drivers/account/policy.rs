@@ -214,7 +214,7 @@ pub(crate) fn in_force(space: &Space, gpu: Option<&Gpu>) -> InForce {
             return Ok(of_gpu);
         }
         let mut p = below(&of_gpu)?;
-        own.cover(&mut p);
+        own.cover_gpu(&mut p);
         Ok(p.into())
     })
 }

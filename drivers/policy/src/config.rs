@@ -179,6 +179,7 @@ impl KnobId {
                 | Self::PreEvictHigh
                 | Self::PreEvictShare
                 | Self::PreEvictInFlight
+                | Self::PreEvictHold
                 | Self::AccessCounters
                 | Self::AccessCounterBatchMax
                 | Self::AccessCounterThreshold

@@ -74,10 +74,20 @@ impl Overrides {
         if self.set == ALL {
             *p = self.values;
         } else if self.set != 0 {
-            for k in KNOBS.iter().filter(|k| self.has(k.id)) {
-                // The value was checked when it was set.
-                let _in_range = p.set(k.id, self.values.get(k.id));
-            }
+            self.put_into(p, |_| true);
+        }
+    }
+
+    /// As [`Self::cover`], for the values of a process over those of a GPU: a preset may have put some of a GPU's knobs here, which
+    /// no process has.
+    pub fn cover_gpu(&self, p: &mut Policy) {
+        self.put_into(p, |id| !id.is_of_gpu());
+    }
+
+    fn put_into(&self, p: &mut Policy, which: impl Fn(KnobId) -> bool) {
+        for k in KNOBS.iter().filter(|k| self.has(k.id) && which(k.id)) {
+            // The value was checked when it was set.
+            let _in_range = p.set(k.id, self.values.get(k.id));
         }
     }
 }
@@ -210,6 +220,20 @@ mod tests {
         o.put_all(&high);
         KNOBS.iter().for_each(|k| o.forget(k.id));
         assert!(o.is_empty());
+    }
+
+    #[test]
+    fn a_process_has_no_value_of_a_gpus_knobs() {
+        let (low, high) = (Policy::new(), far());
+        let mut o = Overrides::none();
+        o.put_all(&high);
+        let mut p = low;
+        o.cover_gpu(&mut p);
+        for (k, value) in p.iter() {
+            let from = if k.id.is_of_gpu() { &low } else { &high };
+            assert_eq!(value, from.get(k.id), "{}", k.name);
+        }
+        assert!(KnobId::PreEvictHold.is_of_gpu() && !KnobId::HarvestBorrow.is_of_gpu());
     }
 
     #[test]
