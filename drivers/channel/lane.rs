@@ -10,6 +10,7 @@ use crate::account::waits::{self, Listed, Waiting, What};
 use crate::kernel::dma::{read_barrier, DmaBuf};
 use crate::kernel::ffi::uapi;
 use crate::kernel::mmio::Bars;
+use crate::kernel::pci::OUTAGE_NS;
 use crate::kernel::time;
 use crate::kernel::wait::WaitQueue;
 use huvm_hal::channel::{is_complete, Channel, Interrupt, Layout, SubmitFlags};
@@ -443,6 +444,8 @@ impl Lane {
         } else if !leaves && self.has_faulted() {
             let _gave_up_said_so = self.restart();
         } else if stood >= OTHERS_NS {
+            // The engine may not have heard of the push.
+            self.runlist.ring(&*self.bars, self.chid);
             table::restart_faulted(self.gpu);
         }
     }
@@ -707,6 +710,12 @@ impl Lane {
         let mut patience = Listed::new(What::Stop, self.gpu, self.id.0.into(), STOP_NS);
         let off = self.runlist.disable(&*self.bars, self.chid);
         let off = off.and(self.runlist.preempt(&*self.bars, &mut || patience.again()));
+        // It may have heard nothing of it.
+        let off = off.and_then(|()| self.runlist.state(&*self.bars, self.chid));
+        let off = off.and_then(|state| match state.enabled {
+            true => Err(huvm_hal::Error::Timeout("channel to be disabled")),
+            false => Ok(()),
+        });
         off.map_err(|e| match e {
             huvm_hal::Error::Gone => Disobeys::Gone,
             e => {
@@ -724,16 +733,26 @@ impl Lane {
     }
 
     /// Waits until what [`Self::silence`] began is done. Whether it reaches no memory. A GPU that does not answer has not stopped
-    /// for that, and may not have heard what it was told: it is told again. It is gone when `outage` has no more.
-    pub(super) fn is_silent(&self, patience: &mut Listed, outage: &mut time::Patience) -> bool {
+    /// for that, and may not have heard what it was told: it is told again. It is gone when it does not answer for [`OUTAGE_NS`], since when
+    /// `outage` says, if it does not.
+    pub(super) fn is_silent(
+        &self,
+        patience: &mut Listed,
+        outage: &mut Option<time::Patience>,
+    ) -> bool {
         let is_off = loop {
-            let off = self
-                .runlist
-                .preempted(&*self.bars, &mut || patience.again());
+            let off = self.runlist.preempted(&*self.bars, &mut || {
+                *outage = None;
+                patience.again()
+            });
             match off.and_then(|()| self.runlist.state(&*self.bars, self.chid)) {
+                Ok(_) if outage.take().is_some() && patience.again() => {}
                 Ok(state) if !state.enabled => break true,
                 Ok(_) if patience.again() => {}
-                Err(huvm_hal::Error::Gone) if outage.again() => {}
+                Err(huvm_hal::Error::Gone)
+                    if outage
+                        .get_or_insert_with(|| time::Patience::new(OUTAGE_NS))
+                        .again() => {}
                 Err(huvm_hal::Error::Gone) => break true,
                 Ok(_) | Err(_) => break false,
             }

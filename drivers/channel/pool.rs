@@ -25,9 +25,6 @@ pub(crate) struct Ce {
     pub(crate) caps: Option<CeCaps>,
 }
 
-/// A GPU that does not answer for so long does so no more.
-const OUTAGE_NS: u64 = 100_000_000;
-
 /// The channels of one GPU.
 #[pin_data]
 pub(crate) struct Pool {
@@ -223,7 +220,7 @@ impl Pool {
     /// Waits until what [`Self::silence`] began is done, for [`STOP_NS`] in all. Whether no channel reaches memory any more. May sleep.
     pub(crate) fn are_silent(&self, gpu: u8) -> bool {
         let mut patience = Listed::new(What::Stop, gpu, 0, STOP_NS);
-        let mut outage = time::Patience::new(OUTAGE_NS);
+        let mut outage = None;
         // Each is asked, for which of them is not is not known before.
         let silent = |lane: &Arc<Lane>| lane.is_silent(&mut patience, &mut outage);
         self.lanes().iter().map(silent).fold(true, |all, s| all & s)

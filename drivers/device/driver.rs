@@ -34,7 +34,7 @@ use crate::kernel::dma::DmaDev;
 use crate::kernel::irq::Irqs;
 use crate::kernel::mmio::{Bars, ExtAt};
 use crate::kernel::pci::{
-    add_callbacks, clear_master, config32, has_extended_config, AtEnd, Function,
+    add_callbacks, config32, has_extended_config, keep_off_bus, AtEnd, Function,
 };
 use crate::kernel::thread::KThread;
 use crate::kernel::time;
@@ -136,7 +136,7 @@ impl AtEnd for Driver {
         gpu.retire();
         fault::disable_all(&*gpu);
         irq::quiesce(&*gpu);
-        clear_master(pdev);
+        keep_off_bus(pdev);
         pr_info!(
             "gpu {}: silent after {} us\n",
             gpu.index(),
@@ -191,14 +191,13 @@ impl Started {
         if let ExtAt::Announced(a) = &at {
             check_announced(a, ext.as_ref()).map_err(refused)?;
         }
-        // What another driver, or kernel, started there knows addresses that are no longer its own.
-        if let Some(engine) = ext.as_ref().and_then(|e| e.workload) {
-            let mut patience = time::Patience::new(SILENCE_NS);
-            let did = engine.silence(&*bars, &mut || patience.again());
-            did.map_err(refused)?;
-        }
         fault::disable_all(&*bars);
+        // What another driver, or kernel, started there knows addresses that are no longer its own.
         let empty = || {
+            if let Some(engine) = ext.as_ref().and_then(|e| e.workload) {
+                let mut patience = time::Patience::new(SILENCE_NS);
+                engine.silence(&*bars, &mut || patience.again())?;
+            }
             identity.engines.iter().flatten().try_for_each(|ce| {
                 let mut patience = time::Patience::new(SILENCE_NS);
                 let mut wait = || patience.again();

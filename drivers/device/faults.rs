@@ -26,6 +26,8 @@ const ILL_NS: u64 = 1_000_000_000;
 const LOOK_NS: u64 = 20_000_000;
 /// And so often when there are no clients.
 const IDLE_NS: u64 = 1_000_000_000;
+/// The device is asked this often, at least, to send again what is pending.
+const ASK_NS: u64 = 100_000_000;
 /// Entries of a ring: the device's recommendation, within these bounds.
 const ENTRIES: (u32, u32) = (256, 16384);
 /// Packets of the non-replayable ring that are read at once, and how often: the largest ring.
@@ -285,7 +287,7 @@ impl Gpu {
 
 /// The service thread: serves both rings until it is asked to stop.
 pub(super) fn serve(gpu: &Arc<Gpu>, mut rings: FaultState, mut service: Service) {
-    let mut noted = poison::notes();
+    let (mut noted, mut asked) = (poison::notes(), 0);
     while !thread::should_stop() {
         let look = if gpu.clients().count() != 0 {
             LOOK_NS
@@ -299,7 +301,10 @@ pub(super) fn serve(gpu: &Arc<Gpu>, mut rings: FaultState, mut service: Service)
         if gpu.is_lost() {
             continue;
         }
-        if !told {
+        // Also where faults go on coming: messages of other vectors may be lost.
+        let now = time::now_ns();
+        if !told || now.saturating_sub(asked) >= ASK_NS {
+            asked = now;
             gpu.ask_for_interrupts();
         }
         // Errors were told. The engine goes on already; who waited for it may have seen to that, and its packet be lost.

@@ -16,7 +16,8 @@ use crate::kernel::ffi::uapi;
 use crate::kernel::hostpage::HostPages;
 use crate::kernel::memcg::MemCg;
 use crate::kernel::mmio::Bars;
-use crate::kernel::pci::clear_master;
+use crate::kernel::pci::{clear_master, OUTAGE_NS};
+use crate::kernel::time;
 use crate::kernel::wait::WaitQueue;
 use crate::memory::chunk::ChunkPool;
 use crate::memory::clients::Clients;
@@ -315,17 +316,20 @@ impl Gpu {
         if self.is_lost() {
             return;
         }
-        self.cut_off();
+        let mut outage = time::Patience::new(OUTAGE_NS);
+        while !self.cut_off() && outage.again() {}
         if !self.channels.are_silent(self.index) {
             self.forfeit();
         }
         self.lose(why);
     }
 
-    /// Begins to take the channels off their engines, and keeps the GPU from the bus.
-    fn cut_off(&self) {
+    /// Begins to take the channels off their engines, and keeps the GPU from the bus. `false` if it may not have heard that.
+    fn cut_off(&self) -> bool {
+        let mut is_off = true;
         self.channels.silence();
-        self.bars.while_mapped(|| clear_master(&self.pdev));
+        self.bars.while_mapped(|| is_off = clear_master(&self.pdev));
+        is_off
     }
 
     /// An engine may write what this GPU has borrowed at any time.

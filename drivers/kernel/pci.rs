@@ -2,6 +2,7 @@
 //! Enabling and claiming a PCI function.
 
 use super::ffi::c;
+use super::time;
 use core::marker::PhantomData;
 use kernel::device::Core;
 use kernel::error::{from_result, to_result};
@@ -104,10 +105,24 @@ pub(crate) fn add_callbacks<T: AtEnd>(pdev: &pci::Device<Core<'_>>) {
     }
 }
 
-/// The device can no longer read or write memory, nor send messages.
-pub(crate) fn clear_master(pdev: &pci::Device) {
+/// A device that does not answer for so long does so no more.
+pub(crate) const OUTAGE_NS: u64 = 100_000_000;
+
+/// Offset of the word with the command in configuration space, and its bit for bus mastering.
+const COMMAND: u16 = 4;
+const COMMAND_MASTER: u32 = 1 << 2;
+
+/// The device can no longer read or write memory, nor send messages. `false` if it does not say so: it may not have heard it.
+pub(crate) fn clear_master(pdev: &pci::Device) -> bool {
     // SAFETY: a valid device.
-    unsafe { c::pci_clear_master(raw(pdev)) }
+    unsafe { c::pci_clear_master(raw(pdev)) };
+    config32(pdev, COMMAND) & COMMAND_MASTER == 0
+}
+
+/// As [`clear_master`], again and again if it does not answer, for [`OUTAGE_NS`]. May sleep.
+pub(crate) fn keep_off_bus(pdev: &pci::Device) {
+    let mut outage = time::Patience::new(OUTAGE_NS);
+    while !clear_master(pdev) && outage.again() {}
 }
 
 /// Memory decoding and bus mastering are on and the BARs are ours, until dropped.
@@ -142,9 +157,9 @@ impl Function {
         unsafe { c::pci_set_master(raw(&self.pdev)) }
     }
 
-    /// The device can no longer read or write memory, nor send messages.
+    /// The device can no longer read or write memory, nor send messages. May sleep, for [`OUTAGE_NS`].
     pub(crate) fn clear_master(&self) {
-        clear_master(&self.pdev);
+        keep_off_bus(&self.pdev);
     }
 
     /// Puts the device back into its state after power-on, with what it was doing forgotten; its memory may keep its contents.
@@ -154,8 +169,11 @@ impl Function {
     /// # Errors
     /// `ENODEV` if it does not answer; `ENOTTY` if it cannot be reset, or what the PCI core says.
     pub(crate) fn reset(&self) -> Result {
-        if config32(&self.pdev, 0) == !0 {
-            return Err(ENODEV);
+        let mut outage = time::Patience::new(OUTAGE_NS);
+        while config32(&self.pdev, 0) == !0 {
+            if !outage.again() {
+                return Err(ENODEV);
+            }
         }
         // SAFETY: a device that we enabled; its lock is held, as callers promise.
         to_result(unsafe { c::pci_reset_function_locked(raw(&self.pdev)) })

@@ -49,6 +49,8 @@ pub(crate) struct Part {
     pub(crate) remote: PageMask,
     /// The page tables.
     pub(crate) tables: BlockTables,
+    /// Batches one after the other whose faults were all of pages that it has mapped.
+    pub(crate) stale: u8,
 }
 
 impl Part {
@@ -224,6 +226,7 @@ impl State {
                 read_only: PageMask::EMPTY,
                 remote: PageMask::EMPTY,
                 tables: SpaceGpu::block_tables(va)?,
+                stale: 0,
             };
             sg.memory.charged(|| self.parts.push(part, CHARGED))?;
         }

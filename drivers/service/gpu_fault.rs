@@ -915,6 +915,10 @@ fn second_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     }
 }
 
+/// So many batches of a block in a row whose faults are all of pages that are mapped: the GPU may not have heard that they are. A few
+/// come by themselves, of accesses that met each other.
+const STALE_MAX: u8 = 8;
+
 /// Waits for the block's copies and maps.
 fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     let g = gpu.index();
@@ -951,6 +955,17 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     let failed = !unfit(&s).is_empty();
     let served = faulted.and(&after).and_not(&before).count().get();
     let stale = faulted.and(&before).count().get();
+    if let Some(part) = s.part_mut(g) {
+        part.stale = match (served, stale) {
+            (0, 1..) => part.stale.saturating_add(1),
+            _ => 0,
+        };
+        if part.stale >= STALE_MAX {
+            part.stale = 0;
+            w.sg.invalidate_all()?;
+            account::count(Some(gpu), None, Counter::TlbInvalidates, 1);
+        }
+    }
     drop(s);
     let space = Some(&**w.block.space());
     account::count(Some(gpu), space, Counter::FaultsServed, served.into());

@@ -405,10 +405,19 @@ fn start(
     ))
 }
 
-/// Whether the device says that the slot runs.
+/// Whether the slot runs, or may: the device does not say that it does not.
 fn runs(gpu: &Gpu, slot: usize) -> bool {
     // CAST: below 64.
-    engine(gpu).is_ok_and(|e| matches!(e.status(gpu, slot as u32), Ok(Status::Running)))
+    engine(gpu).is_ok_and(|e| !is_over(&e.status(gpu, slot as u32)))
+}
+
+/// Whether a slot with this status runs nothing.
+fn is_over(status: &huvm_hal::Result<Status>) -> bool {
+    use Status::{Aborted, Done, Failed, Idle};
+    matches!(
+        status,
+        Ok(Idle | Done | Aborted | Failed(_)) | Err(huvm_hal::Error::OutOfRange(..))
+    )
 }
 
 /// Makes sure that the device does not run the slot any more. Bounded; a device that does not obey is lost.
@@ -419,13 +428,18 @@ fn stop_slot(gpu: &Arc<Gpu>, slot: usize) {
     // CAST: below 64.
     let n = slot as u32;
     // One that does not answer may run it still: then it is lost.
-    let runs = || matches!(gpu.hal(engine.status(&**gpu, n)), Ok(Status::Running));
+    let runs = || {
+        let status = engine.status(&**gpu, n);
+        let over = is_over(&status);
+        let _lost_if_gone = gpu.hal(status);
+        !over && !gpu.is_lost()
+    };
     if !runs() {
         return;
     }
     let _in_range = engine.abort(&**gpu, n);
     let mut patience = Listed::new(What::Abort, gpu.index(), slot as u64, ABORT_NS);
-    while runs() && !gpu.is_lost() {
+    while runs() {
         if !patience.again() {
             // It may have ended while nobody looked.
             if runs() {
@@ -512,7 +526,7 @@ pub(crate) fn wait(
         let report = look(&gpu, slot);
         let ended = !found.claimed
             && (gpu.is_lost()
-                || report.is_none_or(|r| !matches!(r.status, Status::Running | Status::Idle)));
+                || report.is_some_and(|r| !matches!(r.status, Status::Running | Status::Idle)));
         if ended {
             // Not what was found above: why it failed is noted before the device is told to fail it, but maybe after that look.
             let Some(busy) = slots.claim(slot, space.id(), id) else {
@@ -558,7 +572,7 @@ pub(crate) fn wait(
         // CAST: below 64.
         let n = slot as u32;
         slots.wait.wait_killable(left, || {
-            let running = || matches!(engine.status(&*gpu, n), Ok(Status::Running));
+            let running = || !is_over(&engine.status(&*gpu, n));
             slots
                 .find(space.id(), id)
                 .is_none_or(|(_, b)| !b.claimed && (gpu.is_lost() || !running()))

@@ -117,10 +117,25 @@ static void does_not_answer(int fd, uint32_t reads)
 	}
 }
 
+/* Now and then a read of GPU 0's registers says all ones, until @end. */
+static volatile int end;
+
+static void *silent_now_and_then(void *arg)
+{
+	int fd = huvm_open();
+
+	for (; !end; usleep(20000))
+		test_reg(fd, 0, INJ_READS_ONES, 1);
+	CHECK_OK(close(fd));
+	return arg;
+}
+
+enum { NOW_AND_THEN = 1 << 16 };
+
 /*
  * GPU 0 evicts to GPU 1 over their link, which bus mastering is not asked for, and what @inject does to its copy lasts when it is given
- * up, with a command that it does not acknowledge or because it does not answer for a moment, @silent reads. Then GPU 1 has @kept chunks
- * fewer, and the copy goes on into none of the others.
+ * up, with a command that it does not acknowledge or because it does not answer for a moment, @silent reads, or now and then. Then GPU 1 has
+ * @kept chunks fewer, and the copy goes on into none of the others.
  */
 static void loses_while_it_copies(uint32_t inject, uint32_t kept, uint32_t silent)
 {
@@ -130,6 +145,7 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept, uint32_t silen
 	struct teller e = teller_begin();
 	char name[32], other[32], method[96], reset[96];
 	uint64_t v, id;
+	pthread_t t;
 
 	knob(fd, 1, "write_back", 0);
 	pci_name(fd, 0, name);
@@ -140,12 +156,19 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept, uint32_t silen
 	CHECK_OK(launch(j.fd, 0, 1, &i, 1, 8, &id));
 	CHECK(WITHIN(5000, !read_reg(fd, 0, inject)));
 	CHECK_EQ(lent(fd, 1), 1);
+	end = 0;
+	if (silent == NOW_AND_THEN)
+		CHECK_EQ(pthread_create(&t, NULL, silent_now_and_then, NULL), 0);
 	if (silent)
-		does_not_answer(fd, silent);
+		does_not_answer(fd, 1 + silent % NOW_AND_THEN);
 	else
 		test_reg(fd, 0, INJ_COMMAND_HANG, 1);
 	CHECK_EQ(reads(j.p + (SMALL - 1) * (BLOCK / 8), &v), SIGBUS);
 	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+	end = 1;
+	if (silent == NOW_AND_THEN)
+		CHECK_EQ(pthread_join(t, NULL), 0);
+	test_reg(fd, 0, INJ_READS_ONES, 0);
 	ends_as_lost(j.fd, id);
 	CHECK_OK(munmap(j.p, j.len));
 	CHECK_OK(close(j.fd));
@@ -192,7 +215,8 @@ static void copy_on_its_way(void) { loses_while_it_copies(INJ_CE_STALL, 1, 0); }
 
 /* The same, and the GPU is taken for one that is not there any more. */
 static void copy_of_a_silent_gpu(void) { loses_while_it_copies(INJ_CE_STALL, 1, 1); }
-static void copy_of_one_that_is_silent_for_long(void) { loses_while_it_copies(INJ_CE_STALL, 1, 100); }
+static void copy_of_one_that_is_silent_for_long(void) { loses_while_it_copies(INJ_CE_STALL, 1, 10); }
+static void copy_of_one_that_is_silent_now_and_then(void) { loses_while_it_copies(INJ_CE_STALL, 1, NOW_AND_THEN); }
 
 /* A launch that runs has not ended because its GPU does not answer, unless that is lost by it. */
 static void wait_on_a_silent_gpu(void)
@@ -734,7 +758,8 @@ static void no_way_to_reset(void)
 static const struct ktap_test tests[] = {
 	{ "writes_no_more", writes_no_more }, { "copies_no_more", copies_no_more },
 	{ "copy_on_its_way", copy_on_its_way }, { "copy_of_a_silent_gpu", copy_of_a_silent_gpu },
-	{ "copy_of_one_that_is_silent_for_long", copy_of_one_that_is_silent_for_long }, { "wait_on_a_silent_gpu", wait_on_a_silent_gpu },
+	{ "copy_of_one_that_is_silent_for_long", copy_of_one_that_is_silent_for_long },
+	{ "copy_of_one_that_is_silent_now_and_then", copy_of_one_that_is_silent_now_and_then }, { "wait_on_a_silent_gpu", wait_on_a_silent_gpu },
 	{ "duplicates_after_a_move_on_its_way", duplicates_after_a_move_on_its_way, 90 },
 	{ "lost_by_an_eviction", lost_by_an_eviction }, { "lost_by_a_move", lost_by_a_move },
 	{ "move_on_its_way", move_on_its_way, 90 }, { "engine_does_not_stop", engine_does_not_stop, 120 },

@@ -25,6 +25,9 @@ pub enum Status {
     Aborted,
 }
 
+/// How often a report is read until it is the same twice, if it looks as if something was not read.
+const REPORT_TRIES: u32 = 4;
+
 /// A slot's registers, read once. A running slot's counts move while they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -52,6 +55,28 @@ pub struct Report {
     pub start_ns: u64,
     /// PTIMER at the end, ns.
     pub end_ns: u64,
+}
+
+impl Report {
+    /// Whether a register said all ones, as far as that shows.
+    fn is_doubtful(&self) -> bool {
+        let ones = |wide: u64| {
+            wide >> 32 == u64::from(u32::MAX) || wide & 0xffff_ffff == u64::from(u32::MAX)
+        };
+        let wide = [
+            self.error_va.0,
+            self.mismatches,
+            self.mismatch_va.0,
+            self.faults,
+            self.bytes,
+            self.start_ns,
+            self.end_ns,
+        ];
+        let narrow = [self.blocks_done, self.blocks_stalled];
+        wide.into_iter().any(ones)
+            || narrow.contains(&u32::MAX)
+            || (self.fault_type, self.access_type) == (0x1f, 0xf)
+    }
 }
 
 /// The workload engine of a GPU.
@@ -190,6 +215,19 @@ impl Engine {
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Gone`], [`Error::BadDevice`].
     pub fn report<M: Mmio + ?Sized>(&self, m: &M, slot: u32) -> Result<Report> {
+        let mut last = None;
+        for _ in 0..REPORT_TRIES {
+            let report = self.read_report(m, slot)?;
+            // One that has a word of all ones may not have been read.
+            if !report.is_doubtful() || last == Some(report) {
+                return Ok(report);
+            }
+            last = Some(report);
+        }
+        Err(Error::Gone)
+    }
+
+    fn read_report<M: Mmio + ?Sized>(&self, m: &M, slot: u32) -> Result<Report> {
         let status = self.status(m, slot)?;
         let base = self.base(slot)?;
         let wide = |lo, hi| read_wide(m, base + lo, base + hi);

@@ -182,6 +182,11 @@ impl Runlist {
         Ok(())
     }
 
+    /// Rings a channel's doorbell: its engine looks whether there is something to do.
+    pub fn ring<M: Mmio + ?Sized>(&self, m: &M, chid: Chid) {
+        m.write32(Bar::Regs, regs::DOORBELL, self.token(chid));
+    }
+
     /// Keeps the scheduler from running a channel; what runs is not stopped.
     ///
     /// # Errors
@@ -253,7 +258,7 @@ impl Runlist {
         }
         let faulted = state.pbdma_faulted || state.engine_faulted;
         if faulted {
-            m.write32(Bar::Regs, regs::DOORBELL, self.token(chid));
+            self.ring(m, chid);
         }
         Ok(faulted)
     }
