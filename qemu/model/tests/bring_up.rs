@@ -160,6 +160,13 @@ fn all_ones_now_and_then() {
     assert_eq!((r.r0(0, 0), r.r5(0, 0)), (u32::MAX, u32::MAX));
     assert_eq!((r.r0(0, 0), r.r5(0, 0)), was);
     assert_eq!(r.r5(0, ext::inject::READS_ONES), 0);
+    // After those that pass.
+    r.w5(0, ext::inject::READS_ONES, 2 << 16 | 1);
+    assert_eq!((r.r0(0, 0), r.r5(0, 0)), was);
+    assert_eq!((r.r0(0, 0), r.r5(0, 0)), (u32::MAX, was.1));
+    r.w5(0, ext::inject::READS_ONES, 2 << 16 | 3);
+    assert_eq!(r.r5(0, ext::inject::READS_ONES), 1 << 16 | 3);
+    r.w5(0, ext::inject::READS_ONES, 0);
     // Reset, it answers again.
     r.w5(0, ext::inject::READS_ONES, 2);
     r.m.reset(0, &mut r.h);

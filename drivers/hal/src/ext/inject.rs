@@ -87,8 +87,8 @@ pub enum Injection {
     InterruptStorm(u8, u32),
     /// Bitmap of copy engines whose launches fault whenever they are tried.
     CeFaultEach(u32),
-    /// The next n reads of registers say all ones.
-    ReadsOnes(u32),
+    /// So many reads of registers pass, and the next n after them say all ones; at most 65535 each.
+    ReadsOnes(u32, u32),
 }
 
 /// A count of packets of one ring.
@@ -148,7 +148,10 @@ impl Injection {
                 return Err(Error::OutOfRange("interrupt storm", 0));
             }
             Injection::CeFaultEach(engines) => (hw::CE_FAULT_EACH, engines),
-            Injection::ReadsOnes(n) => (hw::READS_ONES, n),
+            Injection::ReadsOnes(pass @ 0..=0xffff, n @ 0..=0xffff) => {
+                (hw::READS_ONES, pass << hw::ONES_PASS_SHIFT | n)
+            }
+            Injection::ReadsOnes(..) => return Err(Error::OutOfRange("reads", 0)),
         })
     }
 }

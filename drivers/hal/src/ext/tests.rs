@@ -143,7 +143,8 @@ fn injections_are_written() {
         Injection::GetCorrupt(RingKind::NonReplayable, 0xffff),
         Injection::PutWrong(RingKind::Replayable, BadPut::Behind, 4),
         Injection::InterruptStorm(3, 5000),
-        Injection::ReadsOnes(2),
+        Injection::ReadsOnes(0, 2),
+        Injection::ReadsOnes(1, 3),
     ] {
         inject::inject(&regs, what).unwrap();
     }
@@ -157,6 +158,7 @@ fn injections_are_written() {
             (0x5_0068, 0x0002_0004),
             (0x5_0060, 0x3000_1388),
             (0x5_006c, 2),
+            (0x5_006c, 0x0001_0003),
         ]
     );
 }
@@ -181,6 +183,7 @@ fn arguments_out_of_range() {
     assert!(inject::inject(&regs, inject::Injection::PacketLost(ring, 1 << 16)).is_err());
     assert!(inject::inject(&regs, inject::Injection::InterruptStorm(4, 1)).is_err());
     assert!(inject::inject(&regs, inject::Injection::InterruptStorm(1, 1 << 28)).is_err());
+    assert!(inject::inject(&regs, inject::Injection::ReadsOnes(1 << 16, 1)).is_err());
     assert!(regs.writes.borrow().is_empty());
 }
 

@@ -140,9 +140,12 @@ impl Inject {
 
     /// Whether this read of a register says all ones, as READS_ONES has it.
     pub(crate) fn is_unread(&mut self) -> bool {
-        let left = self.reads_ones.checked_sub(1);
-        self.reads_ones = left.unwrap_or(0);
-        left.is_some()
+        let pass = self.reads_ones >> reg::ONES_PASS_SHIFT;
+        if pass != 0 {
+            self.reads_ones -= 1 << reg::ONES_PASS_SHIFT;
+            return false;
+        }
+        Inject::next(&mut self.reads_ones)
     }
 
     /// Counts down a "the n-th from now" register; true when this is the one.
