@@ -181,7 +181,7 @@ fn a_lost_device_gives_clean_errors() {
     let no_wait = &mut || panic!("waited for a device that is gone");
     assert_eq!(identify(&g), Err(Error::Gone));
     assert_eq!(ptimer_ns(&g), Err(Error::Gone));
-    assert_eq!(discover(&g), Ok(None));
+    assert_eq!(discover(&g), Err(Error::Gone));
     assert_eq!(time::now_ns(&g), Err(Error::Gone));
     assert_eq!(stats::all(&g), Err(Error::Gone));
     assert_eq!(throttle::active_limit(&g), Err(Error::Gone));

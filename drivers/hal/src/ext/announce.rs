@@ -34,15 +34,16 @@ pub struct Announced {
 pub fn announced(read: impl Fn(u16) -> u32) -> Result<Option<Announced>> {
     let mut at = SPACE.start;
     for _ in 0..MAX {
-        let header = read(at);
-        match header {
-            0 => return Ok(None),
-            u32::MAX => return Err(Error::Gone),
-            _ => {}
+        let header = word(&read, at)?;
+        if header == 0 {
+            return Ok(None);
         }
         // CAST: fields of 16 and 12 bits.
         let (id, next) = (header as u16, (header >> 20) as u16 & !3);
-        if id == vsec::CAP_ID && at < SPACE.end - vsec::LEN && read(at + 4) as u16 == vsec::ID {
+        if id == vsec::CAP_ID
+            && at < SPACE.end - vsec::LEN
+            && word(&read, at + 4)? as u16 == vsec::ID
+        {
             return parse(at, read).map(Some);
         }
         if !SPACE.contains(&next) {
@@ -53,24 +54,32 @@ pub fn announced(read: impl Fn(u16) -> u32) -> Result<Option<Announced>> {
     Err(Error::BadDevice("extended capabilities", at.into()))
 }
 
+/// None of those that are read here ever holds all ones.
+fn word(read: &impl Fn(u16) -> u32, at: u16) -> Result<u32> {
+    match read(at) {
+        u32::MAX => Err(Error::Gone),
+        v => Ok(v),
+    }
+}
+
 fn parse(at: u16, read: impl Fn(u16) -> u32) -> Result<Announced> {
     let must = |ok: bool, what, raw| match ok {
         true => Ok(()),
         false => Err(Error::BadDevice(what, raw)),
     };
-    let head = read(at + 4);
+    let head = word(&read, at + 4)?;
     let same = u32::from(vsec::ID) | u32::from(vsec::REV) << 16 | u32::from(vsec::LEN) << 20;
     must(head == same, "VSEC header", head)?;
-    let magic = read(at + vsec::MAGIC_AT);
+    let magic = word(&read, at + vsec::MAGIC_AT)?;
     must(magic == vsec::MAGIC, "VSEC magic", magic)?;
-    let version = read(at + vsec::VERSION_AT);
+    let version = word(&read, at + vsec::VERSION_AT)?;
     must(version & 0xffff == vsec::VERSION, "VSEC version", version)?;
     let found = Announced {
         // CAST: 3 bits.
         bar: (version >> 16 & 7) as u8,
-        offset: read(at + vsec::OFFSET_AT),
-        length: read(at + vsec::LENGTH_AT),
-        features: read(at + vsec::FEATURES_AT),
+        offset: word(&read, at + vsec::OFFSET_AT)?,
+        length: word(&read, at + vsec::LENGTH_AT)?,
+        features: word(&read, at + vsec::FEATURES_AT)?,
     };
     must(found.bar < 6, "VSEC BAR", version)?;
     let fits = found.offset.checked_add(found.length).is_some();
@@ -155,6 +164,31 @@ mod tests {
             }
         }
         assert_eq!(announced(|_| u32::MAX), Err(Error::Gone));
+    }
+
+    /// A word that is not read once is never taken for a device without the capability, nor for another one of ours.
+    #[test]
+    fn a_word_unread_is_gone() {
+        let s = space();
+        let right = look(&s);
+        let reads = core::cell::Cell::new(0);
+        for n in 0..20 {
+            reads.set(0);
+            let did = announced(|at| {
+                reads.set(reads.get() + 1);
+                match reads.get() == n + 1 {
+                    true => u32::MAX,
+                    false => s.get(&at).copied().unwrap_or(0),
+                }
+            });
+            if reads.get() <= n {
+                assert_eq!(did, right);
+                assert!(n > 8);
+                return;
+            }
+            assert_eq!(did, Err(Error::Gone), "read {n}");
+        }
+        panic!("too many reads");
     }
 
     /// Whatever a device says: an answer, after a bounded number of reads inside the space.

@@ -3,7 +3,7 @@
 
 use super::topology::Topology;
 use super::workload::Engine;
-use super::{read, read_sane};
+use super::{read, read_sane, read_sure};
 use crate::seam::Mmio;
 use crate::{Error, Result};
 use huvm_hw::ext::{self, ident, inject, stats, throttle, time, topology, workload};
@@ -74,7 +74,7 @@ const BLOCKS: [(u32, u32, u16); 6] = [
 /// # Errors
 /// [`Error::BadDevice`] when a block that the features name is not there or a count is out of range, [`Error::Gone`].
 pub fn discover<M: Mmio + ?Sized>(m: &M) -> Result<Option<Extension>> {
-    if read(m, ident::BASE) != ext::block_header(ident::ID) {
+    if read_sure(m, ident::BASE)? != ext::block_header(ident::ID) {
         return Ok(None);
     }
     let features = read_sane(m, ident::FEATURES)?;
@@ -106,7 +106,7 @@ pub fn discover<M: Mmio + ?Sized>(m: &M) -> Result<Option<Extension>> {
     }
     let mut uuid = [0; 4];
     for (word, i) in uuid.iter_mut().zip(0..) {
-        *word = read(m, ident::UUID0 + 4 * i);
+        *word = read_sure(m, ident::UUID0 + 4 * i)?;
     }
     let flags = read_sane(m, ident::FLAGS)?;
     let has = |bit| features & bit != 0;
@@ -118,7 +118,7 @@ pub fn discover<M: Mmio + ?Sized>(m: &M) -> Result<Option<Extension>> {
         phantom: flags & ident::FLAG_PHANTOM != 0,
         realism: flags & ident::FLAG_REALISM != 0,
         vram_bytes: u64::from(read_sane(m, ident::VRAM_MIB)?) << 20,
-        profile_id: read(m, ident::PROFILE_ID),
+        profile_id: read_sure(m, ident::PROFILE_ID)?,
         uuid,
         ce_caps,
         topology: match has(ident::FEATURE_TOPOLOGY) {
@@ -129,6 +129,6 @@ pub fn discover<M: Mmio + ?Sized>(m: &M) -> Result<Option<Extension>> {
             true => Some(Engine::read(m)?),
             false => None,
         },
-        ecc: super::ecc::is_there(m),
+        ecc: super::ecc::is_there(m)?,
     }))
 }

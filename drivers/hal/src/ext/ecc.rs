@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Memory that failed (device.md 2.8). Numbers are the device's word: whoever acts on one looks whether there is such a page.
 
-use super::{read, read_sane, write};
+use super::{read_sane, read_sure, write};
 use crate::ids::Chid;
 use crate::seam::Mmio;
 use crate::{Error, Result};
@@ -27,8 +27,9 @@ impl Stands {
 }
 
 /// Whether the device has the block. No feature bit names it: drivers that came before it refuse bits that they do not know.
-pub(super) fn is_there<M: Mmio + ?Sized>(m: &M) -> bool {
-    read(m, hw::BASE) == ext::block_header(hw::ID)
+pub(super) fn is_there<M: Mmio + ?Sized>(m: &M) -> Result<bool> {
+    // BAR5 may end before it.
+    Ok(read_sure(m, hw::BASE)? == ext::block_header(hw::ID))
 }
 
 /// Takes the number of the page of this GPU that was found longest ago; `None` when there is none.

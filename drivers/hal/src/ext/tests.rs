@@ -8,6 +8,7 @@ use crate::fake::{FakeMem, FakeRegs};
 use crate::ids::*;
 use crate::seam::{Bar, DmaMem, Fence, Mmio};
 use crate::Error;
+use core::cell::Cell;
 use huvm_hw::ext::desc::{header, instr, Op};
 use huvm_hw::ext::workload as work;
 
@@ -101,8 +102,164 @@ fn each_rule_refuses() {
 fn no_extension_is_no_error() {
     let mut regs = FakeRegs::default();
     assert_eq!(discover::discover(&regs), Ok(None), "reads zero");
-    regs.gone = true;
+    let off = huvm_hw::ext::ident::BASE;
+    regs.regs.borrow_mut().insert((true, off), u32::MAX);
     assert_eq!(discover::discover(&regs), Ok(None), "reads all ones");
+    regs.gone = true;
+    assert_eq!(discover::discover(&regs), Err(Error::Gone));
+}
+
+/// A device of which some reads in a row are all ones, and some writes are lost.
+struct Flaky<'a> {
+    regs: &'a FakeRegs,
+    ones: core::ops::Range<u32>,
+    loses: bool,
+    reads: Cell<u32>,
+}
+
+impl<'a> Flaky<'a> {
+    fn new(regs: &'a FakeRegs, ones: core::ops::Range<u32>) -> Self {
+        Flaky {
+            regs,
+            ones,
+            loses: false,
+            reads: Cell::new(0),
+        }
+    }
+}
+
+impl Fence for Flaky<'_> {
+    fn wmb(&self) {}
+    fn rmb(&self) {}
+}
+
+impl Mmio for Flaky<'_> {
+    fn read32(&self, bar: Bar, off: u32) -> u32 {
+        let n = self.reads.get();
+        self.reads.set(n + 1);
+        match self.ones.contains(&n) {
+            true => u32::MAX,
+            false => self.regs.read32(bar, off),
+        }
+    }
+    fn write32(&self, bar: Bar, off: u32, val: u32) {
+        if !self.loses {
+            self.regs.write32(bar, off, val);
+        }
+    }
+}
+
+/// All of the extension, with two links; a UUID that has a word of all ones.
+fn whole() -> FakeRegs {
+    use huvm_hw::ext::{
+        block_header, ecc, ident, inject, stats, throttle, time, topology, workload,
+    };
+    let regs = FakeRegs::default();
+    let w = |off, val| regs.write32(Bar::Ext, off, val);
+    regs.write32(Bar::Regs, 0, 0x1700_00a1);
+    for (base, id) in [
+        (ident::BASE, ident::ID),
+        (topology::BASE, topology::ID),
+        (workload::BASE, workload::ID),
+        (throttle::BASE, throttle::ID),
+        (stats::BASE, stats::ID),
+        (inject::BASE, inject::ID),
+        (time::BASE, time::ID),
+        (ecc::BASE, ecc::ID),
+    ] {
+        w(base, block_header(id));
+    }
+    w(ident::FEATURES, 0x3f);
+    w(ident::GPU_COUNT, 2);
+    w(ident::CE_COUNT, 2);
+    w(ident::CE_CAP0, 0xf);
+    w(ident::CE_CAP0 + 4, 3);
+    w(ident::FLAGS, 1);
+    w(ident::VRAM_MIB, 64);
+    w(ident::PROFILE_ID, 0x1234_5678);
+    for (i, word) in [1, u32::MAX, 3, 4].into_iter().enumerate() {
+        w(ident::UUID0 + 4 * i as u32, word);
+    }
+    w(topology::LINK_COUNT, 2);
+    w(topology::HOST_H2D_MBPS, 12_300);
+    w(topology::HOST_D2H_MBPS, 12_301);
+    w(topology::HOST_LATENCY_NS, 16_700);
+    w(topology::VRAM_MBPS, 900_000);
+    for i in 0..2 {
+        let at = topology::LINK0 + topology::LINK_STRIDE * i;
+        w(at + topology::LINK_PEER, 1 + i);
+        w(at + topology::LINK_TYPE, topology::LINK_TYPE_NVLINK);
+        w(at + topology::LINK_MBPS, 40_100);
+        w(at + topology::LINK_LATENCY_NS, 1900);
+        w(at + topology::LINK_STATE, 1);
+        w(at + topology::LINK_CAPS, 3);
+    }
+    w(work::SLOT_COUNT, 64);
+    w(work::MAX_RESIDENT, 80);
+    w(work::INTR_VECTOR, 16);
+    regs
+}
+
+/// Some reads in a row, wherever they are, that are all ones: an error, or the very answer of a device that always answers.
+fn right_or_error<T: PartialEq + core::fmt::Debug>(
+    regs: &FakeRegs,
+    read: impl Fn(&Flaky<'_>) -> crate::Result<T>,
+) {
+    let answers = Flaky::new(regs, 0..0);
+    let right = read(&answers).unwrap();
+    assert!(answers.reads.get() > 0);
+    for len in 1..5 {
+        for n in 0..answers.reads.get() {
+            match read(&Flaky::new(regs, n..n + len)) {
+                Ok(did) => assert_eq!(did, right, "reads {n}, {len}"),
+                Err(Error::Gone | Error::BadDevice(..)) => {}
+                Err(e) => panic!("reads {n}, {len}: {e:?}"),
+            }
+        }
+    }
+}
+
+/// What is read once is kept for as long as the GPU lives.
+#[test]
+fn all_ones_is_no_answer() {
+    let regs = whole();
+    let e = discover::discover(&regs).unwrap().unwrap();
+    assert!(e.ecc && e.workload.is_some() && e.uuid == [1, u32::MAX, 3, 4]);
+    assert_eq!(e.topology.map(|t| t.vram_mbps), Some(900_000));
+    right_or_error(&regs, |m| discover::discover(m));
+    for i in 0..2 {
+        right_or_error(&regs, |m| topology::link(m, i));
+        right_or_error(&regs, |m| topology::link_is_up(m, i));
+    }
+    right_or_error(&regs, |m| topology::set_peer(m, 3, Some(1)));
+    right_or_error(&regs, |m| topology::set_peer(m, 3, None));
+    right_or_error(&regs, |m| super::ecc::is_there(m));
+    // A BAR5 that ends before it, and none at all.
+    let without = |off, is: &dyn Fn(&FakeRegs)| {
+        regs.regs.borrow_mut().insert((true, off), u32::MAX);
+        is(&regs);
+        right_or_error(&regs, |m| discover::discover(m));
+    };
+    without(huvm_hw::ext::ecc::BASE, &|r| {
+        assert!(!discover::discover(r).unwrap().unwrap().ecc)
+    });
+    without(huvm_hw::ext::ident::BASE, &|r| {
+        assert_eq!(discover::discover(r), Ok(None))
+    });
+}
+
+/// A name that another GPU had, and that a lost write did not change.
+#[test]
+fn a_name_that_was_not_written_is_an_error() {
+    let regs = whole();
+    let mut m = Flaky::new(&regs, 0..0);
+    topology::set_peer(&m, 3, Some(1)).unwrap();
+    m.loses = true;
+    let entry = 1 << 31 | 1;
+    let lost = Err(Error::BadState("peer map", entry));
+    assert_eq!(topology::set_peer(&m, 3, None), lost);
+    assert_eq!(topology::set_peer(&m, 3, Some(2)), lost);
+    assert_eq!(topology::set_peer(&m, 3, Some(1)), Ok(()));
 }
 
 #[test]

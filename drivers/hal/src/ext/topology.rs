@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Links and the peer-id map (device.md 2.2).
 
-use super::{read, read_sane, write};
+use super::{read_sane, write};
 use crate::seam::Mmio;
 use crate::{Error, Result};
 use huvm_hw::ext::topology as hw;
+
+/// GPU index in an entry of the peer-id map.
+const PEER_INDEX: u32 = 0xff;
 
 /// Kind of a link to a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +62,10 @@ impl Topology {
         }
         Ok(Topology {
             links,
-            host_h2d_mbps: read(m, hw::HOST_H2D_MBPS),
-            host_d2h_mbps: read(m, hw::HOST_D2H_MBPS),
-            host_latency_ns: read(m, hw::HOST_LATENCY_NS),
-            vram_mbps: read(m, hw::VRAM_MBPS),
+            host_h2d_mbps: read_sane(m, hw::HOST_H2D_MBPS)?,
+            host_d2h_mbps: read_sane(m, hw::HOST_D2H_MBPS)?,
+            host_latency_ns: read_sane(m, hw::HOST_LATENCY_NS)?,
+            vram_mbps: read_sane(m, hw::VRAM_MBPS)?,
         })
     }
 }
@@ -81,12 +84,12 @@ pub fn link<M: Mmio + ?Sized>(m: &M, i: u32) -> Result<Link> {
         hw::LINK_TYPE_NVLINK => LinkType::NvLink,
         other => return Err(Error::BadDevice("link type", other)),
     };
-    let caps = read(m, base + hw::LINK_CAPS);
+    let caps = read_sane(m, base + hw::LINK_CAPS)?;
     Ok(Link {
         peer: read_sane(m, base + hw::LINK_PEER)?,
         kind,
-        mbps: read(m, base + hw::LINK_MBPS),
-        latency_ns: read(m, base + hw::LINK_LATENCY_NS),
+        mbps: read_sane(m, base + hw::LINK_MBPS)?,
+        latency_ns: read_sane(m, base + hw::LINK_LATENCY_NS)?,
         up: read_sane(m, base + hw::LINK_STATE)? & 1 != 0,
         read: caps & 1 != 0,
         write: caps & 2 != 0,
@@ -114,14 +117,15 @@ pub fn set_peer<M: Mmio + ?Sized>(m: &M, id: u8, gpu_index: Option<u32>) -> Resu
         return Err(Error::OutOfRange("peer id", u64::from(id)));
     }
     let entry = match gpu_index {
-        Some(i) if i > 0xff => return Err(Error::OutOfRange("GPU index", u64::from(i))),
+        Some(i) if i > PEER_INDEX => return Err(Error::OutOfRange("GPU index", u64::from(i))),
         Some(i) => i | hw::PEER_VALID,
         None => 0,
     };
     let reg = hw::PEER_MAP0 + 4 * u32::from(id);
     write(m, reg, entry);
     let back = read_sane(m, reg)?;
-    if back & hw::PEER_VALID != entry & hw::PEER_VALID {
+    // The index too: a write that was lost leaves the name that was there.
+    if (back ^ entry) & (hw::PEER_VALID | PEER_INDEX) != 0 {
         return Err(Error::BadState("peer map", back));
     }
     Ok(())
