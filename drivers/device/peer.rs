@@ -7,7 +7,8 @@
 use super::gpu::NO_PEER;
 use super::{registry, Gpu};
 use crate::kernel::ffi::uapi;
-use huvm_hal::ext::topology;
+use huvm_hal::ext::topology::{self, Link};
+use huvm_hw::ext::topology::LINK_MAX;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
@@ -16,6 +17,11 @@ use kernel::sync::Arc;
 const IDS: u8 = 8;
 /// Set in a peer's entry: the id is still the peer's, for copies under way, and nobody begins another.
 const CLOSED: u32 = 0x100;
+/// No look at the links says so: the next one finds a change.
+const LOOK_AGAIN: u32 = u32::MAX;
+
+/// The links of a GPU by number; without those that make no sense.
+type Table = [Option<Link>; LINK_MAX as usize];
 
 /// Gives `gpu` and every other GPU names for each other.
 pub(super) fn connect(gpu: &Arc<Gpu>) -> Result {
@@ -24,8 +30,14 @@ pub(super) fn connect(gpu: &Arc<Gpu>) -> Result {
             continue;
         }
         for (from, to) in [(gpu, other), (other, gpu)] {
-            if let Some(mbps) = linked(from, to) {
-                name(from, to, mbps);
+            match table(from) {
+                Ok(links) => {
+                    if let Some(mbps) = linked(&links, to) {
+                        name(from, to, mbps);
+                    }
+                }
+                // It did not answer now.
+                Err(_) => from.links_up.store(LOOK_AGAIN, Relaxed),
             }
         }
     }
@@ -67,12 +79,8 @@ pub(super) fn disconnect(gpu: &Arc<Gpu>) {
 /// Looks whether a link of `gpu` went down or came up, and gives and takes its names accordingly. One register a link, and
 /// nothing else when nothing has changed.
 pub(crate) fn refresh(gpu: &Arc<Gpu>) {
-    let links = gpu
-        .ext()
-        .and_then(|e| e.topology.as_ref())
-        .map_or(0, |t| t.links);
     let mut up = 0u32;
-    for i in 0..links {
+    for i in 0..links(gpu) {
         match gpu.hal(topology::link_is_up(&**gpu, i)) {
             Ok(true) => up |= 1u32.checked_shl(i).unwrap_or(0),
             Ok(false) => {}
@@ -80,21 +88,25 @@ pub(crate) fn refresh(gpu: &Arc<Gpu>) {
             Err(_) => return,
         }
     }
-    let was = gpu.links_up.xchg(up, Relaxed);
-    if was == up {
+    if gpu.links_up.load(Relaxed) == up {
         return;
     }
+    let Ok(links) = gpu.hal(table(gpu)) else {
+        return;
+    };
+    // Before it is seen who is there: whoever comes later and cannot read it has it looked at again.
+    let was = gpu.links_up.xchg(up, Relaxed);
     let Ok(others) = registry::snapshot() else {
         // Looked at again next time.
         gpu.links_up.store(was, Relaxed);
         return;
     };
-    announce(gpu, links, was, up);
+    announce(gpu, &links, was, up);
     for other in others.iter() {
         if Arc::ptr_eq(gpu, other) || other.is_lost() {
             continue;
         }
-        match linked(gpu, other) {
+        match linked(&links, other) {
             Some(mbps) => name(gpu, other, mbps),
             // The id stays the peer's: copies under way name it.
             None => shut(gpu, other),
@@ -103,13 +115,10 @@ pub(crate) fn refresh(gpu: &Arc<Gpu>) {
 }
 
 /// Says which of the links of `gpu` went down or came up.
-fn announce(gpu: &Gpu, links: u32, was: u32, up: u32) {
-    for i in 0..links {
+fn announce(gpu: &Gpu, links: &Table, was: u32, up: u32) {
+    for (i, link) in (0..).zip(links) {
         let bit = 1u32.checked_shl(i).unwrap_or(0);
-        if (was ^ up) & bit == 0 {
-            continue;
-        }
-        let Ok(link) = topology::link(gpu, i) else {
+        let Some(link) = link.filter(|_| (was ^ up) & bit != 0) else {
             continue;
         };
         if registry::gpu(link.peer).is_none() {
@@ -128,18 +137,32 @@ fn announce(gpu: &Gpu, links: u32, was: u32, up: u32) {
     }
 }
 
-/// Bandwidth of a usable link from one GPU to another, MB/s.
-fn linked(from: &Gpu, to: &Gpu) -> Option<u32> {
-    let links = from
-        .ext()
+/// How many links a GPU has.
+fn links(gpu: &Gpu) -> u32 {
+    gpu.ext()
         .and_then(|e| e.topology.as_ref())
-        .map_or(0, |t| t.links);
-    (0..links).find_map(|i| {
-        topology::link(from, i)
-            .ok()
-            .filter(|l| l.peer == u32::from(to.index()) && l.up && l.read && l.write)
-            .map(|l| l.mbps)
-    })
+        .map_or(0, |t| t.links)
+}
+
+/// Reads them all: `Gone` if one was not read, for whoever goes by the others closes a good one.
+fn table(gpu: &Gpu) -> huvm_hal::Result<Table> {
+    let mut table = [None; LINK_MAX as usize];
+    for (link, i) in table.iter_mut().zip(0..links(gpu)) {
+        *link = match topology::link(gpu, i) {
+            Err(e @ huvm_hal::Error::Gone) => return Err(e),
+            read => read.ok(),
+        };
+    }
+    Ok(table)
+}
+
+/// Bandwidth of a usable link to a GPU, MB/s.
+fn linked(links: &Table, to: &Gpu) -> Option<u32> {
+    links
+        .iter()
+        .flatten()
+        .find(|l| l.peer == u32::from(to.index()) && l.up && l.read && l.write)
+        .map(|l| l.mbps)
 }
 
 fn name(from: &Arc<Gpu>, to: &Arc<Gpu>, mbps: u32) {
@@ -174,6 +197,8 @@ fn name(from: &Arc<Gpu>, to: &Arc<Gpu>, mbps: u32) {
             speed.store(mbps, Relaxed);
             named.store(id.into(), Relaxed);
         }
+        // It did not answer now.
+        Err(huvm_hal::Error::Gone) => from.links_up.store(LOOK_AGAIN, Relaxed),
         Err(e) => pr_warn!(
             "gpu {} cannot name gpu {}: {:?}\n",
             from.index(),
