@@ -299,6 +299,7 @@ pub(super) fn serve(gpu: &Arc<Gpu>, mut rings: FaultState, mut service: Service)
             break;
         }
         if gpu.is_lost() {
+            service.forget_pins();
             continue;
         }
         // Also where faults go on coming: messages of other vectors may be lost.

@@ -2,7 +2,7 @@
 //! BARs that may vanish under their users.
 
 use super::ffi::c;
-use super::pci::{raw, Function};
+use super::pci::{is_memory, raw, Function};
 use core::ffi::c_void;
 use huvm_hal::ext::announce::Announced;
 use huvm_hal::seam::{Bar, Fence, Mmio};
@@ -22,7 +22,8 @@ impl Window {
         let pdev = f.device();
         let all = usize::try_from(pdev.resource_len(bar)?)?;
         let len = length.unwrap_or(all);
-        if len == 0 || offset.checked_add(len).is_none_or(|end| end > all) {
+        if !is_memory(pdev, bar) || len == 0 || offset.checked_add(len).is_none_or(|end| end > all)
+        {
             return Err(ENODEV);
         }
         // SAFETY: a device that we enabled, and a BAR that we claimed.
@@ -177,7 +178,7 @@ impl VramWindow {
     ) -> Result<VramWindow> {
         let size = pdev.resource_len(bar)?;
         let end = off.checked_add(len as u64).ok_or(EINVAL)?;
-        if end > size || off & 4095 != 0 || len & 4095 != 0 || len == 0 {
+        if !is_memory(pdev, bar) || end > size || off & 4095 != 0 || len & 4095 != 0 || len == 0 {
             return Err(EINVAL);
         }
         let start = pdev.resource_start(bar)?.checked_add(off).ok_or(EINVAL)?;

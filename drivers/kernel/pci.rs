@@ -29,6 +29,12 @@ pub(crate) fn config32(pdev: &pci::Device, at: u16) -> u32 {
     word
 }
 
+/// Whether a BAR is one of memory, which can be mapped, and not of I/O ports.
+pub(super) fn is_memory(pdev: &pci::Device, bar: u32) -> bool {
+    // SAFETY: a valid device; which BARs there are is looked at there.
+    unsafe { c::huvm_pci_bar_is_memory(raw(pdev), bar) }
+}
+
 /// What a bound driver is asked when the machine ends or sleeps, or somebody resets the device.
 pub(crate) trait AtEnd {
     /// The machine ends (reboot, halt, power off, kexec): when this returns, the device must do nothing any more by

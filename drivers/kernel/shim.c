@@ -159,6 +159,11 @@ const char *huvm_pci_name(struct pci_dev *pdev)
 	return pci_name(pdev);
 }
 
+bool huvm_pci_bar_is_memory(struct pci_dev *pdev, unsigned int bar)
+{
+	return bar < PCI_STD_NUM_BARS && pci_resource_flags(pdev, bar) & IORESOURCE_MEM;
+}
+
 void huvm_vma_adopt(struct vm_area_struct *vma, const struct vm_operations_struct *ops,
 		    void *private)
 {

@@ -73,8 +73,9 @@ void huvm_irq_line_off(struct huvm_irq_line *line, u64 ns);
 void huvm_irq_line_end(struct huvm_irq_line *line);
 void huvm_irq_line_free(struct huvm_irq_line *line);
 
-/* pci_name */
+/* pci_name, pci_resource_flags */
 const char *huvm_pci_name(struct pci_dev *pdev);
+bool huvm_pci_bar_is_memory(struct pci_dev *pdev, unsigned int bar);
 
 /* vm_flags_set, vm_flags_clear(VM_MAYEXEC) and the fields of a VMA */
 #define HUVM_VM_FLAGS (VM_PFNMAP | VM_IO | VM_DONTEXPAND | VM_DONTCOPY | VM_DONTDUMP)

@@ -217,6 +217,11 @@ impl Service {
         }
     }
 
+    /// The GPU is lost: nothing of it is pinned, and nobody's memory is kept for that.
+    pub(crate) fn forget_pins(&mut self) {
+        self.pins.clear();
+    }
+
     /// Ends pins whose time is over: the next access faults, and moves the page.
     fn unpin(&mut self, now: u64) {
         self.pins.retain(|(until, block)| {
