@@ -248,6 +248,28 @@ fn all_ones_is_no_answer() {
     });
 }
 
+/// What a launch did is told once, and its slot is another's then.
+#[test]
+fn a_result_is_read_as_it_is() {
+    use huvm_hw::ext::workload as hw;
+    let regs = whole();
+    let w = |at, val| regs.write32(Bar::Ext, hw::SLOT0 + hw::SLOT_STRIDE + at, val);
+    let engine = discover::discover(&regs)
+        .unwrap()
+        .unwrap()
+        .workload
+        .unwrap();
+    w(hw::STATUS, hw::STATUS_DONE);
+    w(hw::FAULTS_LO, 7);
+    w(hw::BYTES_LO, 4096);
+    right_or_error(&regs, |m| engine.report(m, 1));
+    // A number that is all ones is one, too.
+    w(hw::MISMATCHES_LO, u32::MAX);
+    let r = engine.report(&regs, 1).unwrap();
+    assert_eq!((r.mismatches, r.bytes), (u32::MAX.into(), 4096));
+    right_or_error(&regs, |m| engine.report(m, 1));
+}
+
 /// A name that another GPU had, and that a lost write did not change.
 #[test]
 fn a_name_that_was_not_written_is_an_error() {
