@@ -115,7 +115,6 @@ fn apply(block: &Arc<Block>, advice: Advice, pages: &PageMask) -> Result {
             map::unmap_gpus(&mut s, &gone);
             map::unmap_cpu(block, &mut s, &gone);
             s.host_valid = s.host_valid.and_not(&gone);
-            thrash::reset(&mut s, &gone);
             s.forget_beside(Place::Host, &gone);
             s.release_empty_chunks();
             let n = gone.count().get();

@@ -936,6 +936,9 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     }
     let faulted = legal(&s, w);
     let before = s.part(g).map_or(PageMask::EMPTY, |p| p.mapped);
+    let to_upgrade = s
+        .part(g)
+        .map_or(PageMask::EMPTY, |p| p.read_only.and(&w.write));
     let planned = w.plan.as_ref().map_or(PageMask::EMPTY, |p| p.remote);
     let remote = faulted.and(&planned);
     if !remote.is_empty() {
@@ -961,9 +964,11 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     let served = faulted.and(&after).and_not(&before).count().get();
     let stale = faulted.and(&before).count().get();
     if let Some(part) = s.part_mut(g) {
-        part.stale = match (served, stale) {
-            (0, 1..) => part.stale.saturating_add(1),
-            _ => 0,
+        let in_vain = served == 0 && !faulted.and(&before).and_not(&to_upgrade).is_empty();
+        part.stale = if in_vain {
+            part.stale.saturating_add(1)
+        } else {
+            0
         };
         if part.stale >= STALE_MAX {
             part.stale = 0;

@@ -562,6 +562,7 @@ pub(crate) fn wait(
         if w.timeout_ns == 0 {
             fill(w, &gpu, report, None);
             w.status = uapi::HUVM_LAUNCH_RUNNING;
+            w.error = uapi::HUVM_ERROR_NONE;
             return deliver(w);
         }
         if waited >= w.timeout_ns {
@@ -572,7 +573,11 @@ pub(crate) fn wait(
         // CAST: below 64.
         let n = slot as u32;
         slots.wait.wait_killable(left, || {
-            let running = || !is_over(&engine.status(&*gpu, n));
+            // One that was just given to the device may still be to begin.
+            let running = || match engine.status(&*gpu, n) {
+                Ok(Status::Idle) => true,
+                status => !is_over(&status),
+            };
             slots
                 .find(space.id(), id)
                 .is_none_or(|(_, b)| !b.claimed && (gpu.is_lost() || !running()))

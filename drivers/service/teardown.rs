@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Taking things away: pages at munmap, a GPU at unregister, close or loss.
 
-use super::{evict, map, pool, thrash};
+use super::{evict, map, pool};
 use crate::account::waits::{self, Listed, Waiting, What};
 use crate::device::{Gpu, Loss};
 use crate::kernel::time;
@@ -28,7 +28,6 @@ pub(crate) fn drop_pages(block: &Arc<Block>, pages: &PageMask) -> bool {
     s.cpu_read_only = s.cpu_read_only.and_not(pages);
     s.lost = s.lost.and_not(pages);
     s.advice.forget(pages);
-    thrash::reset(&mut s, pages);
     s.forget_beside(Place::Host, pages);
     s.release_empty_chunks();
     let keep = s.managed;
