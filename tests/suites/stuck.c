@@ -140,22 +140,25 @@ enum { NOW_AND_THEN = 1 << 16 };
 static void loses_while_it_copies(uint32_t inject, uint32_t kept, uint32_t silent)
 {
 	int fd = begin(0x2, 0x1, SMALL);
-	struct job j = job_make(0, SMALL + 1, 5), owner;
+	/* What GPU 1 has lent before: that goes, too, whatever the engine copies just now. */
+	const uint32_t before = kept > 1 ? kept - 1 : 0;
+	struct job j = job_make(0, SMALL + 1 + before, 5), owner;
 	struct huvm_instr i = over(HUVM_OP_FILL, BLOCK, 1);
 	struct teller e = teller_begin();
-	char name[32], other[32], method[96], reset[96];
+	char what[64], name[32], other[32], method[96], reset[96];
 	uint64_t v, id;
 	pthread_t t;
 
 	knob(fd, 1, "write_back", 0);
 	pci_name(fd, 0, name);
 	pci_name(fd, 1, other);
-	gpu_fill(j.fd, 0, j.p, SMALL * BLOCK, 1, 5, 3);
+	gpu_fill(j.fd, 0, j.p, (SMALL + before) * BLOCK, 1, 5, 3);
+	CHECK_EQ(lent(fd, 1), before);
 	test_reg(fd, 0, inject, 1);
-	i.dst = (uintptr_t)j.p + SMALL * BLOCK;
+	i.dst = (uintptr_t)j.p + (SMALL + before) * BLOCK;
 	CHECK_OK(launch(j.fd, 0, 1, &i, 1, 8, &id));
 	CHECK(WITHIN(5000, !read_reg(fd, 0, inject)));
-	CHECK_EQ(lent(fd, 1), 1);
+	CHECK_EQ(lent(fd, 1), before + 1);
 	end = 0;
 	if (silent == NOW_AND_THEN)
 		CHECK_EQ(pthread_create(&t, NULL, silent_now_and_then, NULL), 0);
@@ -163,7 +166,7 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept, uint32_t silen
 		does_not_answer(fd, 1 + silent % NOW_AND_THEN);
 	else
 		test_reg(fd, 0, INJ_COMMAND_HANG, 1);
-	CHECK_EQ(reads(j.p + (SMALL - 1) * (BLOCK / 8), &v), SIGBUS);
+	CHECK_EQ(reads(j.p + (SMALL + before - 1) * (BLOCK / 8), &v), SIGBUS);
 	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
 	end = 1;
 	if (silent == NOW_AND_THEN)
@@ -176,8 +179,10 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept, uint32_t silen
 	CHECK(WITHIN(5000, !lent(fd, 1)));
 	CHECK_EQ(mem_info(fd, 1).retired, kept);
 	tells(&e, silent ? "gpu-lost *gpu0 *it does not answer" : "gpu-lost *gpu0 *a TLB invalidate was not acknowledged", 1);
-	tells(&e, "forfeit *gpu1  1 chunks that gpu0 borrowed", kept);
-	doctor_finds(kept ? "gpu 1 lent memory *1 of * retired: *may still write" : "gpu 0 *lost: a TLB invalidate");
+	snprintf(what, sizeof(what), "forfeit *gpu1  %u chunks that gpu0 borrowed", kept);
+	tells(&e, what, kept != 0);
+	snprintf(what, sizeof(what), "gpu 1 lent memory *%u of * retired: *may still write", kept);
+	doctor_finds(kept ? what : "gpu 0 *lost: a TLB invalidate");
 	owner = job_begin(1, mem_info(fd, 1).free, 11);
 	CHECK_EQ(mem_info(fd, 1).free, 0);
 	test_reg(fd, 0, inject, 0);
@@ -212,6 +217,8 @@ static void copies_no_more(void) { loses_while_it_copies(INJ_CE_HANG, 0, 0); }
 
 /* It is on its way, and the engine does not let go of it. */
 static void copy_on_its_way(void) { loses_while_it_copies(INJ_CE_STALL, 1, 0); }
+
+static void all_that_was_lent(void) { loses_while_it_copies(INJ_CE_STALL, 2, 0); }
 
 /* The same, and the GPU is taken for one that is not there any more. */
 static void copy_of_a_silent_gpu(void) { loses_while_it_copies(INJ_CE_STALL, 1, 1); }
@@ -757,7 +764,8 @@ static void no_way_to_reset(void)
 
 static const struct ktap_test tests[] = {
 	{ "writes_no_more", writes_no_more }, { "copies_no_more", copies_no_more },
-	{ "copy_on_its_way", copy_on_its_way }, { "copy_of_a_silent_gpu", copy_of_a_silent_gpu },
+	{ "copy_on_its_way", copy_on_its_way }, { "all_that_was_lent", all_that_was_lent },
+	{ "copy_of_a_silent_gpu", copy_of_a_silent_gpu },
 	{ "copy_of_one_that_is_silent_for_long", copy_of_one_that_is_silent_for_long },
 	{ "copy_of_one_that_is_silent_now_and_then", copy_of_one_that_is_silent_now_and_then }, { "wait_on_a_silent_gpu", wait_on_a_silent_gpu },
 	{ "duplicates_after_a_move_on_its_way", duplicates_after_a_move_on_its_way, 90 },
