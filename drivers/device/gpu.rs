@@ -16,8 +16,7 @@ use crate::kernel::ffi::uapi;
 use crate::kernel::hostpage::HostPages;
 use crate::kernel::memcg::MemCg;
 use crate::kernel::mmio::Bars;
-use crate::kernel::pci::{clear_master, OUTAGE_NS};
-use crate::kernel::time;
+use crate::kernel::pci::{clear_master, insist};
 use crate::kernel::wait::WaitQueue;
 use crate::memory::chunk::ChunkPool;
 use crate::memory::clients::Clients;
@@ -310,14 +309,13 @@ impl Gpu {
     ///
     /// It may live on. So it is kept from all memory but its own before anybody can know: who then frees or lends on what
     /// the GPU had mapped need not ask it to forget the translations. What an engine has on its way to a neighbour has arrived,
-    /// or the neighbour never uses again what it lent to this GPU. One that is gone for good is silent at once; one that did not
-    /// answer for a moment may have an engine that copies.
+    /// or the neighbour never uses again what it lent to this GPU. One that does not answer may have an
+    /// engine that copies, too; it is gone for good when it says nothing for a tenth of a second.
     pub(crate) fn mark_lost(&self, why: Loss) {
         if self.is_lost() {
             return;
         }
-        let mut outage = time::Patience::new(OUTAGE_NS);
-        while !self.cut_off() && outage.again() {}
+        let _gone_else = insist(|| self.cut_off());
         if !self.channels.are_silent(self.index) {
             self.forfeit();
         }

@@ -25,14 +25,15 @@ type Table = [Option<Link>; LINK_MAX as usize];
 
 /// Gives `gpu` and every other GPU names for each other.
 pub(super) fn connect(gpu: &Arc<Gpu>) -> Result {
+    let own = table(gpu);
     for other in registry::snapshot()?.iter() {
         if Arc::ptr_eq(gpu, other) || other.is_lost() {
             continue;
         }
-        for (from, to) in [(gpu, other), (other, gpu)] {
-            match table(from) {
+        for (from, links, to) in [(gpu, &own, other), (other, &table(other), gpu)] {
+            match links {
                 Ok(links) => {
-                    if let Some(mbps) = linked(&links, to) {
+                    if let Some(mbps) = linked(links, to) {
                         name(from, to, mbps);
                     }
                 }

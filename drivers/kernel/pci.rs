@@ -4,6 +4,7 @@
 use super::ffi::c;
 use super::time;
 use core::marker::PhantomData;
+use huvm_hal::seam::poll;
 use kernel::device::Core;
 use kernel::error::{from_result, to_result};
 use kernel::pci;
@@ -125,10 +126,15 @@ pub(crate) fn clear_master(pdev: &pci::Device) -> bool {
     config32(pdev, COMMAND) & COMMAND_MASTER == 0
 }
 
-/// As [`clear_master`], again and again if it does not answer, for [`OUTAGE_NS`]. May sleep.
-pub(crate) fn keep_off_bus(pdev: &pci::Device) {
+/// Calls `heard` until it says that the device answered, for [`OUTAGE_NS`]. Whether it did. May sleep.
+pub(crate) fn insist(mut heard: impl FnMut() -> bool) -> bool {
     let mut outage = time::Patience::new(OUTAGE_NS);
-    while !clear_master(pdev) && outage.again() {}
+    poll(&mut || outage.again(), "answer", || heard().then_some(())).is_ok()
+}
+
+/// As [`clear_master`], again if it does not answer ([`insist`]).
+pub(crate) fn keep_off_bus(pdev: &pci::Device) {
+    let _gone_else = insist(|| clear_master(pdev));
 }
 
 /// Memory decoding and bus mastering are on and the BARs are ours, until dropped.
@@ -175,11 +181,8 @@ impl Function {
     /// # Errors
     /// `ENODEV` if it does not answer; `ENOTTY` if it cannot be reset, or what the PCI core says.
     pub(crate) fn reset(&self) -> Result {
-        let mut outage = time::Patience::new(OUTAGE_NS);
-        while config32(&self.pdev, 0) == !0 {
-            if !outage.again() {
-                return Err(ENODEV);
-            }
+        if !insist(|| config32(&self.pdev, 0) != !0) {
+            return Err(ENODEV);
         }
         // SAFETY: a device that we enabled; its lock is held, as callers promise.
         to_result(unsafe { c::pci_reset_function_locked(raw(&self.pdev)) })

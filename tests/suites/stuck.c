@@ -180,7 +180,7 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept, uint32_t silen
 	CHECK_EQ(mem_info(fd, 1).retired, kept);
 	tells(&e, silent ? "gpu-lost *gpu0 *it does not answer" : "gpu-lost *gpu0 *a TLB invalidate was not acknowledged", 1);
 	snprintf(what, sizeof(what), "forfeit *gpu1  %u chunks that gpu0 borrowed", kept);
-	tells(&e, what, kept != 0);
+	tells(&e, kept ? what : "forfeit", kept != 0);
 	snprintf(what, sizeof(what), "gpu 1 lent memory *%u of * retired: *may still write", kept);
 	doctor_finds(kept ? what : "gpu 0 *lost: a TLB invalidate");
 	owner = job_begin(1, mem_info(fd, 1).free, 11);
@@ -492,6 +492,16 @@ static void duplicate_on_a_lost_gpu(void)
 	CHECK_OK(close(fd));
 }
 
+/* GPU @gpu, called @name, was lost, and a block that it had is at home. */
+static void lost_but_for_the_hosts(int fd, uint32_t gpu, const char *name, uint64_t *p)
+{
+	CHECK_EQ(gpu_state(fd, gpu), HUVM_GPU_LOST);
+	CHECK_EQ(block_info(fd, p).host_pages, 512);
+	cpu_check(p, BLOCK, 40, 7);
+	rebind(name);
+	cpu_check(p, BLOCK, 40, 7);
+}
+
 /* A GPU that has duplicates is found out to be lost by the eviction of the others: they are the only copies then. */
 static void lost_by_an_eviction(void)
 {
@@ -513,11 +523,7 @@ static void lost_by_an_eviction(void)
 	test_reg(fd, 1, INJ_COMMAND_HANG, 1);
 	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
 	CHECK_EQ(e.evicted, 1);
-	CHECK_EQ(gpu_state(fd, 1), HUVM_GPU_LOST);
-	CHECK_EQ(block_info(fd, p).host_pages, 512);
-	cpu_check(p, BLOCK, 40, 7);
-	rebind(name);
-	cpu_check(p, BLOCK, 40, 7);
+	lost_but_for_the_hosts(fd, 1, name, p);
 	CHECK_OK(close(fd));
 }
 
@@ -537,11 +543,7 @@ static void lost_by_a_move(void)
 	CHECK_EQ(block_info(fd, p).host_pages, 512);
 	test_reg(fd, 0, INJ_COMMAND_HANG, 1);
 	CHECK_ERR(migrate(fd, p, BLOCK, 0), EIO);
-	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
-	CHECK_EQ(block_info(fd, p).host_pages, 512);
-	cpu_check(p, BLOCK, 40, 7);
-	rebind(name);
-	cpu_check(p, BLOCK, 40, 7);
+	lost_but_for_the_hosts(fd, 0, name, p);
 	CHECK_OK(close(fd));
 }
 

@@ -103,6 +103,9 @@ short_hash() { sha256sum | cut -c1-12; }
 # The file of a timing profile: a name in qemu/profiles, or a path, from / on.
 profile_file() { case $1 in /*) echo "$1" ;; *) echo "$ROOT/qemu/profiles/$1.toml" ;; esac; }
 
+# 1 for the VM whose GPUs are behind an IOMMU, 0 for the others.
+iommu_of() { if [ "$1" = iommu ]; then echo 1; else echo 0; fi; }
+
 # Instructions a microsecond that a timing profile gives each CPU; one that does not say has those of v100-p3, as in the device.
 mips_of() {
 	{ cat "$(profile_file "$1")" 2>/dev/null || true; cat "$ROOT/qemu/profiles/v100-p3.toml"; } | sed -n 's/^mips = //p' | sed -n 1p

@@ -72,14 +72,13 @@ build_module() {
 # in_vm LOG CONF VM SUITE [TESTS]: runs it. Sets by and line to what failed first; by is empty if nothing did. Returns 1 if the suite
 # never began (no image, no QEMU, a panic at boot), or skipped all: that says nothing of the bug.
 in_vm() {
-	local log=$1 conf=$2 vm=$3 suite=$4 only=${5:-} row rc=0 iommu=0 gpus vram mem realism profile code planned ran
+	local log=$1 conf=$2 vm=$3 suite=$4 only=${5:-} row rc=0 gpus vram mem realism profile code planned ran
 	row=$(awk -v vm="$vm" '$1 == vm' "$ROOT/tests/suites/suites.list")
 	[ -n "$row" ] || die "there is no VM $vm" "mend the mutant's line Catch:"
 	read -r _ gpus vram mem realism profile _ <<<"$row"
-	[ "$vm" != iommu ] || iommu=1
 	by= line=
 	rm -f "$log" "$TREE/build/logs/mutant.log"
-	NAME=mutant KCONF=$conf GPUS=$gpus VRAM=$vram MEM=$mem REALISM=$realism PROFILE=$profile TIMING=on IOMMU=$iommu LIMIT=$LIMIT \
+	NAME=mutant KCONF=$conf GPUS=$gpus VRAM=$vram MEM=$mem REALISM=$realism PROFILE=$profile TIMING=on IOMMU=$(iommu_of "$vm") LIMIT=$LIMIT \
 		QEMU="$BUILD/qemu/qemu-system-x86_64" RUN="sh /suites/suite.sh $suite" \
 		GENV="HUVM_TIME_SCALE=${TIME_SCALE:-2} HUVM_SEED=${SEED:-1} HUVM_LONG=0 HUVM_ONLY=$only" \
 		setsid "$TREE/tools/build/run.sh" >/dev/null 2>&1 </dev/null 8>&- &

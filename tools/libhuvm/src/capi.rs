@@ -5,7 +5,7 @@
 //! every other pointer to be what the header says; that is the caller's part, as always in C.
 
 use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::error::{hint_of, Error, Result};
 use crate::ops::{At, Instr, Op};
 use crate::space::Use;
 use crate::work::Program;
@@ -274,17 +274,14 @@ pub unsafe extern "C" fn libhuvm_run(
 /// Text for an error.
 #[no_mangle]
 pub extern "C" fn libhuvm_hint(err: c_int) -> *const c_char {
-    let text = match err.checked_neg().unwrap_or(0) {
+    let errno = err.checked_neg().unwrap_or(0);
+    let text = match errno {
         libc::ENOENT => c"load the module, then look at 'uvmctl doctor'",
         libc::EACCES => c"run as root, or give yourself access to /dev/huvm",
         libc::EPROTO => c"use the library that was built with the driver",
-        libc::ENODEV => c"'uvmctl gpu list' shows the GPUs there are",
         libc::EIO => c"the launch failed or the GPU was lost; see the kernel's log",
         libc::EINVAL => c"sizes are multiples of 4 KiB, and of blocks times 64 KiB",
-        libc::ENOMEM => c"use a smaller size, or free some memory",
-        libc::ENOSPC => c"a GPU serves 64 open files, 32 of a process and 48 of a user; close some",
-        libc::EBUSY => c"a GPU has 64 launches, 32 of a process and 48 of a user; wait for some",
-        _ => c"see errno(3)",
+        _ => hint_of(errno).unwrap_or(c"see errno(3)"),
     };
     text.as_ptr()
 }

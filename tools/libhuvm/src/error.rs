@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What can go wrong, and what to do about it.
 
+use std::ffi::CStr;
+
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -43,6 +45,17 @@ pub enum Error {
 /// Result with [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// What to do about an error of the kernel's that means the same to programs in C.
+pub(crate) fn hint_of(errno: i32) -> Option<&'static CStr> {
+    Some(match errno {
+        libc::ENODEV => c"'uvmctl gpu list' shows the GPUs there are",
+        libc::ENOMEM => c"use a smaller size, or free some memory",
+        libc::ENOSPC => c"a GPU serves 64 open files, 32 of a process and 48 of a user; close some",
+        libc::EBUSY => c"a GPU has 64 launches, 32 of a process and 48 of a user; wait for some",
+        _ => return None,
+    })
+}
+
 /// What to do about a lost GPU.
 const LOST: &str = "'uvmctl doctor' says what is lost of the GPU, and what to do";
 
@@ -69,19 +82,12 @@ impl Error {
             Error::NotPermitted => "run as root, or give yourself access to /dev/huvm",
             Error::Abi { .. } => "use the uvmctl that was built with the driver",
             Error::Os { what, errno } => match *errno {
-                libc::ENOSPC => {
-                    "a GPU serves 64 open files, 32 of a process and 48 of a user; close some"
-                }
-                libc::EBUSY if what.starts_with("launching") => {
-                    "a GPU has 64 launches, 32 of a process and 48 of a user; wait for some"
-                }
-                libc::ENODEV => "'uvmctl gpu list' shows the GPUs there are",
+                libc::EBUSY if !what.starts_with("launching") => return None,
                 libc::ESRCH => "'uvmctl client list' shows the processes there are",
                 libc::EIO => LOST,
                 libc::EPERM => "this needs CAP_SYS_ADMIN, or the process that opened the file",
                 libc::ERANGE => "'uvmctl policy list' shows the ranges",
-                libc::ENOMEM => "use a smaller size, or free some memory",
-                _ => return None,
+                errno => hint_of(errno)?.to_str().ok()?,
             },
             Error::GpuLost => LOST,
             Error::NoRoom => {
