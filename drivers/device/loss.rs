@@ -24,7 +24,7 @@ pub(crate) enum Loss {
     Semaphore(ChannelId),
     /// A fault ring gives nothing but errors.
     FaultRing,
-    /// The launch in this slot did not end when it was aborted.
+    /// It does not say that the launch in this slot has ended: one that was aborted, or with a status that means nothing.
     Launch(u32),
     /// Its driver lets go of it in good order.
     Unbound,
@@ -86,7 +86,10 @@ impl fmt::Display for Loss {
                 id.0
             ),
             Loss::FaultRing => f.write_str("a fault ring does not work"),
-            Loss::Launch(slot) => write!(f, "the launch in slot {slot} did not end when aborted"),
+            Loss::Launch(slot) => write!(
+                f,
+                "it does not say that the launch in slot {slot} has ended"
+            ),
             Loss::Unbound => f.write_str("its driver lets go of it"),
         }
     }

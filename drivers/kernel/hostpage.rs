@@ -51,12 +51,12 @@ impl HostPages {
         }
         let gfp = match order {
             0 => c::HUVM_GFP_SMALL,
-            _ if memcg::is_slow() => c::HUVM_GFP_LARGE_AT_ONCE,
+            9 if memcg::is_slow() => c::HUVM_GFP_LARGE_AT_ONCE,
             _ => c::HUVM_GFP_LARGE,
         };
-        memcg::forget_high();
         // SAFETY: flags allow sleeping, and allocation happens in process context only (as every caller of this room).
-        let page = NonNull::new(unsafe { c::huvm_alloc_pages(gfp, order) }).ok_or(ENOMEM)?;
+        let page = memcg::at_once(|| unsafe { c::huvm_alloc_pages(gfp, order) });
+        let page = NonNull::new(page).ok_or(ENOMEM)?;
         let pages = HostPages { page, order };
         LIVE.add(pages.count(), Relaxed);
         Ok(pages)

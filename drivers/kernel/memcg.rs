@@ -5,6 +5,7 @@ use super::ffi::c;
 use core::ffi::c_void;
 use core::mem::transmute;
 use kernel::alloc::Flags;
+use kernel::prelude::*;
 
 /// For what a client makes the kernel keep: charged ([`MemCg::charged`]; else to the caller's cgroup, a kernel thread's to
 /// nobody), and it fails rather than that anything is killed for it.
@@ -36,14 +37,13 @@ impl MemCg {
     /// Whether it, or one that it is in, has a limit, be it one that its processes are slowed down at.
     pub(crate) fn is_limited(&self) -> bool {
         // SAFETY: we hold a reference, and one that has children stays.
-        unsafe { c::huvm_memcg_is_limited(self.0) }
+        unsafe { c::huvm_memcg_has_max(self.0) || c::huvm_memcg_has_high(self.0) }
     }
 
     /// What `f` allocates with [`CHARGED`], and as pages and buffers of a client, is charged to it, whichever thread this is.
     pub(crate) fn charged<R>(&self, f: impl FnOnce() -> R) -> R {
-        forget_high();
         // SAFETY: we hold a reference until `f` is over; process context, as every allocation of this room.
-        unsafe { within(self.0, f) }
+        at_once(|| unsafe { within(self.0, f) })
     }
 }
 
@@ -67,18 +67,32 @@ unsafe fn within<R>(memcg: *mut c_void, f: impl FnOnce() -> R) -> R {
     r
 }
 
-/// A charge beyond `memory.high` is noted with the thread that makes it, and one for which more than a batch of 64 pages is noted sleeps,
-/// up to two seconds. A kernel thread serves everybody, so it does not pay for one: what is noted is dropped before each charge, and
-/// no charge that may sleep is for more than a batch ([`is_slow`]). Threads of processes are slowed down for their own cgroup alone.
-pub(super) fn forget_high() {
+/// Runs `f`, of which no charge puts the thread to sleep, if it is one charge and for a batch of 64 pages at most.
+///
+/// A charge beyond `memory.high` is noted with the thread that makes it, and one for which more than a batch is noted sleeps, up to
+/// two seconds. Others may wait for what the thread has locked here. So what was noted before is put aside meanwhile. The thread of
+/// a process pays for all of it on its way back to user space, where it holds nothing; a kernel thread, which serves everybody, for none.
+pub(super) fn at_once<R>(f: impl FnOnce() -> R) -> R {
     // SAFETY: no preconditions.
-    unsafe { c::huvm_memcg_forget_high() }
+    let noted = unsafe { c::huvm_memcg_take_high() };
+    let r = f();
+    // SAFETY: no preconditions.
+    unsafe { c::huvm_memcg_add_high(noted) };
+    r
 }
 
-/// Whether this is a kernel thread on behalf of a client with a limit: it would sleep where it charges more than a batch of pages.
+/// Adds room for `n` more to `v`, charged as [`CHARGED`] says, and [`at_once`].
+///
+/// # Errors
+/// `ENOMEM`.
+pub(crate) fn reserve<T>(v: &mut KVec<T>, n: usize) -> Result {
+    Ok(at_once(|| v.reserve(n, CHARGED))?)
+}
+
+/// Whether what the thread charges goes to one with `memory.high`: it would sleep for a charge of more than a batch of pages.
 pub(super) fn is_slow() -> bool {
     // SAFETY: the cgroup that this thread has entered, if any: whoever entered it holds a reference ([`MemCg::charged`]).
-    unsafe { c::huvm_memcg_is_limited(c::huvm_memcg_of_kthread()) }
+    unsafe { c::huvm_memcg_has_high(c::huvm_memcg_active()) }
 }
 
 impl Drop for MemCg {

@@ -52,12 +52,22 @@ void *huvm_memcg_enter(void *memcg)
 	return set_active_memcg(memcg);
 }
 
-bool huvm_memcg_is_limited(void *memcg)
+bool huvm_memcg_has_max(void *memcg)
 {
 #ifdef CONFIG_MEMCG
 	for (struct mem_cgroup *m = memcg; m; m = parent_mem_cgroup(m))
-		if (READ_ONCE(m->memory.max) != PAGE_COUNTER_MAX ||
-		    READ_ONCE(m->memory.high) != PAGE_COUNTER_MAX)
+		if (READ_ONCE(m->memory.max) != PAGE_COUNTER_MAX)
+			return true;
+#endif
+	return false;
+}
+
+bool huvm_memcg_has_high(void *memcg)
+{
+#ifdef CONFIG_MEMCG
+	for (struct mem_cgroup *m = memcg; m; m = parent_mem_cgroup(m))
+		if (READ_ONCE(m->memory.high) != PAGE_COUNTER_MAX ||
+		    READ_ONCE(m->swap.high) != PAGE_COUNTER_MAX)
 			return true;
 #endif
 	return false;
@@ -68,20 +78,32 @@ void *huvm_memcg_root(void)
 	return root_mem_cgroup;
 }
 
-void *huvm_memcg_of_kthread(void)
+void *huvm_memcg_active(void)
 {
 #ifdef CONFIG_MEMCG
-	if (current->flags & PF_KTHREAD)
-		return current->active_memcg;
-#endif
+	return current->active_memcg;
+#else
 	return NULL;
+#endif
 }
 
-void huvm_memcg_forget_high(void)
+unsigned int huvm_memcg_take_high(void)
+{
+	unsigned int pages = 0;
+
+#ifdef CONFIG_MEMCG
+	swap(pages, current->memcg_nr_pages_over_high);
+#endif
+	return pages;
+}
+
+void huvm_memcg_add_high(unsigned int pages)
 {
 #ifdef CONFIG_MEMCG
 	if (current->flags & PF_KTHREAD)
 		current->memcg_nr_pages_over_high = 0;
+	else
+		current->memcg_nr_pages_over_high += pages;
 #endif
 }
 

@@ -36,17 +36,19 @@ void huvm_free_pages(struct page *page, unsigned int order);
 unsigned long huvm_page_to_pfn(struct page *page);
 void *huvm_page_address(struct page *page);
 
-/* get_mem_cgroup_from_mm(current->mm), mem_cgroup_put, set_active_memcg (returns the one before); whether any up to the root has a
- * limit (memory.max, memory.high). NULL without memory cgroups. */
+/* get_mem_cgroup_from_mm(current->mm), mem_cgroup_put, set_active_memcg (returns the one before); whether any up to the root has
+ * memory.max; or memory.high or memory.swap.high. NULL without memory cgroups. */
 void *huvm_memcg_of_current(void);
 void huvm_memcg_put(void *memcg);
 void *huvm_memcg_enter(void *memcg);
-bool huvm_memcg_is_limited(void *memcg);
+bool huvm_memcg_has_max(void *memcg);
+bool huvm_memcg_has_high(void *memcg);
 /* root_mem_cgroup: what is charged to it is charged to nobody */
 void *huvm_memcg_root(void);
-/* In a kernel thread, else NULL and nothing: current->active_memcg; current->memcg_nr_pages_over_high = 0 */
-void *huvm_memcg_of_kthread(void);
-void huvm_memcg_forget_high(void);
+/* current->active_memcg; current->memcg_nr_pages_over_high, which is 0 then; adds to that, in a kernel thread makes it 0 */
+void *huvm_memcg_active(void);
+unsigned int huvm_memcg_take_high(void);
+void huvm_memcg_add_high(unsigned int pages);
 
 /* dma_map_page, dma_unmap_page, dma_mapping_error, always bidirectional; dma_need_sync, but not for the sake of CONFIG_DMA_API_DEBUG */
 dma_addr_t huvm_dma_map(struct device *dev, struct page *page, size_t len);

@@ -15,6 +15,7 @@
 //! - private mappings are a kernel BUG: `mmap` refuses them.
 
 use super::ffi::c;
+use super::memcg;
 use core::ffi::c_void;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
@@ -115,9 +116,10 @@ impl Inserter<'_> {
             unsafe { c::zap_special_vma_range(self.vma, va as usize, PAGE as usize) };
             self.upgrade = false;
         }
-        // SAFETY: a locked VMA that is shared and PFNMAP (see `NewVma::install`), a page inside it, not under a 2 MiB
-        // entry (looked at above, under the block's lock).
-        outcome(unsafe { c::huvm_insert_pfn(self.vma, va as usize, pfn, writable) })
+        // A page table that is missing is charged. SAFETY: a locked VMA that is shared and PFNMAP (see `NewVma::install`), a
+        // page inside it, not under a 2 MiB entry (looked at above, under the block's lock).
+        let insert = || unsafe { c::huvm_insert_pfn(self.vma, va as usize, pfn, writable) };
+        outcome(memcg::at_once(insert))
     }
 
     /// Maps the fault's block by one entry to 512 frames from `pfn` (a multiple of 512) on.
@@ -135,7 +137,8 @@ impl Inserter<'_> {
         }
         // SAFETY: a locked VMA that is shared and PFNMAP and covers the block; the entry is empty or for this frame
         // (looked at above, under the block's lock).
-        outcome(unsafe { c::vmf_insert_pfn_pmd(self.vmf, pfn, writable) })
+        let insert = || unsafe { c::vmf_insert_pfn_pmd(self.vmf, pfn, writable) };
+        outcome(memcg::at_once(insert))
     }
 }
 

@@ -8,7 +8,7 @@
 use super::{PageIndex, PageMask, PageRegion, Pages, PAGE_BYTES};
 use crate::account::counters::Counter;
 use crate::device::Gpu;
-use crate::kernel::{dma::DmaMapping, hostpage::HostPages, memcg::CHARGED};
+use crate::kernel::{dma::DmaMapping, hostpage::HostPages, memcg};
 use kernel::prelude::*;
 
 /// Bit of the knob `host_chunk_sizes`: 64 KiB pieces are allowed.
@@ -86,6 +86,19 @@ impl Backing {
         Ok(backing)
     }
 
+    /// Gives a whole block that has no memory one 2 MiB piece, and nothing else if there is none to be had.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn ensure_huge(&mut self) -> Result<Allocated> {
+        let mut done = Allocated::default();
+        if self.pieces.is_empty() {
+            self.add(0, 9)?;
+            done.huge = 1;
+        }
+        Ok(done)
+    }
+
     /// Pages that have memory.
     pub(crate) fn present(&self) -> &PageMask {
         &self.present
@@ -133,7 +146,7 @@ impl Backing {
     }
 
     fn add(&mut self, first: u16, order: u32) -> Result {
-        self.pieces.reserve(1, CHARGED)?;
+        memcg::reserve(&mut self.pieces, 1)?;
         let piece = Piece {
             first,
             pages: HostPages::alloc(order)?,

@@ -8,9 +8,11 @@ use crate::account::{self, counters::Counter, events, policy};
 use crate::kernel::ffi::uapi;
 use crate::kernel::vma::{Inserter, Outcome};
 use crate::kernel::{task, time};
+use crate::memory::backing::SIZE_2M;
 use crate::memory::block::State;
 use crate::memory::space::Space;
 use crate::memory::{block_base, PageIndex, PageMask, PageRegion, Place, BLOCK_BYTES, PAGE_BYTES};
+use huvm_policy::config::KnobId;
 use huvm_policy::thrash::ThrashHint;
 use huvm_policy::types::Processor;
 use kernel::prelude::*;
@@ -53,6 +55,10 @@ fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge:
         }
         let alike = s.advice.same_as(page);
         if huge && (!can_be_huge(&s, va) || thrash::is_thrashing(&s) || !alike.is_full()) {
+            return Outcome::Fallback;
+        }
+        if huge && !has_huge(space, &mut s, p.get(KnobId::HostChunkSizes)) {
+            // The fault of one page brings no more than is around it.
             return Outcome::Fallback;
         }
         if thrash::is_thrashing(&s) {
@@ -119,6 +125,26 @@ fn can_be_huge(s: &State, va: u64) -> bool {
         && (s.host.huge_pfn().is_some() || s.host.present().is_empty())
         // A page table is there already if pages are mapped one by one.
         && (s.cpu_mapped.is_empty() || s.cpu_mapped.is_full())
+}
+
+/// Whether a block that [`can_be_huge`] is in one host piece, which it is given if it has none yet and `sizes` has it.
+fn has_huge(space: &Space, s: &mut State, sizes: u64) -> bool {
+    if s.host.huge_pfn().is_some() {
+        return true;
+    }
+    if sizes & SIZE_2M == 0 {
+        return false;
+    }
+    match space.memory.charged(|| s.host.ensure_huge()) {
+        Ok(did) => {
+            did.report(|c, n| account::count(None, Some(space), c, n));
+            true
+        }
+        Err(_) => {
+            account::count(None, Some(space), Counter::HostFallbacks, 1);
+            false
+        }
+    }
 }
 
 fn insert(

@@ -282,6 +282,8 @@ pub(crate) fn launch(
         (sg.instance(), sg.veid),
     );
     if let Err(e) = started {
+        // It may run for all that.
+        stop_slot(gpu, slot);
         slots.free(slot, space.id(), id);
         return Err(e);
     }
@@ -588,10 +590,16 @@ pub(crate) fn wait(
     }
 }
 
+/// State and results of a slot, if the device says them. One that makes no sense of it is lost: it would not say either when the launch
+/// has ended.
 fn look(gpu: &Gpu, slot: usize) -> Option<Report> {
-    let engine = engine(gpu).ok()?;
     // CAST: below 64.
-    gpu.hal(engine.report(gpu, slot as u32)).ok()
+    let n = slot as u32;
+    let report = engine(gpu).ok()?.report(gpu, n);
+    if let Err(huvm_hal::Error::BadDevice(..)) = report {
+        gpu.mark_lost(Loss::Launch(n));
+    }
+    gpu.hal(report).ok()
 }
 
 fn fill(w: &mut uapi::huvm_wait, gpu: &Gpu, report: Option<Report>, busy: Option<&Busy>) {

@@ -34,6 +34,38 @@ static void huge_mappings(void)
 	CHECK_EQ(block_info(fd, p).host_piece_kib, 2048);
 }
 
+/* One page of a block is read: @pages of 4 KiB come home, the whole block where that is one piece. @falls: such a piece was asked for in vain. */
+static void one_touch(int fd, uint64_t pages, int falls)
+{
+	uint64_t was = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_FALLBACKS), *p = managed(fd, BLOCK);
+
+	gpu_fill(fd, 0, p, BLOCK, 1, 3, 5);
+	CHECK_EQ(block_info(fd, p).host_pages, 0);
+	CHECK_EQ(*(volatile uint64_t *)(p + 300 * PAGE / 8), 3 + 5 * 300 * PAGE / 8);
+	CHECK_EQ(block_info(fd, p).host_pages, pages);
+	CHECK_EQ(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_HOST_FALLBACKS) != was, falls);
+	cpu_check(p, BLOCK, 3, 5);
+	CHECK_OK(munmap(p, BLOCK));
+}
+
+/* Where no 2 MiB piece is allowed, or to be had, a touch does not ask for 512 pages one by one. */
+static void touch_without_large_pieces(void)
+{
+	int fd = huvm_open();
+
+	CHECK_OK(gpu_register(fd, 0));
+	one_touch(fd, 512, 0);
+	for (uint64_t sizes = 0; sizes < 2; sizes++) {
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "host_chunk_sizes", sizes));
+		one_touch(fd, 16, 0);
+	}
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "host_chunk_sizes", 3));
+	let_fail(fd, HUVM_FAIL_HOST_2M, 0xffffffffu);
+	one_touch(fd, 16, 1);
+	let_fail(fd, HUVM_FAIL_HOST_2M, 0);
+	one_touch(fd, 512, 0);
+}
+
 static void small_range(void)
 {
 	int fd = huvm_open();
@@ -236,6 +268,7 @@ static void close_before_munmap(void)
 
 static const struct ktap_test tests[] = {
 	{ "zero_at_first_touch", zero_at_first_touch }, { "keeps_what_is_written", keeps_what_is_written },
+	{ "touch_without_large_pieces", touch_without_large_pieces },
 	{ "huge_mappings", huge_mappings }, { "small_range", small_range },
 	{ "two_ranges_in_a_block", two_ranges_in_a_block }, { "refused_mappings", refused_mappings },
 	{ "munmap_in_the_middle", munmap_in_the_middle }, { "mremap_is_refused", mremap_is_refused },

@@ -232,6 +232,64 @@ static void others_do_not_sleep(void)
 	close(ctl);
 }
 
+static volatile uint64_t brought;
+
+static void *bring_home(void *arg)
+{
+	const struct job *j = arg;
+
+	for (; brought < j->len; brought += BLOCK)
+		CHECK_OK(migrate(j->fd, (char *)j->p + brought, BLOCK, HUVM_PLACE_HOST));
+	return arg;
+}
+
+/*
+ * A process beyond that limit brings home what it has on the GPU, and sleeps for it: on its way back, not with the block locked. Whoever
+ * wants the block, as a lender that wants its memory back, would wait for that.
+ */
+static void sleeps_with_nothing_locked(void)
+{
+	int ctl = huvm_open();
+
+	for (uint64_t sizes = 0; sizes <= 3; sizes += 3) {
+		double longest = 0, began = seconds();
+		struct job j;
+		pthread_t t;
+
+		make_group(0);
+		CHECK_OK(write_file(GROUP "/memory.high", "1M"));
+		/* Pages of 4 KiB, then the largest. */
+		CHECK_OK(limit_chunks(ctl, 0, 2 * CHUNKS));
+		j = job_of_group(2 * CHUNKS, 9);
+		CHECK_OK(set_knob(j.fd, HUVM_SCOPE_SPACE, "host_chunk_sizes", sizes));
+		CHECK(!fill_or_no_memory(&j, 9));
+		this_process_into(GROUP "/cgroup.procs");
+		brought = 0;
+		CHECK_OK(pthread_create(&t, NULL, bring_home, &j));
+		while (seconds() - began < 8) {
+			uint64_t at = brought < j.len ? brought : 0;
+			double took = -seconds();
+
+			block_info(j.fd, (char *)j.p + at);
+			took += seconds();
+			longest = took > longest ? took : longest;
+			usleep(1000);
+		}
+		this_process_into(ROOT "/cgroup.procs");
+		CHECK_OK(write_file(GROUP "/memory.high", "max"));
+		printf("# host_chunk_sizes %d: the block's lock was to be had after %.3f s at most; %llu KiB brought in 8 s\n", (int)sizes,
+		       longest, (unsigned long long)brought >> 10);
+		CHECK(longest < 0.5 * time_scale());
+		/* It did sleep. */
+		CHECK(brought < j.len);
+		CHECK_OK(pthread_join(t, NULL));
+		job_end(&j);
+		CHECK_OK(limit_chunks(ctl, 0, 0));
+		CHECK_OK(rmdir(GROUP));
+	}
+	close(ctl);
+}
+
 /* What goes beyond its limit for another client's need is charged to nobody: that one has a limit too, and comes by a system call. */
 static void others_do_not_pay(void)
 {
@@ -371,6 +429,7 @@ static const struct ktap_test tests[] = {
 	{ "limit_holds", limit_holds, 120 },
 	{ "others_get_on", others_get_on, 60 },
 	{ "others_do_not_sleep", others_do_not_sleep, 120 },
+	{ "sleeps_with_nothing_locked", sleeps_with_nothing_locked, 120 },
 	{ "others_do_not_pay", others_do_not_pay, 60 },
 	{ "ahead_of_others", ahead_of_others, 60 },
 	{ "records_have_a_limit", records_have_a_limit, 60 },

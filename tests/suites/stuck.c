@@ -764,6 +764,91 @@ static void no_way_to_reset(void)
 	close(log);
 }
 
+/*
+ * Some writes of registers are lost, whatever they are, while a launch is asked for whose pages are on the GPU: it is the one that was
+ * asked for, in its own space and not in that of the slot's last one, and it runs.
+ */
+static void launch_not_heard(void)
+{
+	uint64_t *p[2], add = 1;
+	int fd[2];
+
+	for (int i = 0; i < 2; i++) {
+		fd[i] = huvm_open();
+		p[i] = managed(fd[i], BLOCK);
+		CHECK_OK(gpu_register(fd[i], 0));
+		gpu_fill(fd[i], 0, p[i], BLOCK, BLOCKS, add, 3);
+	}
+	for (uint32_t lost = 1; lost <= 3; lost++)
+		for (uint32_t n = 0; n < 10; n++) {
+			add++;
+			for (int i = 0; i < 2; i++) {
+				test_reg(fd[i], 0, INJ_WRITES_LOST, n << 16 | lost);
+				gpu_fill(fd[i], 0, p[i], BLOCK, BLOCKS, add, 3);
+				test_reg(fd[i], 0, INJ_WRITES_LOST, 0);
+				gpu_check(fd[i], 0, p[i], BLOCK, BLOCKS, add, 3);
+			}
+		}
+	for (int i = 0; i < 2; i++)
+		cpu_check(p[i], BLOCK, add, 3);
+	CHECK_EQ(gpu_state(fd[0], 0), HUVM_GPU_OK);
+}
+
+/* None of a launch's writes are heard: it is refused, and the next one runs. */
+static void launch_never_heard(void)
+{
+	struct huvm_instr i = over(HUVM_OP_FILL, BLOCK, BLOCKS);
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, BLOCK), id;
+
+	CHECK_OK(gpu_register(fd, 0));
+	gpu_fill(fd, 0, p, BLOCK, BLOCKS, 1, 3);
+	i.dst = (uintptr_t)p;
+	for (uint32_t pass = 0; pass < 10; pass += 5) {
+		test_reg(fd, 0, INJ_WRITES_LOST, pass << 16 | 20);
+		CHECK_ERR(launch(fd, 0, BLOCKS, &i, 1, 8, &id), EIO);
+		test_reg(fd, 0, INJ_WRITES_LOST, 0);
+		gpu_check(fd, 0, p, BLOCK, BLOCKS, 1, 3);
+	}
+	/* It gave its slot back each time. */
+	for (int n = 0; n < 70; n++) {
+		test_reg(fd, 0, INJ_WRITES_LOST, 0xffff);
+		CHECK_ERR(launch(fd, 0, BLOCKS, &i, 1, 8, &id), EIO);
+	}
+	test_reg(fd, 0, INJ_WRITES_LOST, 0);
+	gpu_fill(fd, 0, p, BLOCK, BLOCKS, 7, 3);
+	cpu_check(p, BLOCK, 7, 3);
+	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_OK);
+}
+
+/* The device tells nonsense of a launch: a few times that is only read wrong, and then nobody knows whether it runs. */
+static void status_means_nothing(void)
+{
+	int fd = huvm_open(), other = huvm_open();
+	uint64_t *p = managed(fd, BLOCK), *q = managed(other, BLOCK), id;
+	char name[32];
+	double t;
+
+	pci_name(fd, 0, name);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(other, 1));
+	cpu_fill(q, BLOCK, 70, 3);
+	for (uint32_t n = 1; n <= 3; n++) {
+		test_reg(fd, 0, INJ_STATUS_WRONG, n);
+		gpu_fill(fd, 0, p, BLOCK, BLOCKS, n, 3);
+		gpu_check(fd, 0, p, BLOCK, BLOCKS, n, 3);
+	}
+	id = counts_up(fd, p, BLOCK);
+	test_reg(fd, 0, INJ_STATUS_WRONG, 0xffff);
+	t = seconds();
+	ends_as_lost(fd, id);
+	printf("# given up after %.2f s\n", seconds() - t);
+	CHECK(seconds() - t < bound_s());
+	doctor_finds("gpu 0 *lost: *the launch in slot * has ended*unbind");
+	other_works(other, q);
+	comes_back(name);
+}
+
 static const struct ktap_test tests[] = {
 	{ "writes_no_more", writes_no_more }, { "copies_no_more", copies_no_more },
 	{ "copy_on_its_way", copy_on_its_way }, { "all_that_was_lent", all_that_was_lent },
@@ -778,5 +863,7 @@ static const struct ktap_test tests[] = {
 	{ "copies_in_vain", copies_in_vain, 60 }, { "stops_while_unbound", stops_while_unbound, 120 },
 	{ "first_to_hear", first_to_hear }, { "while_serving_faults", while_serving_faults, 120 },
 	{ "reset_under_the_driver", reset_under_the_driver }, { "no_way_to_reset", no_way_to_reset },
+	{ "launch_not_heard", launch_not_heard, 60 }, { "launch_never_heard", launch_never_heard, 60 },
+	{ "status_means_nothing", status_means_nothing },
 };
 KTAP_MAIN(tests)

@@ -540,6 +540,10 @@ pub mod inject {
     pub const PUT_WRONG: u32 = BASE + 0x68;
     /// Reads of registers that say all ones: so many (15:0), after those that pass before ([`ONES_PASS_SHIFT`]).
     pub const READS_ONES: u32 = BASE + 0x6c;
+    /// Writes of registers that are lost: so many (15:0), after those that pass before ([`ONES_PASS_SHIFT`]).
+    pub const WRITES_LOST: u32 = BASE + 0x70;
+    /// Reads of a slot's STATUS that say a number that means nothing.
+    pub const STATUS_WRONG: u32 = BASE + 0x74;
     /// PACKET_LOST, PACKET_BAD, PACKET_NEVER_VALID, GET_CORRUPT, PUT_WRONG: the next so many.
     pub const PACKETS: u32 = 0xffff;
     /// The same: those of the non-replayable ring.
@@ -548,7 +552,7 @@ pub mod inject {
     pub const BAD_WHAT_SHIFT: u32 = 16;
     /// PUT_WRONG: what PUT says, in 17:16: 0 all ones, 1 the size, 2 one before GET, 3 GET.
     pub const PUT_WRONG_SHIFT: u32 = 16;
-    /// READS_ONES: how many pass first, in 31:16.
+    /// READS_ONES, WRITES_LOST: how many pass first, in 31:16.
     pub const ONES_PASS_SHIFT: u32 = 16;
     /// SEM_WRONG: by so much.
     pub const SEM_WRONG_ADD: u32 = 0x40;

@@ -79,9 +79,13 @@ impl Overrides {
     }
 
     /// As [`Self::cover`], for the values of a process over those of a GPU: a preset may have put some of a GPU's knobs here, which
-    /// no process has.
+    /// no process has. Nor does a process keep the GPU's thread, which serves others too, with more tries than the GPU has.
     pub fn cover_gpu(&self, p: &mut Policy) {
+        let tries = p.get(KnobId::EvictRetriesMax);
         self.put_into(p, |id| !id.is_of_gpu());
+        let fewer = p.get(KnobId::EvictRetriesMax).min(tries);
+        // Both were checked when they were set.
+        let _in_range = p.set(KnobId::EvictRetriesMax, fewer);
     }
 
     fn put_into(&self, p: &mut Policy, which: impl Fn(KnobId) -> bool) {
@@ -230,9 +234,19 @@ mod tests {
         let mut p = low;
         o.cover_gpu(&mut p);
         for (k, value) in p.iter() {
-            let from = if k.id.is_of_gpu() { &low } else { &high };
+            let fewer = k.id == KnobId::EvictRetriesMax;
+            let from = if k.id.is_of_gpu() || fewer {
+                &low
+            } else {
+                &high
+            };
             assert_eq!(value, from.get(k.id), "{}", k.name);
         }
+        // Fewer tries than the GPU has, a process may have.
+        let mut p = high;
+        o.put(KnobId::EvictRetriesMax, 2).unwrap();
+        o.cover_gpu(&mut p);
+        assert_eq!(p.get(KnobId::EvictRetriesMax), 2);
         assert!(KnobId::PreEvictHold.is_of_gpu() && !KnobId::HarvestBorrow.is_of_gpu());
     }
 

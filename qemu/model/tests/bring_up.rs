@@ -174,6 +174,36 @@ fn all_ones_now_and_then() {
 }
 
 #[test]
+fn writes_that_do_not_arrive() {
+    let (lost, seed) = (ext::inject::WRITES_LOST, ext::inject::SEED);
+    let mut r = Rig::new(1);
+    r.w5(0, seed, 1);
+    r.w5(0, lost, 1 << 16 | 2);
+    for (wrote, is) in [(2, 2), (3, 2), (4, 2), (5, 5)] {
+        r.w5(0, seed, wrote);
+        assert_eq!(r.r5(0, seed), is, "{wrote}");
+    }
+    // It can be taken back, and a reset does.
+    r.w5(0, lost, 2);
+    r.w5(0, lost, 0);
+    r.w5(0, seed, 6);
+    assert_eq!(r.r5(0, seed), 6);
+    r.w5(0, lost, 2);
+    r.m.reset(0, &mut r.h);
+    r.w5(0, seed, 7);
+    assert_eq!(r.r5(0, seed), 7);
+}
+
+#[test]
+fn a_status_that_means_nothing() {
+    let status = ext::workload::SLOT0 + ext::workload::STATUS;
+    let mut r = Rig::new(1);
+    r.w5(0, ext::inject::STATUS_WRONG, 2);
+    let seen = [0; 3].map(|_| r.r5(0, status));
+    assert_eq!(seen, [7, 7, 0]);
+}
+
+#[test]
 fn gone_until_reset() {
     let mut r = Rig::new(1);
     r.w5(0, ext::inject::GONE, 0xdead);

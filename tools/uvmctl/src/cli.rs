@@ -308,6 +308,10 @@ pub(crate) enum Injection {
     FaultPutWrong,
     /// The next so many reads of registers say all ones, as if the GPU did not answer
     ReadsOnes,
+    /// The next so many writes of registers are lost
+    WritesLost,
+    /// The next so many looks at whether a launch runs are told nonsense
+    StatusWrong,
 }
 
 #[derive(Args, Debug)]

@@ -89,6 +89,10 @@ pub enum Injection {
     CeFaultEach(u32),
     /// So many reads of registers pass, and the next n after them say all ones; at most 65535 each.
     ReadsOnes(u32, u32),
+    /// So many writes of registers arrive, and the next n after them do not; at most 65535 each.
+    WritesLost(u32, u32),
+    /// The next n reads of the status of a slot say nothing that there is.
+    StatusWrong(u32),
 }
 
 /// A count of packets of one ring.
@@ -151,7 +155,12 @@ impl Injection {
             Injection::ReadsOnes(pass @ 0..=0xffff, n @ 0..=0xffff) => {
                 (hw::READS_ONES, pass << hw::ONES_PASS_SHIFT | n)
             }
+            Injection::WritesLost(pass @ 0..=0xffff, n @ 0..=0xffff) => {
+                (hw::WRITES_LOST, pass << hw::ONES_PASS_SHIFT | n)
+            }
             Injection::ReadsOnes(..) => return Err(Error::OutOfRange("reads", 0)),
+            Injection::WritesLost(..) => return Err(Error::OutOfRange("writes", 0)),
+            Injection::StatusWrong(n) => (hw::STATUS_WRONG, n),
         })
     }
 }

@@ -324,6 +324,8 @@ fn injections_are_written() {
         Injection::InterruptStorm(3, 5000),
         Injection::ReadsOnes(0, 2),
         Injection::ReadsOnes(1, 3),
+        Injection::WritesLost(4, 5),
+        Injection::StatusWrong(6),
     ] {
         inject::inject(&regs, what).unwrap();
     }
@@ -338,6 +340,8 @@ fn injections_are_written() {
             (0x5_0060, 0x3000_1388),
             (0x5_006c, 2),
             (0x5_006c, 0x0001_0003),
+            (0x5_0070, 0x0004_0005),
+            (0x5_0074, 6),
         ]
     );
 }
@@ -363,6 +367,7 @@ fn arguments_out_of_range() {
     assert!(inject::inject(&regs, inject::Injection::InterruptStorm(4, 1)).is_err());
     assert!(inject::inject(&regs, inject::Injection::InterruptStorm(1, 1 << 28)).is_err());
     assert!(inject::inject(&regs, inject::Injection::ReadsOnes(1 << 16, 1)).is_err());
+    assert!(inject::inject(&regs, inject::Injection::WritesLost(1, 1 << 16)).is_err());
     assert!(regs.writes.borrow().is_empty());
 }
 
@@ -446,4 +451,149 @@ fn what_cannot_be_silenced_is_an_error() {
     m.regs.gone = true;
     let did = engine.silence(&m, &mut || panic!("it is gone"));
     assert_eq!(did, Err(Error::Gone));
+}
+
+/// A slot that had another client's launch, and runs what it is told to; some writes in a row are lost, and it may be quick.
+struct Hearing {
+    regs: FakeRegs,
+    lost: core::ops::Range<u32>,
+    writes: Cell<u32>,
+    ends_at_once: bool,
+    started: Cell<u32>,
+}
+
+impl Hearing {
+    const SETTING: [(u32, u32); 5] = [
+        (work::DESC_LO, 0x4000_0040),
+        (work::DESC_HI, 5),
+        (work::INST_LO, 0x3000 | 2),
+        (work::INST_HI, 6),
+        (work::VEID, 9),
+    ];
+
+    fn new(lost: core::ops::Range<u32>, ends_at_once: bool) -> Self {
+        let regs = FakeRegs::default();
+        for (at, _) in Self::SETTING {
+            regs.write32(Bar::Ext, slot_at(1, at), 0x1000);
+        }
+        regs.write32(Bar::Ext, slot_at(1, work::STATUS), work::STATUS_DONE);
+        regs.write32(Bar::Ext, slot_at(1, work::START_NS_LO), 77);
+        Hearing {
+            regs,
+            lost,
+            writes: Cell::new(0),
+            ends_at_once,
+            started: Cell::new(0),
+        }
+    }
+
+    fn start(&self) -> Result<(), Error> {
+        let engine = Engine {
+            slots: 64,
+            max_resident: 8,
+            vector: Vector(1),
+        };
+        let (desc, inst) = (SysAddr(0x5_4000_0040), SysAddr(0x6_0000_3000));
+        engine.start(self, 1, desc, inst, Veid(9))
+    }
+}
+
+impl Fence for Hearing {
+    fn wmb(&self) {}
+    fn rmb(&self) {}
+}
+
+impl Mmio for Hearing {
+    fn read32(&self, bar: Bar, off: u32) -> u32 {
+        self.regs.read32(bar, off)
+    }
+    fn write32(&self, bar: Bar, off: u32, val: u32) {
+        let n = self.writes.get();
+        self.writes.set(n + 1);
+        if self.lost.contains(&n) {
+            return;
+        }
+        self.regs.write32(bar, off, val);
+        if off == slot_at(1, work::CTRL) && val == work::CTRL_START {
+            for (at, value) in Self::SETTING {
+                assert_eq!(self.regs.read32(bar, slot_at(1, at)), value, "{at:#x}");
+            }
+            self.started.set(self.started.get() + 1);
+            let status = [work::STATUS_RUNNING, work::STATUS_DONE][usize::from(self.ends_at_once)];
+            self.regs.write32(bar, slot_at(1, work::STATUS), status);
+            self.regs.write32(bar, slot_at(1, work::START_NS_LO), 78);
+        }
+    }
+}
+
+/// Whichever write is lost, the launch that starts is the one that was asked for, and it starts once.
+#[test]
+fn a_launch_that_was_not_heard_is_told_again() {
+    for at_once in [false, true] {
+        for n in 0..6 {
+            let m = Hearing::new(n..n + 1, at_once);
+            assert_eq!(m.start(), Ok(()), "write {n}");
+            assert_eq!(m.started.get(), 1, "write {n}");
+        }
+        // Four times all of it, or four times START: then it is an error.
+        let m = Hearing::new(0..15, at_once);
+        assert_eq!((m.start(), m.started.get()), (Ok(()), 1));
+        let m = Hearing::new(0..20, at_once);
+        let did = (m.start(), m.started.get());
+        assert_eq!(did, (Err(Error::Timeout("launch to be set up")), 0));
+        let m = Hearing::new(5..8, at_once);
+        assert_eq!((m.start(), m.started.get()), (Ok(()), 1));
+        let m = Hearing::new(5..9, at_once);
+        let did = (m.start(), m.started.get());
+        assert_eq!(did, (Err(Error::Timeout("launch to start")), 0));
+    }
+}
+
+/// A status that means nothing is read again, and is an error if it goes on.
+#[test]
+fn a_status_that_means_nothing() {
+    let (engine, m) = Slots::new(&[3]);
+    let at = slot_at(3, work::STATUS);
+    for (wrong, ok) in [(1, true), (3, true), (4, false)] {
+        let left = Cell::new(wrong);
+        let regs = Lying {
+            regs: &m.regs,
+            at,
+            left: &left,
+        };
+        let did = engine.report(&regs, 3).map(|r| r.status);
+        let expect = if ok {
+            Ok(super::workload::Status::Running)
+        } else {
+            Err(Error::BadDevice("slot status", 7))
+        };
+        assert_eq!((did, left.get()), (expect, 0), "{wrong} times");
+    }
+}
+
+/// A register that says 7 so many times.
+struct Lying<'a> {
+    regs: &'a FakeRegs,
+    at: u32,
+    left: &'a Cell<u32>,
+}
+
+impl Fence for Lying<'_> {
+    fn wmb(&self) {}
+    fn rmb(&self) {}
+}
+
+impl Mmio for Lying<'_> {
+    fn read32(&self, bar: Bar, off: u32) -> u32 {
+        match self.left.get() {
+            n if n != 0 && off == self.at => {
+                self.left.set(n - 1);
+                7
+            }
+            _ => self.regs.read32(bar, off),
+        }
+    }
+    fn write32(&self, bar: Bar, off: u32, val: u32) {
+        self.regs.write32(bar, off, val);
+    }
 }

@@ -27,6 +27,8 @@ pub enum Status {
 
 /// How often a report is read until it is the same twice, if it looks as if something was not read.
 const REPORT_TRIES: u32 = 4;
+/// How often a launch is set up, and started, until the device shows that it has heard it.
+const START_TRIES: u32 = 4;
 
 /// A slot's registers, read once. A running slot's counts move while they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,8 +113,12 @@ impl Engine {
     /// Starts the descriptor at `desc` in `slot`, with the instance block at `instance` (system memory). The device
     /// has copied the descriptor and the page directory's address when this returns.
     ///
+    /// A write that the device did not hear shows here. Else the launch could have another client's page directory, or the slot's
+    /// last result could be taken for this one's.
+    ///
     /// # Errors
-    /// [`Error::OutOfRange`], [`Error::BadState`] when the slot runs, [`Error::BadAddress`], [`Error::Gone`].
+    /// [`Error::OutOfRange`], [`Error::BadState`] when the slot runs, [`Error::BadAddress`]: not started. [`Error::Timeout`] when it
+    /// does not hear, [`Error::Gone`]: it may have been started all the same.
     pub fn start<M: Mmio + ?Sized>(
         &self,
         m: &M,
@@ -136,14 +142,37 @@ impl Engine {
             return Err(Error::BadState("slot", status));
         }
         // CAST: the two halves of each address.
-        write(m, base + hw::DESC_LO, desc.0 as u32);
-        write(m, base + hw::DESC_HI, (desc.0 >> 32) as u32);
-        write(m, base + hw::INST_LO, instance.0 as u32 | TARGET_SYS);
-        write(m, base + hw::INST_HI, (instance.0 >> 32) as u32);
-        write(m, base + hw::VEID, u32::from(veid.0));
-        m.wmb();
-        write(m, base + hw::CTRL, hw::CTRL_START);
-        Ok(())
+        let setting = [
+            (hw::DESC_LO, desc.0 as u32),
+            (hw::DESC_HI, (desc.0 >> 32) as u32),
+            (hw::INST_LO, instance.0 as u32 | TARGET_SYS),
+            (hw::INST_HI, (instance.0 >> 32) as u32),
+            (hw::VEID, u32::from(veid.0)),
+        ];
+        until_heard("launch to be set up", || {
+            for (at, value) in setting {
+                write(m, base + at, value);
+            }
+            for (at, value) in setting {
+                if read_sane(m, base + at)? != value {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })?;
+        // A launch that has ended by now began at another time than the one before.
+        let look = || {
+            let status = read_sane(m, base + hw::STATUS)?;
+            let start_ns = read_wide(m, base + hw::START_NS_LO, base + hw::START_NS_HI);
+            Ok((status, start_ns))
+        };
+        let before = look()?;
+        until_heard("launch to start", || {
+            m.wmb();
+            write(m, base + hw::CTRL, hw::CTRL_START);
+            let now = look()?;
+            Ok(now.0 == hw::STATUS_RUNNING || now != before)
+        })
     }
 
     /// Ends a launch; nothing happens when the slot is not running.
@@ -216,15 +245,24 @@ impl Engine {
     /// [`Error::OutOfRange`], [`Error::Gone`], [`Error::BadDevice`].
     pub fn report<M: Mmio + ?Sized>(&self, m: &M, slot: u32) -> Result<Report> {
         let mut last = None;
+        let mut why = Error::Gone;
         for _ in 0..REPORT_TRIES {
-            let report = self.read_report(m, slot)?;
+            let report = match self.read_report(m, slot) {
+                Ok(report) => report,
+                // Maybe it was only read wrong.
+                Err(e @ Error::BadDevice(..)) => {
+                    why = e;
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
             // One that has a word of all ones may not have been read.
             if !report.is_doubtful() || last == Some(report) {
                 return Ok(report);
             }
             last = Some(report);
         }
-        Err(Error::Gone)
+        Err(why)
     }
 
     fn read_report<M: Mmio + ?Sized>(&self, m: &M, slot: u32) -> Result<Report> {
@@ -258,4 +296,14 @@ impl Engine {
         }
         Ok(hw::SLOT0 + hw::SLOT_STRIDE * slot)
     }
+}
+
+/// Does `tell` until it says that the device has heard it, a few times.
+fn until_heard(what: &'static str, mut tell: impl FnMut() -> Result<bool>) -> Result<()> {
+    for _ in 0..START_TRIES {
+        if tell()? {
+            return Ok(());
+        }
+    }
+    Err(Error::Timeout(what))
 }

@@ -169,7 +169,7 @@ knobs! {
     }
     EvictRetriesMax {
         "evict_retries_max", "tries", Number, 1..=1000, 16, true,
-        "Times that serving a block is started again for want of a chunk before its faults fail.",
+        "Times that serving a block is started again for want of a chunk before its faults fail. A process has no more than the GPU.",
         "design.md 3 rule 2; NVIDIA's loop has no limit (nvidia-uvm.md 3.4)"
     }
     ChunkBatch {

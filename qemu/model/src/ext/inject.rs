@@ -35,6 +35,8 @@ pub(crate) struct Inject {
     pub(crate) ce_fault_each: u32,
     put_wrong: u32,
     reads_ones: u32,
+    writes_lost: u32,
+    status_wrong: u32,
     rng: u64,
 }
 
@@ -66,6 +68,8 @@ impl Inject {
             ce_fault_each: 0,
             put_wrong: 0,
             reads_ones: 0,
+            writes_lost: 0,
+            status_wrong: 0,
             rng: scramble(seed),
         }
     }
@@ -138,14 +142,29 @@ impl Inject {
         })
     }
 
-    /// Whether this read of a register says all ones, as READS_ONES has it.
-    pub(crate) fn is_unread(&mut self) -> bool {
-        let pass = self.reads_ones >> reg::ONES_PASS_SHIFT;
+    /// Counts down a "so many pass, then the next n" register; true when this is one of the n.
+    fn next_after(counter: &mut u32) -> bool {
+        let pass = *counter >> reg::ONES_PASS_SHIFT;
         if pass != 0 {
-            self.reads_ones -= 1 << reg::ONES_PASS_SHIFT;
+            *counter -= 1 << reg::ONES_PASS_SHIFT;
             return false;
         }
-        Inject::next(&mut self.reads_ones)
+        Inject::next(counter)
+    }
+
+    /// Whether this read of a register says all ones, as READS_ONES has it.
+    pub(crate) fn is_unread(&mut self) -> bool {
+        Inject::next_after(&mut self.reads_ones)
+    }
+
+    /// Whether this write of a register is lost, as WRITES_LOST has it.
+    pub(crate) fn is_unheard(&mut self) -> bool {
+        Inject::next_after(&mut self.writes_lost)
+    }
+
+    /// Whether this read of a slot's STATUS says nothing that there is, as STATUS_WRONG has it.
+    pub(crate) fn is_wrong_status(&mut self) -> bool {
+        Inject::next(&mut self.status_wrong)
     }
 
     /// Counts down a "the n-th from now" register; true when this is the one.
@@ -195,6 +214,8 @@ impl Gpu {
             reg::CE_FAULT_EACH => i.ce_fault_each,
             reg::PUT_WRONG => i.put_wrong,
             reg::READS_ONES => i.reads_ones,
+            reg::WRITES_LOST => i.writes_lost,
+            reg::STATUS_WRONG => i.status_wrong,
             _ => 0,
         }
     }
@@ -260,6 +281,8 @@ impl Gpu {
             reg::CE_FAULT_EACH => i.ce_fault_each = value,
             reg::PUT_WRONG => i.put_wrong = value,
             reg::READS_ONES => i.reads_ones = value,
+            reg::WRITES_LOST => i.writes_lost = value,
+            reg::STATUS_WRONG => i.status_wrong = value,
             _ => {}
         }
     }

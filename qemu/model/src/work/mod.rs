@@ -78,6 +78,9 @@ impl Default for Workload {
     }
 }
 
+/// A STATUS that means nothing.
+const WRONG_STATUS: u32 = 7;
+
 /// Why a launch ends early.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failure {
@@ -89,7 +92,7 @@ pub(crate) struct Failure {
 
 impl Gpu {
     /// Reads a register of the block.
-    pub(crate) fn workload_read(&self, at: u32, cx: &Cx<'_>) -> u32 {
+    pub(crate) fn workload_read(&mut self, at: u32, cx: &Cx<'_>) -> u32 {
         match at {
             reg::SLOT_COUNT => return reg::SLOTS,
             reg::MAX_RESIDENT => return cx.fabric.profile.max_resident,
@@ -114,6 +117,7 @@ impl Gpu {
             reg::INST_LO => inst_lo,
             reg::INST_HI => inst_hi,
             reg::VEID => s.veid,
+            reg::STATUS if self.inject.is_wrong_status() => WRONG_STATUS,
             reg::STATUS => s.status,
             reg::ERROR => s.error,
             reg::ERR_VA_LO => s.err_va as u32,

@@ -40,6 +40,8 @@ fn register(kind: Injection) -> (u32, u32) {
         Injection::CopyFaultEach => (0x64, u32::MAX),
         Injection::FaultPutWrong => (0x68, u32::MAX),
         Injection::ReadsOnes => (0x6c, u32::MAX),
+        Injection::WritesLost => (0x70, u32::MAX),
+        Injection::StatusWrong => (0x74, u32::MAX),
     };
     (INJECT + offset, max)
 }

@@ -15,7 +15,7 @@ pub(super) fn why(reason: u64, named: u64) -> String {
             format!("a copy engine goes on with channel {named}, which it was told to leave")
         }
         uapi::HUVM_LOST_LAUNCH => {
-            format!("the launch in slot {named} did not end when it was aborted")
+            format!("it does not say that the launch in slot {named} has ended")
         }
         uapi::HUVM_LOST_SEMAPHORE => {
             format!("the semaphore of channel {named} says what was never submitted")
