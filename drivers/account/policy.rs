@@ -7,7 +7,7 @@
 use crate::device::registry::MAX_GPUS;
 use crate::device::Gpu;
 use crate::kernel::global::{Global, Which};
-use crate::kernel::memcg::CHARGED;
+use crate::kernel::memcg::{self, CHARGED};
 use crate::memory::space::Space;
 use huvm_lockless::changes::Changes;
 use huvm_policy::config::{KnobId, Policy};
@@ -187,7 +187,7 @@ impl ScopePolicy {
 
 /// Memory with the values of a wider scope, to be covered there: they are too large to be put together on the stack.
 fn below(p: &Policy) -> Result<UniqueArc<Policy>, AllocError> {
-    Ok(UniqueArc::<Policy>::new_uninit(CHARGED)?.write(*p))
+    Ok(memcg::at_once(|| UniqueArc::<Policy>::new_uninit(CHARGED))?.write(*p))
 }
 
 /// `own` over the global values.

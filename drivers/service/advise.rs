@@ -4,7 +4,7 @@
 use super::{map, migrate, thrash};
 use crate::account::{self, counters::Counter};
 use crate::kernel::ffi::uapi;
-use crate::kernel::task;
+use crate::kernel::{memcg, task};
 use crate::memory::block::Block;
 use crate::memory::space::Space;
 use crate::memory::{pages_between, PageMask, Place, BLOCK_BYTES};
@@ -88,6 +88,7 @@ pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, advice: u32, place: u
         let pages = pages_between(block.va(), at, end);
         space.memory.charged(|| apply(&block, advice, &pages))?;
         at = block.va() + BLOCK_BYTES;
+        memcg::pay();
     }
     Ok(())
 }

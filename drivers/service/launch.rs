@@ -9,6 +9,7 @@ use crate::account::{self, counters::Counter, events};
 use crate::device::{Gpu, Loss};
 use crate::kernel::dma::DmaBuf;
 use crate::kernel::ffi::uapi;
+use crate::kernel::pci::insist;
 use crate::kernel::wait::WaitQueue;
 use crate::kernel::{task, time};
 use crate::memory::clients::SUBCONTEXTS;
@@ -439,9 +440,10 @@ fn stop_slot(gpu: &Arc<Gpu>, slot: usize) {
     if !runs() {
         return;
     }
-    let _in_range = engine.abort(&**gpu, n);
     let mut patience = Listed::new(What::Abort, gpu.index(), slot as u64, ABORT_NS);
     while runs() {
+        // Again, as it may not have been heard.
+        let _in_range = engine.abort(&**gpu, n);
         if !patience.again() {
             // It may have ended while nobody looked.
             if runs() {
@@ -590,16 +592,23 @@ pub(crate) fn wait(
     }
 }
 
-/// State and results of a slot, if the device says them. One that makes no sense of it is lost: it would not say either when the launch
+/// State and results of a slot, if the device says them. One that makes no sense of it for a while is lost: it would not say either when the launch
 /// has ended.
 fn look(gpu: &Gpu, slot: usize) -> Option<Report> {
     // CAST: below 64.
     let n = slot as u32;
-    let report = engine(gpu).ok()?.report(gpu, n);
-    if let Err(huvm_hal::Error::BadDevice(..)) = report {
+    let engine = engine(gpu).ok()?;
+    let mut report = None;
+    let makes_sense = insist(|| {
+        let read = engine.report(gpu, n);
+        let makes_sense = !matches!(read, Err(huvm_hal::Error::BadDevice(..)));
+        report = Some(read);
+        makes_sense
+    });
+    if !makes_sense {
         gpu.mark_lost(Loss::Launch(n));
     }
-    gpu.hal(report).ok()
+    gpu.hal(report?).ok()
 }
 
 fn fill(w: &mut uapi::huvm_wait, gpu: &Gpu, report: Option<Report>, busy: Option<&Busy>) {

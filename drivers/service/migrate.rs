@@ -12,7 +12,7 @@ use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::{self, Engine, Tracker};
 use crate::device::{registry, Gpu};
 use crate::kernel::ffi::uapi;
-use crate::kernel::task;
+use crate::kernel::{memcg, task};
 use crate::memory::backing::Backing;
 use crate::memory::block::{Block, Inflight, Part, State};
 use crate::memory::gpu_space::SpaceGpu;
@@ -761,6 +761,7 @@ pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, dst: Place, moved: &m
         super::thrash::reset(&mut block.lock(), &m.pages);
         *moved += finish(&block, sg.as_ref(), &m)?;
         at = block.va() + BLOCK_BYTES;
+        memcg::pay();
     }
     Ok(())
 }

@@ -117,8 +117,8 @@ impl Engine {
     /// last result could be taken for this one's.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], [`Error::BadState`] when the slot runs, [`Error::BadAddress`]: not started. [`Error::Timeout`] when it
-    /// does not hear, [`Error::Gone`]: it may have been started all the same.
+    /// [`Error::OutOfRange`], [`Error::BadState`] when the slot runs, [`Error::BadAddress`], [`Error::Gone`]: not started.
+    /// [`Error::Timeout`] when it does not say that it has heard: it may have been started all the same.
     pub fn start<M: Mmio + ?Sized>(
         &self,
         m: &M,
@@ -153,25 +153,25 @@ impl Engine {
             for (at, value) in setting {
                 write(m, base + at, value);
             }
-            for (at, value) in setting {
-                if read_sane(m, base + at)? != value {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
+            setting
+                .iter()
+                .all(|&(at, value)| read(m, base + at) == value)
         })?;
-        // A launch that has ended by now began at another time than the one before.
         let look = || {
-            let status = read_sane(m, base + hw::STATUS)?;
-            let start_ns = read_wide(m, base + hw::START_NS_LO, base + hw::START_NS_HI);
-            Ok((status, start_ns))
+            let status = read(m, base + hw::STATUS);
+            (
+                status,
+                read_wide(m, base + hw::START_NS_LO, base + hw::START_NS_HI),
+            )
         };
-        let before = look()?;
+        let before = look();
         until_heard("launch to start", || {
             m.wmb();
             write(m, base + hw::CTRL, hw::CTRL_START);
-            let now = look()?;
-            Ok(now.0 == hw::STATUS_RUNNING || now != before)
+            let now = look();
+            // One that has ended by now began at another time than the one before, if that was read right.
+            let is_new = now != before && now.0 != u32::MAX && now == look();
+            now.0 == hw::STATUS_RUNNING || is_new
         })
     }
 
@@ -299,11 +299,9 @@ impl Engine {
 }
 
 /// Does `tell` until it says that the device has heard it, a few times.
-fn until_heard(what: &'static str, mut tell: impl FnMut() -> Result<bool>) -> Result<()> {
-    for _ in 0..START_TRIES {
-        if tell()? {
-            return Ok(());
-        }
+fn until_heard(what: &'static str, mut tell: impl FnMut() -> bool) -> Result<()> {
+    match (0..START_TRIES).any(|_| tell()) {
+        true => Ok(()),
+        false => Err(Error::Timeout(what)),
     }
-    Err(Error::Timeout(what))
 }
