@@ -71,7 +71,8 @@ unsafe fn within<R>(memcg: *mut c_void, f: impl FnOnce() -> R) -> R {
 ///
 /// A charge beyond `memory.high` is noted with the thread that makes it, and one for which more than a batch is noted sleeps, up to
 /// two seconds. Others may wait for what the thread has locked here. So what was noted before is put aside meanwhile. The thread of
-/// a process pays for all of it on its way back to user space, where it holds nothing; a kernel thread, which serves everybody, for none.
+/// a process pays for all of it where it holds nothing ([`pay`], or on its way back to user space); a kernel thread, which serves
+/// everybody, for none.
 pub(crate) fn at_once<R>(f: impl FnOnce() -> R) -> R {
     // SAFETY: no preconditions.
     let noted = unsafe { c::huvm_memcg_take_high() };
@@ -82,9 +83,7 @@ pub(crate) fn at_once<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// Pages that are noted at most before a charge sleeps: the kernel's batch.
-const BATCH: u32 = 64;
-/// Order of pages that are more than a batch.
-const MORE: u32 = 7;
+const BATCH: usize = 64;
 
 /// The thread of a process pays now, if there is more to pay than one charge may be; it sleeps up to two seconds then. For walks that
 /// a client makes long, between two steps, with nothing locked.
@@ -93,15 +92,15 @@ pub(crate) fn pay() {
     let noted = unsafe { c::huvm_memcg_take_high() };
     // SAFETY: no preconditions.
     unsafe { c::huvm_memcg_add_high(noted) };
-    if noted <= BATCH {
+    if noted as usize <= BATCH {
         return;
     }
-    // The charge for it is what sleeps. If there are none, it pays at the next step, or when it returns.
+    // A charge sleeps, and with so many at once one is made: a batch is all that a CPU may have charged ahead.
     // SAFETY: process context, as every caller of this room.
-    let pages = unsafe { c::huvm_alloc_pages(c::HUVM_GFP_LARGE, MORE) };
-    if !pages.is_null() {
+    let pages = [(); BATCH + 1].map(|()| unsafe { c::huvm_alloc_pages(c::HUVM_GFP_SMALL, 0) });
+    for page in pages.into_iter().filter(|page| !page.is_null()) {
         // SAFETY: just allocated with this order, and used by nobody.
-        unsafe { c::huvm_free_pages(pages, MORE) };
+        unsafe { c::huvm_free_pages(page, 0) };
     }
 }
 

@@ -12,7 +12,7 @@ use crate::account::events::Stream;
 use crate::account::policy::SpacePolicy;
 use crate::device::Gpu;
 use crate::kernel::file::Mapping;
-use crate::kernel::memcg::{self, MemCg, CHARGED};
+use crate::kernel::memcg::{MemCg, CHARGED};
 use crate::kernel::task::{self, MmToken};
 use crate::kernel::time;
 use crate::service;
@@ -371,7 +371,6 @@ impl Space {
         while let Some(block) = self.next_block(at) {
             service::migrate::bring_home(&block, gpu)?;
             at = block.va() + BLOCK_BYTES;
-            memcg::pay();
         }
         Ok(())
     }

@@ -258,7 +258,7 @@ static void sleeps_with_nothing_locked(void)
 	int ctl = huvm_open();
 
 	for (uint64_t sizes = 0; sizes <= 3; sizes += 3) {
-		double longest = 0, began = seconds();
+		double longest = 0, began;
 		struct homeward h = { 0 };
 		uint64_t has;
 		pthread_t t;
@@ -273,6 +273,7 @@ static void sleeps_with_nothing_locked(void)
 		h.step = sizes ? BLOCK : h.j.len;
 		this_process_into(GROUP "/cgroup.procs");
 		CHECK_OK(pthread_create(&t, NULL, bring_home, &h));
+		began = seconds();
 		for (uint64_t at = 0; seconds() - began < 8; at = (at + BLOCK) % h.j.len) {
 			double took = -seconds();
 

@@ -861,6 +861,7 @@ static void any_write_not_heard(void)
 /* The device tells nonsense of a launch: a few times that is only read wrong, and then nobody knows whether it runs. */
 static void status_means_nothing(void)
 {
+	struct huvm_instr fill = over(HUVM_OP_FILL, BLOCK, BLOCKS);
 	int fd = huvm_open(), other = huvm_open();
 	uint64_t *p = managed(fd, BLOCK), *q = managed(other, BLOCK), id;
 	char name[32];
@@ -870,11 +871,22 @@ static void status_means_nothing(void)
 	CHECK_OK(gpu_register(fd, 0));
 	CHECK_OK(gpu_register(other, 1));
 	cpu_fill(q, BLOCK, 70, 3);
-	for (uint32_t n = 1; n <= 64; n *= 4) {
+	fill.dst = (uintptr_t)p;
+	fill.imm0 = 9;
+	fill.imm1 = 3;
+	for (uint32_t n = 1; n <= 3; n++) {
 		test_reg(fd, 0, INJ_STATUS_WRONG, n);
-		gpu_fill(fd, 0, p, BLOCK, BLOCKS, n, 3);
-		gpu_check(fd, 0, p, BLOCK, BLOCKS, n, 3);
+		gpu_scale(fd, 0, p, BLOCK, BLOCKS, 1, 1);
+		gpu_check(fd, 0, p, BLOCK, BLOCKS, n, 0);
+		test_reg(fd, 0, INJ_STATUS_WRONG, 0);
 	}
+	/* For longer than a look takes, it is not begun; and one that runs is looked at again. */
+	test_reg(fd, 0, INJ_STATUS_WRONG, 40);
+	CHECK_ERR(launch(fd, 0, BLOCKS, &fill, 1, 8, &id), EIO);
+	CHECK_OK(launch(fd, 0, BLOCKS, &fill, 1, 8, &id));
+	test_reg(fd, 0, INJ_STATUS_WRONG, 40);
+	CHECK_EQ(wait_launch(fd, id).status, HUVM_LAUNCH_DONE);
+	gpu_check(fd, 0, p, BLOCK, BLOCKS, 9, 3);
 	id = counts_up(fd, p, BLOCK);
 	test_reg(fd, 0, INJ_STATUS_WRONG, 0xffff);
 	t = seconds();

@@ -460,6 +460,9 @@ struct Hearing {
     writes: Cell<u32>,
     ends_at_once: bool,
     started: Cell<u32>,
+    reads: Cell<u32>,
+    /// The read of this number says this.
+    misread: Option<(u32, u32)>,
 }
 
 impl Hearing {
@@ -484,6 +487,8 @@ impl Hearing {
             writes: Cell::new(0),
             ends_at_once,
             started: Cell::new(0),
+            reads: Cell::new(0),
+            misread: None,
         }
     }
 
@@ -505,7 +510,12 @@ impl Fence for Hearing {
 
 impl Mmio for Hearing {
     fn read32(&self, bar: Bar, off: u32) -> u32 {
-        self.regs.read32(bar, off)
+        let n = self.reads.get();
+        self.reads.set(n + 1);
+        match self.misread {
+            Some((at, says)) if at == n => says,
+            _ => self.regs.read32(bar, off),
+        }
     }
     fn write32(&self, bar: Bar, off: u32, val: u32) {
         let n = self.writes.get();
@@ -546,6 +556,26 @@ fn a_launch_that_was_not_heard_is_told_again() {
         let m = Hearing::new(5..9, at_once);
         let did = (m.start(), m.started.get());
         assert_eq!(did, (Err(Error::Timeout("launch to start")), 0));
+    }
+}
+
+/// Whichever read is wrong, the launch starts, and starts once.
+#[test]
+fn a_launch_that_was_misread_starts_once() {
+    for (at_once, says) in [(false, u32::MAX), (false, 7), (true, u32::MAX), (true, 7)] {
+        for at in 0..30 {
+            let mut m = Hearing::new(0..0, at_once);
+            m.misread = Some((at, says));
+            let did = (m.start(), m.started.get());
+            assert_eq!(did, (Ok(()), 1), "read {at} says {says:#x}");
+        }
+        // Nor does one that was not heard, and misread then, count as started.
+        for at in 0..30 {
+            let mut m = Hearing::new(5..6, at_once);
+            m.misread = Some((at, says));
+            let did = (m.start(), m.started.get());
+            assert_eq!(did, (Ok(()), 1), "read {at} says {says:#x}");
+        }
     }
 }
 

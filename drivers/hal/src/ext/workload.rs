@@ -117,8 +117,8 @@ impl Engine {
     /// last result could be taken for this one's.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], [`Error::BadState`] when the slot runs, [`Error::BadAddress`], [`Error::Gone`]: not started.
-    /// [`Error::Timeout`] when it does not say that it has heard: it may have been started all the same.
+    /// [`Error::OutOfRange`], [`Error::BadState`] when the slot runs, [`Error::BadAddress`]: not started. [`Error::Timeout`] when it
+    /// does not say that it has heard, [`Error::Gone`]: it may have been started all the same.
     pub fn start<M: Mmio + ?Sized>(
         &self,
         m: &M,
@@ -137,9 +137,9 @@ impl Engine {
         if instance.0 % 4096 != 0 {
             return Err(Error::BadAddress(instance.0));
         }
-        let status = read_sane(m, base + hw::STATUS)?;
-        if status == hw::STATUS_RUNNING {
-            return Err(Error::BadState("slot", status));
+        let before = self.sure(m, base)?;
+        if before.0 == hw::STATUS_RUNNING {
+            return Err(Error::BadState("slot", before.0));
         }
         // CAST: the two halves of each address.
         let setting = [
@@ -149,29 +149,47 @@ impl Engine {
             (hw::INST_HI, (instance.0 >> 32) as u32),
             (hw::VEID, u32::from(veid.0)),
         ];
-        until_heard("launch to be set up", || {
+        let is_set = (0..START_TRIES).any(|_| {
             for (at, value) in setting {
                 write(m, base + at, value);
             }
             setting
                 .iter()
                 .all(|&(at, value)| read(m, base + at) == value)
-        })?;
-        let look = || {
-            let status = read(m, base + hw::STATUS);
-            (
-                status,
-                read_wide(m, base + hw::START_NS_LO, base + hw::START_NS_HI),
-            )
-        };
-        let before = look();
-        until_heard("launch to start", || {
+        });
+        if !is_set {
+            return Err(Error::Timeout("launch to be set up"));
+        }
+        // A launch that has ended by now began at another time than the one before. What is not sure says neither: one that has begun
+        // may not begin again.
+        for _ in 0..START_TRIES {
             m.wmb();
             write(m, base + hw::CTRL, hw::CTRL_START);
+            if self.sure(m, base)? != before {
+                return Ok(());
+            }
+        }
+        Err(Error::Timeout("launch to start"))
+    }
+
+    /// State of the slot at `base` and when its launch began, which say the same twice in a row.
+    fn sure<M: Mmio + ?Sized>(&self, m: &M, base: u32) -> Result<(u32, u64)> {
+        let look = || {
+            let status = read(m, base + hw::STATUS);
+            let start_ns = read_wide(m, base + hw::START_NS_LO, base + hw::START_NS_HI);
+            (status, start_ns)
+        };
+        let mut last = look();
+        for _ in 0..START_TRIES {
             let now = look();
-            // One that has ended by now began at another time than the one before, if that was read right.
-            let is_new = now != before && now.0 != u32::MAX && now == look();
-            now.0 == hw::STATUS_RUNNING || is_new
+            if now == last && now.0 <= hw::STATUS_ABORTED {
+                return Ok(now);
+            }
+            last = now;
+        }
+        Err(match last.0 {
+            u32::MAX => Error::Gone,
+            _ => Error::Timeout("state of a slot"),
         })
     }
 
@@ -295,13 +313,5 @@ impl Engine {
             return Err(Error::OutOfRange("slot", u64::from(slot)));
         }
         Ok(hw::SLOT0 + hw::SLOT_STRIDE * slot)
-    }
-}
-
-/// Does `tell` until it says that the device has heard it, a few times.
-fn until_heard(what: &'static str, mut tell: impl FnMut() -> bool) -> Result<()> {
-    match (0..START_TRIES).any(|_| tell()) {
-        true => Ok(()),
-        false => Err(Error::Timeout(what)),
     }
 }
