@@ -96,8 +96,14 @@ pub(crate) fn pay() {
         return;
     }
     // A charge sleeps, and with so many at once one is made: a batch is all that a CPU may have charged ahead.
-    // SAFETY: process context, as every caller of this room.
-    let pages = [(); BATCH + 1].map(|()| unsafe { c::huvm_alloc_pages(c::HUVM_GFP_SMALL, 0) });
+    let mut pages = [core::ptr::null_mut(); BATCH + 1];
+    for page in &mut pages {
+        // SAFETY: process context, as every caller of this room.
+        *page = unsafe { c::huvm_alloc_pages(c::HUVM_GFP_SMALL, 0) };
+        if page.is_null() {
+            break;
+        }
+    }
     for page in pages.into_iter().filter(|page| !page.is_null()) {
         // SAFETY: just allocated with this order, and used by nobody.
         unsafe { c::huvm_free_pages(page, 0) };

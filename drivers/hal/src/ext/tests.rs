@@ -270,6 +270,71 @@ fn a_result_is_read_as_it_is() {
     right_or_error(&regs, |m| engine.report(m, 1));
 }
 
+/// A slot of which one register counts, and another says all ones each second time.
+struct Counting<'a> {
+    regs: &'a FakeRegs,
+    counts: u32,
+    flickers: u32,
+    reads: Cell<u32>,
+}
+
+impl Fence for Counting<'_> {
+    fn wmb(&self) {}
+    fn rmb(&self) {}
+}
+
+impl Mmio for Counting<'_> {
+    fn read32(&self, bar: Bar, off: u32) -> u32 {
+        let n = self.reads.get();
+        if off != self.counts && off != self.flickers {
+            return self.regs.read32(bar, off);
+        }
+        self.reads.set(n + 1);
+        match off == self.counts {
+            true => n,
+            false => (n % 2) * u32::MAX,
+        }
+    }
+    fn write32(&self, bar: Bar, off: u32, val: u32) {
+        self.regs.write32(bar, off, val);
+    }
+}
+
+/// A launch that has counted to all ones of something, and counts on: no client has a GPU lost by what it counts.
+#[test]
+fn a_count_of_all_ones_is_one() {
+    let at = |reg| slot_at(3, reg);
+    let (engine, m) = Slots::new(&[3]);
+    for reg in [work::MISMATCHES_LO, work::FAULTS_LO, work::BLOCKS_DONE] {
+        m.regs.regs.borrow_mut().insert((true, at(reg)), u32::MAX);
+    }
+    let running = Counting {
+        regs: &m.regs,
+        counts: at(work::BYTES_LO),
+        flickers: 0,
+        reads: Cell::new(5),
+    };
+    let r = engine.report(&running, 3).unwrap();
+    assert_eq!((r.mismatches, r.faults), (u32::MAX.into(), u32::MAX.into()));
+    assert_eq!((r.blocks_done, r.bytes), (u32::MAX, 6), "read twice");
+    // Each look says something else: one that runs may, a result may not.
+    for (status, ok) in [(work::STATUS_RUNNING, true), (work::STATUS_DONE, false)] {
+        m.regs
+            .regs
+            .borrow_mut()
+            .insert((true, at(work::STATUS)), status);
+        let flickers = Counting {
+            regs: &m.regs,
+            counts: 0,
+            flickers: at(work::BLOCKS_STALLED),
+            reads: Cell::new(0),
+        };
+        let did = engine.report(&flickers, 3).map(drop);
+        let expect = if ok { Ok(()) } else { Err(Error::Gone) };
+        assert_eq!((did, flickers.reads.get()), (expect, 4));
+    }
+}
+
 /// A name that another GPU had, and that a lost write did not change.
 #[test]
 fn a_name_that_was_not_written_is_an_error() {

@@ -60,11 +60,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether a register said all ones, as far as that shows.
-    fn is_doubtful(&self) -> bool {
-        let ones = |wide: u64| {
-            wide >> 32 == u64::from(u32::MAX) || wide & 0xffff_ffff == u64::from(u32::MAX)
-        };
+    /// Registers that said all ones, as far as that shows: a bit each.
+    fn ones(&self) -> u32 {
         let wide = [
             self.error_va.0,
             self.mismatches,
@@ -74,10 +71,15 @@ impl Report {
             self.start_ns,
             self.end_ns,
         ];
-        let narrow = [self.blocks_done, self.blocks_stalled];
-        wide.into_iter().any(ones)
-            || narrow.contains(&u32::MAX)
-            || (self.fault_type, self.access_type) == (0x1f, 0xf)
+        // CAST: the halves.
+        let halves = wide.into_iter().flat_map(|w| [w as u32, (w >> 32) as u32]);
+        let info = match (self.fault_type, self.access_type) {
+            (0x1f, 0xf) => u32::MAX,
+            _ => 0,
+        };
+        halves
+            .chain([self.blocks_done, self.blocks_stalled, info])
+            .fold(0, |ones, word| ones << 1 | u32::from(word == u32::MAX))
     }
 }
 
@@ -262,7 +264,7 @@ impl Engine {
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Gone`], [`Error::BadDevice`].
     pub fn report<M: Mmio + ?Sized>(&self, m: &M, slot: u32) -> Result<Report> {
-        let mut last = None;
+        let mut last: Option<Report> = None;
         let mut why = Error::Gone;
         for _ in 0..REPORT_TRIES {
             let report = match self.read_report(m, slot) {
@@ -274,13 +276,18 @@ impl Engine {
                 }
                 Err(e) => return Err(e),
             };
-            // One that has a word of all ones may not have been read.
-            if !report.is_doubtful() || last == Some(report) {
+            // What says all ones may not have been read; or a client has counted so far, and what else it counts goes on.
+            let ones = report.ones();
+            if ones == 0 || last.is_some_and(|l| l.ones() == ones) {
                 return Ok(report);
             }
             last = Some(report);
         }
-        Err(why)
+        // The device says that it runs, and no client has a GPU lost by its counts.
+        match last {
+            Some(report) if report.status == Status::Running => Ok(report),
+            _ => Err(why),
+        }
     }
 
     fn read_report<M: Mmio + ?Sized>(&self, m: &M, slot: u32) -> Result<Report> {
