@@ -42,6 +42,9 @@ pub(crate) struct Space {
     closed: Atomic<bool>,
     /// When something was unmapped last, ns.
     unmapped_ns: Atomic<u64>,
+    /// It had no memory for what it wanted itself; nor for what others made it take.
+    pub(crate) refused: Pause,
+    pub(crate) full: Pause,
     /// Counters of this space.
     pub(crate) counters: Counters,
     /// Policy of this space.
@@ -104,6 +107,8 @@ impl Space {
                 mapping,
                 closed: Atomic::new(false),
                 unmapped_ns: Atomic::new(0),
+                refused: Pause::new(),
+                full: Pause::new(),
                 counters: Counters::new(),
                 policy <- SpacePolicy::new()?,
                 events <- Stream::new(),
@@ -232,6 +237,13 @@ impl Space {
     /// Whether ranges cover all of `start..end`.
     pub(crate) fn covers(&self, start: u64, end: u64) -> bool {
         self.layout.lock().covers(start, end)
+    }
+
+    /// Whether there is a page of a range at `va`.
+    pub(crate) fn manages(&self, va: u64) -> bool {
+        let page = va & !(PAGE_BYTES - 1);
+        page.checked_add(PAGE_BYTES)
+            .is_some_and(|end| self.covers(page, end))
     }
 
     /// The block at `va`, made if ranges cover any of it.
@@ -434,5 +446,32 @@ impl Space {
             at = block.va() + BLOCK_BYTES;
         }
         u
+    }
+}
+
+/// Longest pause, ns.
+const PAUSE_MAX_NS: u64 = 5_000_000_000;
+
+/// A time in which no memory is asked for on behalf of a client that was refused some. To find out that there is none may take the
+/// kernel long, and threads that serve all spend a tenth of their time on that for each client at most.
+pub(crate) struct Pause(Atomic<u64>);
+
+impl Pause {
+    const fn new() -> Self {
+        Pause(Atomic::new(0))
+    }
+
+    /// It took since `asked_ns` to find out.
+    pub(crate) fn begin(&self, asked_ns: u64) {
+        let now = time::now_ns();
+        let long = now.saturating_sub(asked_ns).saturating_mul(9);
+        let until = now.saturating_add(long.min(PAUSE_MAX_NS));
+        self.0.store(until, Relaxed);
+    }
+
+    /// Whether it lasts.
+    pub(crate) fn lasts(&self) -> bool {
+        let until = self.0.load(Relaxed);
+        until != 0 && time::now_ns() < until
     }
 }

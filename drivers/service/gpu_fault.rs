@@ -13,7 +13,7 @@ use super::migrate::{self, Move, Stop};
 use super::parallel::{self, Blocks, Sent};
 use super::placement::{self, Plan};
 use super::relay::{self, Ways};
-use super::{launch, map, prefetch, thrash};
+use super::{launch, map, pool, prefetch, thrash};
 use crate::account::latency::Kind as Latency;
 use crate::account::{self, counters::Counter, events, policy};
 use crate::device::{faults::FaultState, Gpu};
@@ -269,19 +269,33 @@ impl Service {
             stats.duplicates.into(),
         );
         self.work.clear();
+        // Clients that have no more memory. To find that out may take the kernel long, so it is asked once for each, and not all the
+        // time: one access of theirs is cancelled, and what else they want faults again.
+        let mut short = Subcontexts(0);
         for group in batch::groups(&self.faults) {
             let Some(client) = u8::try_from(group.space)
                 .ok()
+                .filter(|v| !short.has(*v))
                 .and_then(|v| gpu.clients().get(v))
             else {
                 continue;
             };
-            let work = begin(gpu, &client, group.block_va, group.faults, fetched_ns);
-            let Some(work) = work else {
+            if client.space.refused.lasts() {
+                short.add(client.sg.veid);
                 continue;
-            };
-            if self.work.push_within_capacity(work).is_err() {
-                break;
+            }
+            let asked_ns = time::now_ns();
+            match begin(gpu, &client, group.block_va, group.faults, fetched_ns) {
+                Ok(work) => {
+                    if self.work.push_within_capacity(work).is_err() {
+                        break;
+                    }
+                }
+                Err(e) if e == ENOMEM => {
+                    short.add(client.sg.veid);
+                    client.space.refused.begin(asked_ns);
+                }
+                Err(_) => {}
             }
         }
         let crowded = is_crowded(gpu, self.work.len());
@@ -291,8 +305,20 @@ impl Service {
             fetch_in_parallel(gpu, &mut self.work);
         }
         for work in self.work.iter_mut() {
+            let veid = work.sg.veid;
+            if !work.begun && short.has(veid) {
+                work.failed = Some(ENOMEM);
+                continue;
+            }
             if !work.begun {
+                let asked_ns = time::now_ns();
                 first_pass(gpu, work);
+                if work.failed == Some(ENOMEM) {
+                    short.add(veid);
+                    if pool::is_limited(&work.block) {
+                        work.block.space().refused.begin(asked_ns);
+                    }
+                }
             }
             if per_block && work.failed.is_none() {
                 // The replay comes before the next block is looked at, so nothing overlaps; the policy says so.
@@ -313,7 +339,7 @@ impl Service {
                 work.failed = second_pass(gpu, work).err();
             }
         }
-        self.finish(gpu, raw_count, unique);
+        self.finish(gpu, raw_count, unique, &short);
         stats
     }
 
@@ -360,7 +386,7 @@ impl Service {
     /// One cancel per client and batch, at most: it ends the launch that faulted. A second one, made from the same packets, could
     /// hit a launch that the client started after it saw the first end; what else is fatal faults again after the replay. So does
     /// what may be of an access that is over ([`Spared`]), if it is not.
-    fn finish(&mut self, gpu: &Arc<Gpu>, raw: usize, unique: usize) {
+    fn finish(&mut self, gpu: &Arc<Gpu>, raw: usize, unique: usize, short: &Subcontexts) {
         let mut judged = 0u64;
         // Groups and work are in the same order; a group whose block does not exist has no work.
         let mut works = self.work.iter().peekable();
@@ -399,6 +425,9 @@ impl Service {
                 } else {
                     match work {
                         Some(w) => judge(w, f),
+                        None if short.has(client.sg.veid) && client.space.manages(f.va) => {
+                            Some(unmade(ENOMEM))
+                        }
                         // Asked again: it may be the new owner's now.
                         None => client.space.block_at(f.va).err().map(unmade),
                     }
@@ -603,20 +632,40 @@ fn hw_access(a: Access) -> u32 {
     }
 }
 
-/// Looks a block up and sorts its faults. `None`: there is no such block, every fault of it is fatal.
+/// A set of subcontexts of a GPU.
+struct Subcontexts(u64);
+
+impl Subcontexts {
+    const fn bit(veid: u8) -> u64 {
+        // All are below 64.
+        1 << (veid & 63)
+    }
+
+    fn has(&self, veid: u8) -> bool {
+        self.0 & Self::bit(veid) != 0
+    }
+
+    fn add(&mut self, veid: u8) {
+        self.0 |= Self::bit(veid);
+    }
+}
+
+/// Looks a block up and sorts its faults.
+///
+/// # Errors
+/// `EFAULT`: there is no such block; `ENOMEM`: and none can be made. Every fault of it is fatal.
 fn begin(
     gpu: &Arc<Gpu>,
     client: &Client,
     block_va: u64,
     faults: &[Fault],
     fetched_ns: u64,
-) -> Option<Work> {
-    // Without memory for it there is none at this address either.
+) -> Result<Work> {
     let at = |f: &Fault| match client.space.block_at(f.va) {
         Err(e) if e == EFAULT => None,
-        found => Some(found.ok()),
+        found => Some(found),
     };
-    let block = faults.iter().find_map(at)??;
+    let block = faults.iter().find_map(at).ok_or(EFAULT)??;
     debug_assert!(block.va() == block_va);
     let (mut faulted, mut write) = (PageMask::EMPTY, PageMask::EMPTY);
     for f in faults.iter().filter(|f| !f.is_fatal) {
@@ -640,7 +689,7 @@ fn begin(
     // Packets, as for the GPU.
     let n = faults.iter().map(|f| u64::from(f.instances)).sum();
     client.space.counters.add(Counter::Faults, n);
-    Some(Work {
+    Ok(Work {
         block,
         sg: client.sg.clone(),
         faulted,

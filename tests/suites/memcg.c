@@ -355,6 +355,86 @@ static void ahead_of_others(void)
 	CHECK_OK(rmdir(GROUP));
 }
 
+/* The longest of some launches of a client that has memory enough. */
+static double longest_turn(struct job *j, double for_s)
+{
+	double longest = 0, began = seconds();
+
+	while (seconds() - began < for_s) {
+		double took = -seconds();
+
+		/* All of it faults anew. */
+		CHECK_OK(advise(j->fd, j->p, j->len, HUVM_ADVISE_DISCARD, 0));
+		gpu_fill(j->fd, j->gpu, j->p, j->len, WIDE, j->add, j->mul);
+		took += seconds();
+		longest = took > longest ? took : longest;
+	}
+	return longest;
+}
+
+/*
+ * A client without memory asks for a block at each address of a batch, again and again, in a cgroup where the kernel takes long to say
+ * that there is none. The driver's thread asks once for a batch, and spends a tenth of its time on that.
+ */
+static void others_get_on_beside_refusals(void)
+{
+	enum { GROUPS = 200 };
+	struct job j, own;
+	double alone, beside;
+	int ctl = huvm_open(), status;
+	char path[64];
+	pid_t pid;
+
+	make_group(0);
+	CHECK_OK(write_file(GROUP "/cgroup.subtree_control", "+memory"));
+	for (int n = 0; n < GROUPS; n++) {
+		snprintf(path, sizeof(path), GROUP "/g%d", n);
+		CHECK_OK(mkdir(path, 0755));
+	}
+	CHECK_OK(mkdir(GROUP "/client", 0755));
+	/* The groups themselves count. */
+	snprintf(path, sizeof(path), "%llu", (unsigned long long)get(GROUP "/memory.current") + (6 << 20));
+	CHECK_OK(write_file(GROUP "/memory.max", path));
+	j = job_begin(0, 4, 1);
+	alone = longest_turn(&j, 2);
+	pid = fork_child();
+	CHECK(pid >= 0);
+	if (!pid) {
+		this_process_into(GROUP "/client/cgroup.procs");
+		own = job_make(0, 4096, 9);
+		this_process_into(ROOT "/cgroup.procs");
+		/* Fills what it may have with records, so that none is left for a block. */
+		this_process_into(GROUP "/client/cgroup.procs");
+		for (int fd; (fd = open("/dev/huvm", O_RDWR)) >= 0;) {
+			ARG(huvm_events, e, .mask = 1u << HUVM_EVENT_GPU_LOST, .records = 4096);
+
+			if (ioctl(fd, HUVM_IOC_EVENTS, &e))
+				break;
+		}
+		this_process_into(ROOT "/cgroup.procs");
+		for (;;) {
+			struct huvm_instr i = { .op = HUVM_OP_FILL, .count = 1, .steps = 64, .block_stride = 64 * BLOCK, .step_stride = BLOCK };
+
+			i.dst = (uintptr_t)own.p;
+			run_program(own.fd, 0, 64, &i, 1, 8);
+		}
+	}
+	give_time(500);
+	beside = longest_turn(&j, 6);
+	CHECK_OK(kill(pid, SIGKILL));
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	printf("# a launch took %.3f s at most alone, %.3f beside one that is refused\n", alone, beside);
+	CHECK(beside < 0.5 * time_scale());
+	job_end(&j);
+	CHECK(WITHIN(5000, !rmdir(GROUP "/client")));
+	for (int n = 0; n < GROUPS; n++) {
+		snprintf(path, sizeof(path), GROUP "/g%d", n);
+		CHECK_OK(rmdir(path));
+	}
+	close(ctl);
+	CHECK_OK(rmdir(GROUP));
+}
+
 /* What a client makes the kernel remember without having any data: 4 TiB of advice, event rings, files. */
 static void records_have_a_limit(void)
 {
@@ -440,6 +520,7 @@ static const struct ktap_test tests[] = {
 	{ "sleeps_with_nothing_locked", sleeps_with_nothing_locked, 120 },
 	{ "others_do_not_pay", others_do_not_pay, 60 },
 	{ "ahead_of_others", ahead_of_others, 60 },
+	{ "others_get_on_beside_refusals", others_get_on_beside_refusals, 60 },
 	{ "records_have_a_limit", records_have_a_limit, 60 },
 	{ "tables_are_charged", tables_are_charged, 60 },
 };

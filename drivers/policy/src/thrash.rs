@@ -43,6 +43,10 @@ const BITS: [u32; REGIONS] = {
     bits
 };
 
+/// Longest throttling period. What waits in a GPU takes room there that others want. It is the longest that the driver of NVIDIA has
+/// by itself: a window of 500 ms, its limit (`nvidia-uvm.md` 5.2).
+const NAP_MAX: Nanos = Nanos::from_micros(500_000);
+
 /// The knobs of thrashing, with the window in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThrashConfig {
@@ -75,7 +79,7 @@ impl ThrashConfig {
             window: window.current(),
             threshold_events: policy.get_u32(KnobId::ThrashThreshold),
             pin_threshold_periods: policy.get_u32(KnobId::ThrashPinThreshold),
-            nap: windows(KnobId::ThrashNap),
+            nap: windows(KnobId::ThrashNap).min(NAP_MAX),
             epoch: windows(KnobId::ThrashEpoch),
             pin: policy
                 .is_on(KnobId::ThrashPin)

@@ -268,6 +268,18 @@ fn fight(
     panic!("never pinned");
 }
 
+/// What waits in a GPU takes others' room there.
+#[test]
+fn no_nap_is_longer_than_half_a_second() {
+    let mut p = Policy::new();
+    for (window, naps, ms) in [(500, 3, 1), (5000, 100, 500), (500_000, 100, 500)] {
+        p.set(KnobId::ThrashWindow, window).unwrap();
+        p.set(KnobId::ThrashNap, naps).unwrap();
+        let nap = ThrashConfig::of(&p, &ThrashWindow::new(&p)).nap;
+        assert_eq!(nap.0 / 1_000_000, ms, "{window} us, {naps} times");
+    }
+}
+
 #[test]
 fn ten_naps_end_in_a_pin_of_150_ms() {
     let c = stock();

@@ -203,6 +203,37 @@ fn remote_accesses_cross_the_host_link() {
     assert!((170_000..172_000).contains(&t), "{t}");
 }
 
+/// Who ends its launches has no more on the link than the engine runs at a time: others need not wait for what nobody wants.
+#[test]
+fn aborts_leave_no_debt_on_a_link() {
+    let mut r = rig();
+    r.map2m(0, 0x30_0000_0000, pte_sys(0x1000_0000));
+    let i = Ins {
+        op: 2,
+        count: 8192,
+        steps: 1,
+        a: 0x30_0000_0000,
+        ..Ins::default()
+    };
+    for _ in 0..200 {
+        r.launch(0, 0, 80, 8, &[i]);
+        r.run(1_000);
+        r.w5(0, slot_at(0) + 0x14, 2);
+        r.run(1_000);
+        assert_eq!(r.slot(0, 0, w::STATUS), w::STATUS_ABORTED);
+        assert_eq!(r.slot(0, 0, w::BLOCKS_STALLED), 0);
+    }
+    let began = r.h.now;
+    r.launch(0, 1, 1, 8, &[i]);
+    assert!(r.run_until(SEC, |r| r.slot(0, 1, w::STATUS) == w::STATUS_DONE));
+    // 80 pieces of 64 KiB at 12.3 GB/s, and its own.
+    let took = r.h.now - began;
+    assert!(took < 600_000, "{took} ns");
+    assert_eq!(r.stat(0, Counter::WorkBytesHost) % 65536, 0);
+    r.run(SEC);
+    assert_eq!(r.m.next_deadline(), None);
+}
+
 #[test]
 fn access_counter_notifies_once_until_cleared() {
     let mut r = rig();

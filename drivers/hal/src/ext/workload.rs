@@ -265,7 +265,8 @@ impl Engine {
     /// [`Error::OutOfRange`], [`Error::Gone`], [`Error::BadDevice`].
     pub fn report<M: Mmio + ?Sized>(&self, m: &M, slot: u32) -> Result<Report> {
         let mut last: Option<Report> = None;
-        let mut why = Error::Gone;
+        // It answers: each status was read.
+        let mut why = Error::BadDevice("report of slot", slot);
         for _ in 0..REPORT_TRIES {
             let report = match self.read_report(m, slot) {
                 Ok(report) => report,

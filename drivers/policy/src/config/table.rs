@@ -125,7 +125,7 @@ knobs! {
     }
     ThrashNap {
         "thrash_nap_windows", "windows", Number, 1..=100, 1, true,
-        "Length of a throttling period.",
+        "Length of a throttling period, 500 ms at most.",
         "nvidia-uvm.md 2.3 uvm_perf_thrashing_nap"
     }
     ThrashEpoch {

@@ -39,6 +39,9 @@ pub(crate) enum State {
     Throttled,
 }
 
+/// The slot of a block whose launch is over.
+const NO_SLOT: usize = usize::MAX;
+
 /// An access that found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Missing {
@@ -84,6 +87,12 @@ impl Block {
             missing: Vec::new(),
             work: None,
         }
+    }
+
+    /// Its launch is over. Whether what it has on its way remains; it moves no byte then.
+    pub(crate) fn is_left(&mut self) -> bool {
+        self.slot = NO_SLOT;
+        self.state == State::Running && self.work.as_ref().is_some_and(Work::moves)
     }
 
     /// Waits for a replay, or for one that is on its way.
@@ -399,6 +408,10 @@ impl Gpu {
         let Some(work) = b.work.take() else {
             return;
         };
+        if b.slot == NO_SLOT {
+            self.work.blocks.remove(&id);
+            return self.work_dispatch_soon(cx);
+        }
         b.state = State::Ready;
         let view = b.clone();
         let Some((_, _, Some(i))) = self.block_context(&view) else {

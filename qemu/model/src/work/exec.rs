@@ -120,6 +120,11 @@ fn store(at: crate::host::Place, v: u64, elem: u64, cx: &mut Cx<'_>) -> Result<(
 }
 
 impl Work {
+    /// Whether it reads or writes memory.
+    pub(crate) fn moves(&self) -> bool {
+        self.operands.iter().any(Option::is_some) || !self.scattered.is_empty()
+    }
+
     /// Bytes by memory. The records of a TRACE are none: they stand for the program's instructions, which a GPU has in its caches.
     pub(crate) fn touches(&self, op: Op) -> impl Iterator<Item = Traffic> + '_ {
         let operands = self.operands.iter().filter(move |_| op != Op::Trace);
