@@ -13,7 +13,7 @@ use super::migrate::{self, Move, Stop};
 use super::parallel::{self, Blocks, Sent};
 use super::placement::{self, Plan};
 use super::relay::{self, Ways};
-use super::{launch, map, pool, prefetch, thrash};
+use super::{launch, map, prefetch, thrash};
 use crate::account::latency::Kind as Latency;
 use crate::account::{self, counters::Counter, events, policy};
 use crate::device::{faults::FaultState, Gpu};
@@ -293,7 +293,9 @@ impl Service {
                 }
                 Err(e) if e == ENOMEM => {
                     short.add(client.sg.veid);
-                    client.space.refused.begin(asked_ns);
+                    if client.space.memory.is_limited() {
+                        client.space.refused.begin(asked_ns);
+                    }
                 }
                 Err(_) => {}
             }
@@ -311,14 +313,10 @@ impl Service {
                 continue;
             }
             if !work.begun {
-                let asked_ns = time::now_ns();
                 first_pass(gpu, work);
-                if work.failed == Some(ENOMEM) {
-                    short.add(veid);
-                    if pool::is_limited(&work.block) {
-                        work.block.space().refused.begin(asked_ns);
-                    }
-                }
+            }
+            if work.failed == Some(ENOMEM) {
+                short.add(veid);
             }
             if per_block && work.failed.is_none() {
                 // The replay comes before the next block is looked at, so nothing overlaps; the policy says so.
@@ -425,8 +423,11 @@ impl Service {
                 } else {
                     match work {
                         Some(w) => judge(w, f),
-                        None if short.has(client.sg.veid) && client.space.manages(f.va) => {
-                            Some(unmade(ENOMEM))
+                        None if short.has(client.sg.veid) => {
+                            Some(match client.space.manages(f.va) {
+                                true => unmade(ENOMEM),
+                                false => OUTSIDE,
+                            })
                         }
                         // Asked again: it may be the new owner's now.
                         None => client.space.block_at(f.va).err().map(unmade),

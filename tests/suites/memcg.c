@@ -355,21 +355,17 @@ static void ahead_of_others(void)
 	CHECK_OK(rmdir(GROUP));
 }
 
-/* The longest of some launches of a client that has memory enough. */
-static double longest_turn(struct job *j, double for_s)
+/* Launches of a client that has memory enough, each of which faults anew, in so many seconds. */
+static int turns(struct job *j, double for_s)
 {
-	double longest = 0, began = seconds();
+	double began = seconds();
+	int n = 0;
 
-	while (seconds() - began < for_s) {
-		double took = -seconds();
-
-		/* All of it faults anew. */
+	for (; seconds() - began < for_s; n++) {
 		CHECK_OK(advise(j->fd, j->p, j->len, HUVM_ADVISE_DISCARD, 0));
 		gpu_fill(j->fd, j->gpu, j->p, j->len, WIDE, j->add, j->mul);
-		took += seconds();
-		longest = took > longest ? took : longest;
 	}
-	return longest;
+	return n;
 }
 
 /*
@@ -380,8 +376,7 @@ static void others_get_on_beside_refusals(void)
 {
 	enum { GROUPS = 200 };
 	struct job j, own;
-	double alone, beside;
-	int ctl = huvm_open(), status;
+	int ctl = huvm_open(), alone, beside, status;
 	char path[64];
 	pid_t pid;
 
@@ -396,7 +391,7 @@ static void others_get_on_beside_refusals(void)
 	snprintf(path, sizeof(path), "%llu", (unsigned long long)get(GROUP "/memory.current") + (6 << 20));
 	CHECK_OK(write_file(GROUP "/memory.max", path));
 	j = job_begin(0, 4, 1);
-	alone = longest_turn(&j, 2);
+	alone = turns(&j, 2);
 	pid = fork_child();
 	CHECK(pid >= 0);
 	if (!pid) {
@@ -420,11 +415,12 @@ static void others_get_on_beside_refusals(void)
 		}
 	}
 	give_time(500);
-	beside = longest_turn(&j, 6);
+	beside = turns(&j, 6);
 	CHECK_OK(kill(pid, SIGKILL));
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	printf("# a launch took %.3f s at most alone, %.3f beside one that is refused\n", alone, beside);
-	CHECK(beside < 0.5 * time_scale());
+	printf("# %d launches in 2 s alone, %d in 6 s beside one that is refused\n", alone, beside);
+	/* The driver's thread, and the CPUs, work for that one too. */
+	CHECK(beside >= alone / 2);
 	job_end(&j);
 	CHECK(WITHIN(5000, !rmdir(GROUP "/client")));
 	for (int n = 0; n < GROUPS; n++) {
