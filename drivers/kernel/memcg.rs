@@ -37,7 +37,7 @@ impl MemCg {
     /// Whether it, or one that it is in, has a limit, be it one that its processes are slowed down at.
     pub(crate) fn is_limited(&self) -> bool {
         // SAFETY: we hold a reference, and one that has children stays.
-        unsafe { c::huvm_memcg_has_max(self.0) || c::huvm_memcg_has_high(self.0) }
+        unsafe { c::huvm_memcg_limits(self.0) != 0 }
     }
 
     /// What `f` allocates with [`CHARGED`], and as pages and buffers of a client, is charged to it, whichever thread this is.
@@ -121,7 +121,7 @@ pub(crate) fn reserve<T>(v: &mut KVec<T>, n: usize) -> Result {
 /// Whether what the thread charges goes to one with `memory.high`: it would sleep for a charge of more than a batch of pages.
 pub(super) fn is_slow() -> bool {
     // SAFETY: the cgroup that this thread has entered, if any: whoever entered it holds a reference ([`MemCg::charged`]).
-    unsafe { c::huvm_memcg_has_high(c::huvm_memcg_active()) }
+    unsafe { c::huvm_memcg_limits(c::huvm_memcg_active()) & c::HUVM_MEMCG_HIGH != 0 }
 }
 
 impl Drop for MemCg {

@@ -52,25 +52,20 @@ void *huvm_memcg_enter(void *memcg)
 	return set_active_memcg(memcg);
 }
 
-bool huvm_memcg_has_max(void *memcg)
+unsigned int huvm_memcg_limits(void *memcg)
 {
-#ifdef CONFIG_MEMCG
-	for (struct mem_cgroup *m = memcg; m; m = parent_mem_cgroup(m))
-		if (READ_ONCE(m->memory.max) != PAGE_COUNTER_MAX)
-			return true;
-#endif
-	return false;
-}
+	unsigned int limits = 0;
 
-bool huvm_memcg_has_high(void *memcg)
-{
 #ifdef CONFIG_MEMCG
-	for (struct mem_cgroup *m = memcg; m; m = parent_mem_cgroup(m))
+	for (struct mem_cgroup *m = memcg; m; m = parent_mem_cgroup(m)) {
+		if (READ_ONCE(m->memory.max) != PAGE_COUNTER_MAX)
+			limits |= HUVM_MEMCG_MAX;
 		if (READ_ONCE(m->memory.high) != PAGE_COUNTER_MAX ||
 		    READ_ONCE(m->swap.high) != PAGE_COUNTER_MAX)
-			return true;
+			limits |= HUVM_MEMCG_HIGH;
+	}
 #endif
-	return false;
+	return limits;
 }
 
 void *huvm_memcg_root(void)

@@ -37,12 +37,13 @@ unsigned long huvm_page_to_pfn(struct page *page);
 void *huvm_page_address(struct page *page);
 
 /* get_mem_cgroup_from_mm(current->mm), mem_cgroup_put, set_active_memcg (returns the one before); whether any up to the root has
- * memory.max; or memory.high or memory.swap.high. NULL without memory cgroups. */
+ * memory.max, and memory.high or memory.swap.high. NULL, and none, without memory cgroups. */
 void *huvm_memcg_of_current(void);
 void huvm_memcg_put(void *memcg);
 void *huvm_memcg_enter(void *memcg);
-bool huvm_memcg_has_max(void *memcg);
-bool huvm_memcg_has_high(void *memcg);
+#define HUVM_MEMCG_MAX 1
+#define HUVM_MEMCG_HIGH 2
+unsigned int huvm_memcg_limits(void *memcg);
 /* root_mem_cgroup: what is charged to it is charged to nobody */
 void *huvm_memcg_root(void);
 /* current->active_memcg; current->memcg_nr_pages_over_high, which is 0 then; adds to that, in a kernel thread makes it 0 */

@@ -87,16 +87,15 @@ impl Backing {
     }
 
     /// Gives a whole block that has no memory one 2 MiB piece, and nothing else if there is none to be had.
-    ///
-    /// # Errors
-    /// `ENOMEM`.
-    pub(crate) fn ensure_huge(&mut self) -> Result<Allocated> {
+    pub(crate) fn ensure_huge(&mut self) -> Allocated {
         let mut done = Allocated::default();
         if self.pieces.is_empty() {
-            self.add(0, 9)?;
-            done.huge = 1;
+            match self.add(0, 9) {
+                Ok(()) => done.huge = 1,
+                Err(_) => done.fallbacks = 1,
+            }
         }
-        Ok(done)
+        done
     }
 
     /// Pages that have memory.
@@ -120,11 +119,8 @@ impl Backing {
         if missing.is_empty() {
             return Ok(done);
         }
-        if sizes & SIZE_2M != 0 && limit.is_full() && self.pieces.is_empty() {
-            match self.add(0, 9) {
-                Ok(()) => done.huge += 1,
-                Err(_) => done.fallbacks += 1,
-            }
+        if sizes & SIZE_2M != 0 && limit.is_full() {
+            done = self.ensure_huge();
             missing = want.and_not(&self.present);
         }
         while let Some(page) = missing.first() {

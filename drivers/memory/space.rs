@@ -461,17 +461,23 @@ impl Pause {
         Pause(Atomic::new(0))
     }
 
-    /// It took since `asked_ns` to find out.
-    pub(crate) fn begin(&self, asked_ns: u64) {
-        let now = time::now_ns();
-        let long = now.saturating_sub(asked_ns).saturating_mul(9);
-        let until = now.saturating_add(long.min(PAUSE_MAX_NS));
-        self.0.store(until, Relaxed);
-    }
-
-    /// Whether it lasts.
-    pub(crate) fn lasts(&self) -> bool {
-        let until = self.0.load(Relaxed);
-        until != 0 && time::now_ns() < until
+    /// Asks by `f` for memory that is charged to `memory`. Without any, a pause begins where that has a limit: elsewhere there is none for
+    /// others either.
+    ///
+    /// # Errors
+    /// Those of `f`; `ENOMEM` while the pause lasts.
+    pub(crate) fn ask<T>(&self, memory: &MemCg, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        let asked = time::now_ns();
+        if asked < self.0.load(Relaxed) {
+            return Err(ENOMEM);
+        }
+        let did = f();
+        if did.as_ref().is_err_and(|e| *e == ENOMEM) && memory.is_limited() {
+            let now = time::now_ns();
+            let long = now.saturating_sub(asked).saturating_mul(9);
+            let until = now.saturating_add(long.min(PAUSE_MAX_NS));
+            self.0.store(until, Relaxed);
+        }
+        did
     }
 }

@@ -135,16 +135,9 @@ fn has_huge(space: &Space, s: &mut State, sizes: u64) -> bool {
     if sizes & SIZE_2M == 0 {
         return false;
     }
-    match space.memory.charged(|| s.host.ensure_huge()) {
-        Ok(did) => {
-            did.report(|c, n| account::count(None, Some(space), c, n));
-            true
-        }
-        Err(_) => {
-            account::count(None, Some(space), Counter::HostFallbacks, 1);
-            false
-        }
-    }
+    let did = space.memory.charged(|| s.host.ensure_huge());
+    did.report(|c, n| account::count(None, Some(space), c, n));
+    s.host.huge_pfn().is_some()
 }
 
 fn insert(

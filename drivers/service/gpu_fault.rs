@@ -280,23 +280,15 @@ impl Service {
             else {
                 continue;
             };
-            if client.space.refused.lasts() {
-                short.add(client.sg.veid);
-                continue;
-            }
-            let asked_ns = time::now_ns();
-            match begin(gpu, &client, group.block_va, group.faults, fetched_ns) {
+            let space = &client.space;
+            let find = || begin(gpu, &client, group.block_va, group.faults, fetched_ns);
+            match space.refused.ask(&space.memory, find) {
                 Ok(work) => {
                     if self.work.push_within_capacity(work).is_err() {
                         break;
                     }
                 }
-                Err(e) if e == ENOMEM => {
-                    short.add(client.sg.veid);
-                    if client.space.memory.is_limited() {
-                        client.space.refused.begin(asked_ns);
-                    }
-                }
+                Err(e) if e == ENOMEM => short.add(client.sg.veid),
                 Err(_) => {}
             }
         }
@@ -385,7 +377,7 @@ impl Service {
     /// hit a launch that the client started after it saw the first end; what else is fatal faults again after the replay. So does
     /// what may be of an access that is over ([`Spared`]), if it is not.
     fn finish(&mut self, gpu: &Arc<Gpu>, raw: usize, unique: usize, short: &Subcontexts) {
-        let mut judged = 0u64;
+        let mut judged = Subcontexts(0);
         // Groups and work are in the same order; a group whose block does not exist has no work.
         let mut works = self.work.iter().peekable();
         for group in batch::groups(&self.faults) {
@@ -395,12 +387,9 @@ impl Service {
             if work.is_some_and(is_clean) {
                 continue;
             }
-            let client_bit = 1u64.checked_shl(group.space).unwrap_or(0);
-            if judged & client_bit != 0 {
-                continue;
-            }
             let Some(client) = u8::try_from(group.space)
                 .ok()
+                .filter(|v| !judged.has(*v))
                 .and_then(|v| gpu.clients().get(v))
             else {
                 continue;
@@ -438,7 +427,7 @@ impl Service {
             let Some((f, reason)) = guilty else {
                 continue;
             };
-            judged |= client_bit;
+            judged.add(client.sg.veid);
             let mut may_be_over = || may_be_over(&mut self.spared, gpu, &client, f);
             if !reason.is_of_ranges() || f.is_fatal || !may_be_over() {
                 cancel(gpu, &client, f, reason);

@@ -441,9 +441,12 @@ fn stop_slot(gpu: &Arc<Gpu>, slot: usize) {
         return;
     }
     let mut patience = Listed::new(What::Abort, gpu.index(), slot as u64, ABORT_NS);
-    while runs() {
-        // Again, as it may not have been heard.
+    loop {
+        // Again each time, as it may not have been heard.
         let _in_range = engine.abort(&**gpu, n);
+        if !runs() {
+            break;
+        }
         if !patience.again() {
             // It may have ended while nobody looked.
             if runs() {
@@ -592,8 +595,8 @@ pub(crate) fn wait(
     }
 }
 
-/// State and results of a slot, if the device says them. One that makes no sense of it for a while is lost: it would not say either when the launch
-/// has ended.
+/// State and results of a slot, if the device says them. One that makes no sense of it for a while is lost: it would not say either
+/// when the launch has ended.
 fn look(gpu: &Gpu, slot: usize) -> Option<Report> {
     // CAST: below 64.
     let n = slot as u32;

@@ -100,19 +100,15 @@ pub(super) fn host_memory(
     let failed = |did: &Result<_>| did.as_ref().is_err_and(|e| *e == ENOMEM);
     let is_limited = space.memory.is_limited();
     let may_exceed = is_limited && !need.is_held_to_limit(space);
-    // Others wait for it.
-    let mut did = if may_exceed && space.full.lasts() {
-        memcg::uncharged(&mut ensure)
-    } else {
-        let asked_ns = time::now_ns();
-        let did = space.memory.charged(&mut ensure);
-        if failed(&did) && may_exceed {
-            space.full.begin(asked_ns);
-            memcg::uncharged(&mut ensure)
-        } else {
-            did
-        }
+    let mut charged = || space.memory.charged(&mut ensure);
+    let mut did = match may_exceed {
+        // Others wait for it.
+        true => space.full.ask(&space.memory, charged),
+        false => charged(),
     };
+    if failed(&did) && may_exceed {
+        did = memcg::uncharged(&mut ensure);
+    }
     // Its pieces are charged to nobody: to free them is of no use at a limit.
     if failed(&did) && (may_exceed || !is_limited) && gpu.host_pool().shed(usize::MAX) != 0 {
         did = if is_limited {

@@ -397,9 +397,7 @@ static void others_get_on_beside_refusals(void)
 	if (!pid) {
 		this_process_into(GROUP "/client/cgroup.procs");
 		own = job_make(0, 4096, 9);
-		this_process_into(ROOT "/cgroup.procs");
 		/* Fills what it may have with records, so that none is left for a block. */
-		this_process_into(GROUP "/client/cgroup.procs");
 		for (int fd; (fd = open("/dev/huvm", O_RDWR)) >= 0;) {
 			ARG(huvm_events, e, .mask = 1u << HUVM_EVENT_GPU_LOST, .records = 4096);
 

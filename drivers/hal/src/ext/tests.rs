@@ -270,33 +270,20 @@ fn a_result_is_read_as_it_is() {
     right_or_error(&regs, |m| engine.report(m, 1));
 }
 
-/// A slot of which one register counts, and another says all ones each second time.
-struct Counting<'a> {
-    regs: &'a FakeRegs,
-    counts: u32,
-    flickers: u32,
-    reads: Cell<u32>,
-}
+/// Registers of which some say what `says` gives, if it gives anything.
+struct Saying<'a, F>(&'a FakeRegs, F);
 
-impl Fence for Counting<'_> {
+impl<F> Fence for Saying<'_, F> {
     fn wmb(&self) {}
     fn rmb(&self) {}
 }
 
-impl Mmio for Counting<'_> {
+impl<F: Fn(u32) -> Option<u32>> Mmio for Saying<'_, F> {
     fn read32(&self, bar: Bar, off: u32) -> u32 {
-        let n = self.reads.get();
-        if off != self.counts && off != self.flickers {
-            return self.regs.read32(bar, off);
-        }
-        self.reads.set(n + 1);
-        match off == self.counts {
-            true => n,
-            false => (n % 2) * u32::MAX,
-        }
+        self.1(off).unwrap_or_else(|| self.0.read32(bar, off))
     }
     fn write32(&self, bar: Bar, off: u32, val: u32) {
-        self.regs.write32(bar, off, val);
+        self.0.write32(bar, off, val);
     }
 }
 
@@ -308,12 +295,12 @@ fn a_count_of_all_ones_is_one() {
     for reg in [work::MISMATCHES_LO, work::FAULTS_LO, work::BLOCKS_DONE] {
         m.regs.regs.borrow_mut().insert((true, at(reg)), u32::MAX);
     }
-    let running = Counting {
-        regs: &m.regs,
-        counts: at(work::BYTES_LO),
-        flickers: 0,
-        reads: Cell::new(5),
+    let reads = Cell::new(4);
+    let count = || {
+        reads.set(reads.get() + 1);
+        reads.get()
     };
+    let running = Saying(&m.regs, |off| (off == at(work::BYTES_LO)).then(count));
     let r = engine.report(&running, 3).unwrap();
     assert_eq!((r.mismatches, r.faults), (u32::MAX.into(), u32::MAX.into()));
     assert_eq!((r.blocks_done, r.bytes), (u32::MAX, 6), "read twice");
@@ -323,16 +310,14 @@ fn a_count_of_all_ones_is_one() {
             .regs
             .borrow_mut()
             .insert((true, at(work::STATUS)), status);
-        let flickers = Counting {
-            regs: &m.regs,
-            counts: 0,
-            flickers: at(work::BLOCKS_STALLED),
-            reads: Cell::new(0),
-        };
+        reads.set(0);
+        let flickers = Saying(&m.regs, |off| {
+            (off == at(work::BLOCKS_STALLED)).then(|| ((count() - 1) % 2) * u32::MAX)
+        });
         let did = engine.report(&flickers, 3).map(drop);
         let wrong = Err(Error::BadDevice("report of slot", 3));
         let expect = if ok { Ok(()) } else { wrong };
-        assert_eq!((did, flickers.reads.get()), (expect, 4));
+        assert_eq!((did, reads.get()), (expect, 4));
     }
 }
 
@@ -437,6 +422,12 @@ fn arguments_out_of_range() {
     assert!(regs.writes.borrow().is_empty());
 }
 
+const ENGINE: Engine = Engine {
+    slots: 64,
+    max_resident: 8,
+    vector: Vector(1),
+};
+
 /// Slots, some of which run.
 struct Slots {
     regs: FakeRegs,
@@ -454,12 +445,7 @@ impl Slots {
             regs.write32(Bar::Ext, slot_at(*slot, work::STATUS), work::STATUS_RUNNING);
         }
         regs.writes.borrow_mut().clear();
-        let engine = Engine {
-            slots: 64,
-            max_resident: 8,
-            vector: Vector(1),
-        };
-        (engine, Slots { regs })
+        (ENGINE, Slots { regs })
     }
 
     fn told(&self) -> Vec<u32> {
@@ -559,13 +545,8 @@ impl Hearing {
     }
 
     fn start(&self) -> Result<(), Error> {
-        let engine = Engine {
-            slots: 64,
-            max_resident: 8,
-            vector: Vector(1),
-        };
         let (desc, inst) = (SysAddr(0x5_4000_0040), SysAddr(0x6_0000_3000));
-        engine.start(self, 1, desc, inst, Veid(9))
+        ENGINE.start(self, 1, desc, inst, Veid(9))
     }
 }
 
@@ -652,11 +633,12 @@ fn a_status_that_means_nothing() {
     let at = slot_at(3, work::STATUS);
     for (wrong, ok) in [(1, true), (3, true), (4, false)] {
         let left = Cell::new(wrong);
-        let regs = Lying {
-            regs: &m.regs,
-            at,
-            left: &left,
-        };
+        let regs = Saying(&m.regs, |off| {
+            (off == at && left.get() != 0).then(|| {
+                left.set(left.get() - 1);
+                7
+            })
+        });
         let did = engine.report(&regs, 3).map(|r| r.status);
         let expect = if ok {
             Ok(super::workload::Status::Running)
@@ -664,32 +646,5 @@ fn a_status_that_means_nothing() {
             Err(Error::BadDevice("slot status", 7))
         };
         assert_eq!((did, left.get()), (expect, 0), "{wrong} times");
-    }
-}
-
-/// A register that says 7 so many times.
-struct Lying<'a> {
-    regs: &'a FakeRegs,
-    at: u32,
-    left: &'a Cell<u32>,
-}
-
-impl Fence for Lying<'_> {
-    fn wmb(&self) {}
-    fn rmb(&self) {}
-}
-
-impl Mmio for Lying<'_> {
-    fn read32(&self, bar: Bar, off: u32) -> u32 {
-        match self.left.get() {
-            n if n != 0 && off == self.at => {
-                self.left.set(n - 1);
-                7
-            }
-            _ => self.regs.read32(bar, off),
-        }
-    }
-    fn write32(&self, bar: Bar, off: u32, val: u32) {
-        self.regs.write32(bar, off, val);
     }
 }

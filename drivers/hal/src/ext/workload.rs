@@ -27,7 +27,7 @@ pub enum Status {
 
 /// How often a report is read until it is the same twice, if it looks as if something was not read.
 const REPORT_TRIES: u32 = 4;
-/// How often a launch is set up, and started, until the device shows that it has heard it.
+/// How often a launch is set up, and started, until the device shows that it has heard it; and looked at, until it is sure.
 const START_TRIES: u32 = 4;
 
 /// A slot's registers, read once. A running slot's counts move while they are read.

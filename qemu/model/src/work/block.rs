@@ -89,8 +89,8 @@ impl Block {
         }
     }
 
-    /// Its launch is over. Whether what it has on its way remains; it moves no byte then.
-    pub(crate) fn is_left(&mut self) -> bool {
+    /// Its launch is over. Whether it stays for what it has on its way, which moves no byte then.
+    pub(crate) fn leave(&mut self) -> bool {
         self.slot = NO_SLOT;
         self.state == State::Running && self.work.as_ref().is_some_and(Work::moves)
     }

@@ -244,9 +244,7 @@ impl Gpu {
             s.err_info = (f.kind as u32) | (f.access << 16);
         }
         // What is on its way ends when it ends: until then it takes its place, so that no one has more on the way by ending launches.
-        self.work
-            .blocks
-            .retain(|_, b| b.slot != index || b.is_left());
+        self.work.blocks.retain(|_, b| b.slot != index || b.leave());
         let blocks = &self.work.blocks;
         cx.queue.forget(cx.gpu, |e| match e {
             Event::BlockPiece { block } | Event::BlockRetry { block } => {
