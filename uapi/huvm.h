@@ -241,7 +241,8 @@ struct huvm_gpu_health {
  * to the GPU are -EIO, launches on it -ENODEV, registering is -EEXIST, and another thread's unregistering -EBUSY or -ENOENT. Who
  * waits for an aborted launch is told so; once the GPU is unregistered, ids of launches that nobody waited for are gone (-ENOENT).
  * Errors: ENODEV (no such GPU, or it leaves), EIO, ENOMEM, EEXIST, ENOENT, EBUSY, EINTR (killed while pages come to the host), ENOSPC (no
- * subcontext left; without CAP_SYS_ADMIN when the file was opened, also for a process that has 32 of a GPU's 64, and for a user that has 48).
+ * subcontext left; without CAP_SYS_ADMIN when the file was opened, also for a process that has as many of a GPU's 64 as are free, and for
+ * a user that has three times as many).
  */
 struct huvm_gpu_register {
 	__u32 size;
@@ -708,8 +709,8 @@ struct huvm_instr {
  *
  * A launch holds one of the GPU's 64 slots until its end was collected. Errors: ENODEV (also while another thread unregisters the
  * GPU, or the GPU leaves), EIO, ENOENT (not registered), EINVAL (a rule
- * broken), EBUSY (all slots taken; without CAP_SYS_ADMIN when the file was opened, also for a process that holds 32, and for a user
- * that holds 48), EOPNOTSUPP (device has no workload engine), ENOMEM.
+ * broken), EBUSY (all slots taken; without CAP_SYS_ADMIN when the file was opened, also for a process that holds as many as are free,
+ * and for a user that holds three times as many), EOPNOTSUPP (device has no workload engine), ENOMEM.
  */
 struct huvm_launch {
 	__u32 size;

@@ -42,7 +42,7 @@ pub(crate) enum What {
     Room,
     /// A channel that is taken off its engine; the number is the channel's.
     Stop,
-    /// An invalidate, a replay or a cancel.
+    /// An invalidate or a replay.
     Command,
     /// A launch, by its client; the number is the launch's.
     Launch,

@@ -41,7 +41,7 @@ use kernel::sync::aref::ARef;
 use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, new_spinlock, Arc, Mutex, SpinLock};
 
-/// How long an invalidate, a replay or a cancel may take. The device completes them in microseconds of its time.
+/// How long an invalidate or a replay may take. The device completes them in microseconds of its time.
 const COMMAND_NS: u64 = 2_000_000_000;
 /// No peer id.
 pub(super) const NO_PEER: u32 = u32::MAX;
@@ -438,7 +438,7 @@ impl Gpu {
     /// # Errors
     /// As there.
     pub(crate) fn dma_alloc_for(&self, memory: &MemCg, bytes: usize) -> Result<DmaBuf> {
-        memory.charged(|| DmaBuf::charged(&self.dma, bytes))
+        memory.asked(|| DmaBuf::charged(&self.dma, bytes))
     }
 
     /// Maps host pages for it.

@@ -2,10 +2,12 @@
 //! Whom host memory is charged to.
 
 use super::ffi::c;
+use super::time;
 use core::ffi::c_void;
 use core::mem::transmute;
 use kernel::alloc::Flags;
 use kernel::prelude::*;
+use kernel::sync::atomic::{Atomic, Relaxed};
 
 /// For what a client makes the kernel keep: charged ([`MemCg::charged`]; else to the caller's cgroup, a kernel thread's to
 /// nobody), and it fails rather than that anything is killed for it.
@@ -14,8 +16,13 @@ pub(crate) const CHARGED: Flags = {
     unsafe { transmute::<c::gfp_t, Flags>(c::HUVM_GFP_SMALL) }
 };
 
-/// A memory cgroup; one that stands for none on a kernel without them.
-pub(crate) struct MemCg(*mut c_void);
+/// A memory cgroup, of one client; it stands for none on a kernel without them.
+pub(crate) struct MemCg {
+    cgroup: *mut c_void,
+    /// It had no memory for what the client wanted itself, nor for what others made it take.
+    refused: Pause,
+    full: Pause,
+}
 
 // SAFETY: a counted reference to an object with its own locking; any thread may use and drop it.
 unsafe impl Send for MemCg {}
@@ -26,24 +33,82 @@ impl MemCg {
     /// The one that the caller is in.
     pub(crate) fn of_current() -> MemCg {
         // SAFETY: no preconditions; gives a reference, or null.
-        MemCg(unsafe { c::huvm_memcg_of_current() })
+        let cgroup = unsafe { c::huvm_memcg_of_current() };
+        MemCg {
+            cgroup,
+            refused: Pause::new(),
+            full: Pause::new(),
+        }
     }
 
     /// Whether both are the same.
     pub(crate) fn is(&self, other: &MemCg) -> bool {
-        self.0 == other.0
+        self.cgroup == other.cgroup
     }
 
     /// Whether it, or one that it is in, has a limit, be it one that its processes are slowed down at.
     pub(crate) fn is_limited(&self) -> bool {
         // SAFETY: we hold a reference, and one that has children stays.
-        unsafe { c::huvm_memcg_limits(self.0) != 0 }
+        unsafe { c::huvm_memcg_limits(self.cgroup) != 0 }
     }
 
     /// What `f` allocates with [`CHARGED`], and as pages and buffers of a client, is charged to it, whichever thread this is.
     pub(crate) fn charged<R>(&self, f: impl FnOnce() -> R) -> R {
         // SAFETY: we hold a reference until `f` is over; process context, as every allocation of this room.
-        at_once(|| unsafe { within(self.0, f) })
+        at_once(|| unsafe { within(self.cgroup, f) })
+    }
+
+    /// As [`Self::charged`], for what the client wants itself. A thread of the driver, which serves all, asks in pauses.
+    ///
+    /// # Errors
+    /// Those of `f`; `ENOMEM` while a pause lasts.
+    pub(crate) fn asked<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        // SAFETY: no preconditions.
+        match unsafe { c::huvm_is_kthread() } {
+            true => self.refused.ask(self, f),
+            false => self.charged(f),
+        }
+    }
+
+    /// As [`Self::charged`], for what others make the client take, in pauses.
+    ///
+    /// # Errors
+    /// As [`Self::asked`].
+    pub(crate) fn asked_by_others<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.full.ask(self, f)
+    }
+}
+
+/// Longest pause, ns.
+const PAUSE_MAX_NS: u64 = 5_000_000_000;
+
+/// A time in which no memory is asked for on behalf of a client that was refused some. To find out that there is none may take the
+/// kernel long, and threads that serve all spend a tenth of their time on that for each client at most.
+struct Pause(Atomic<u64>);
+
+impl Pause {
+    const fn new() -> Self {
+        Pause(Atomic::new(0))
+    }
+
+    /// Asks by `f` for memory that is charged to `memory`. Without any, a pause begins where that has a limit: elsewhere there is none for
+    /// others either.
+    ///
+    /// # Errors
+    /// Those of `f`; `ENOMEM` while the pause lasts.
+    fn ask<T>(&self, memory: &MemCg, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        let asked = time::now_ns();
+        if asked < self.0.load(Relaxed) {
+            return Err(ENOMEM);
+        }
+        let did = memory.charged(f);
+        if did.as_ref().is_err_and(|e| *e == ENOMEM) && memory.is_limited() {
+            let now = time::now_ns();
+            let long = now.saturating_sub(asked).saturating_mul(9);
+            let until = now.saturating_add(long.min(PAUSE_MAX_NS));
+            self.0.store(until, Relaxed);
+        }
+        did
     }
 }
 
@@ -127,6 +192,6 @@ pub(super) fn is_slow() -> bool {
 impl Drop for MemCg {
     fn drop(&mut self) {
         // SAFETY: gives back the reference that `of_current` took.
-        unsafe { c::huvm_memcg_put(self.0) }
+        unsafe { c::huvm_memcg_put(self.cgroup) }
     }
 }

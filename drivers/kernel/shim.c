@@ -442,6 +442,11 @@ bool huvm_kthread_should_stop(void)
 	return (current->flags & PF_KTHREAD) && kthread_should_stop();
 }
 
+bool huvm_is_kthread(void)
+{
+	return current->flags & PF_KTHREAD;
+}
+
 const char *huvm_dev_name(const struct device *dev)
 {
 	return dev_name(dev);

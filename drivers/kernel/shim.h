@@ -149,6 +149,7 @@ void huvm_put_task(struct task_struct *task);
 /* kthread_create(fn, data, "%s", name); kthread_should_stop, false in a thread of a process */
 struct task_struct *huvm_kthread_create(int (*fn)(void *data), void *data, const char *name);
 bool huvm_kthread_should_stop(void);
+bool huvm_is_kthread(void);
 
 /* DEFINE_MUTEX */
 extern struct mutex huvm_lock_gpus, huvm_lock_channels, huvm_lock_spaces, huvm_lock_poison, huvm_lock_other;

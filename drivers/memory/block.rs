@@ -5,7 +5,7 @@
 //! - A managed page that was ever touched is valid somewhere: in `host_valid`, in the `valid` of a part, or in
 //!   `inflight`; or it is in `lost`.
 //! - `part.valid` is empty without `part.chunk`.
-//! - `part.mapped` pages have a valid PTE to a copy that is valid, or about to be when `inflight` is over.
+//! - `part.mapped` pages have a valid PTE to a copy that is valid; nothing is mapped that is still on its way.
 //! - At most one copy operation is in flight. Nobody acts on a block with one: [`Block::settled`] waits first,
 //!   without holding the lock. But a fetch from spare memory takes the place of a write-back of it ([`Block::fetchable`]), and is
 //!   over when both are.
@@ -228,7 +228,7 @@ impl State {
                 tables: SpaceGpu::block_tables(va)?,
                 stale: 0,
             };
-            sg.memory.charged(|| self.parts.push(part, CHARGED))?;
+            sg.memory.asked(|| Ok(self.parts.push(part, CHARGED)?))?;
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ struct Inner {
     evict: EvictConfig,
     /// Whether what is evicted comes back.
     refaults: Refaults,
-    /// Nothing is lent any more.
+    /// Nothing is lent any more, nor put to use.
     closed: bool,
 }
 
@@ -316,7 +316,7 @@ impl ChunkPool {
     /// from here; `by_fault`: a GPU waits for it. Says too whether that was not long ago.
     ///
     /// # Errors
-    /// `EAGAIN` if its memory failed: take another one.
+    /// `EAGAIN` if its memory failed: take another one. `EIO` if the GPU leaves: nobody would bring home what comes now.
     pub(crate) fn activate(
         &self,
         chunk: FreeChunk,
@@ -330,6 +330,10 @@ impl ChunkPool {
             // Its memory failed while the caller had it in hand: it is retired.
             let _retired = chunk.give_back(&mut inner.table());
             return Err(EAGAIN);
+        }
+        if inner.closed {
+            let _free = chunk.give_back(&mut inner.table());
+            return Err(EIO);
         }
         match chunk.activate(&mut inner.table()) {
             Ok(id) => {
@@ -390,8 +394,8 @@ impl ChunkPool {
         }
     }
 
-    /// Lends no more: the GPU leaves.
-    pub(crate) fn close_lending(&self) {
+    /// Lends no more, and takes nothing in: the GPU leaves. What was put to use before can be found, and brought home.
+    pub(crate) fn close(&self) {
         self.lock().closed = true;
     }
 

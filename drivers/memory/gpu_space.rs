@@ -188,9 +188,11 @@ impl SpaceGpu {
         for _ in 0..tree.missing(GpuVa(va)).min(3) {
             let page = self.buffer(4096);
             let inv = page.and_then(|page| {
-                let supply = || tree.supply(&*self.gpu, GpuVa(va), page);
-                let supplied = self.memory.charged(supply);
-                supplied.map_err(|(_, _page)| ENOMEM)
+                let supply = || {
+                    let did = tree.supply(&*self.gpu, GpuVa(va), page);
+                    did.map_err(|(_, _page)| ENOMEM)
+                };
+                self.memory.asked(supply)
             });
             match inv {
                 Ok(inv) => done = Some(done.map_or(inv, |d| d.merge(&inv))),

@@ -42,9 +42,6 @@ pub(crate) struct Space {
     closed: Atomic<bool>,
     /// When something was unmapped last, ns.
     unmapped_ns: Atomic<u64>,
-    /// It had no memory for what it wanted itself; nor for what others made it take.
-    pub(crate) refused: Pause,
-    pub(crate) full: Pause,
     /// Counters of this space.
     pub(crate) counters: Counters,
     /// Policy of this space.
@@ -107,8 +104,6 @@ impl Space {
                 mapping,
                 closed: Atomic::new(false),
                 unmapped_ns: Atomic::new(0),
-                refused: Pause::new(),
-                full: Pause::new(),
                 counters: Counters::new(),
                 policy <- SpacePolicy::new()?,
                 events <- Stream::new(),
@@ -263,11 +258,24 @@ impl Space {
         if !cover.managed.test(super::PageIndex::of_va(va)) {
             return Err(EFAULT);
         }
-        self.memory.charged(|| {
+        self.memory.asked(|| {
             let block = Block::new(self.clone(), base, cover)?;
             layout.add_block(block.clone())?;
             Ok(block)
         })
+    }
+
+    /// The block at `va`, for threads that serve all: one that is not there yet is made if `may_make`.
+    ///
+    /// # Errors
+    /// As [`Self::block_at`].
+    pub(crate) fn block_of_fault(self: &Arc<Self>, va: u64, may_make: bool) -> Result<Arc<Block>> {
+        match self.existing_block(va) {
+            Some(block) if !self.is_closed() => Ok(block),
+            _ if !self.manages(va) => Err(EFAULT),
+            _ if !may_make => Err(ENOMEM),
+            _ => self.block_at(va),
+        }
     }
 
     /// The block at `va`, if it exists.
@@ -446,38 +454,5 @@ impl Space {
             at = block.va() + BLOCK_BYTES;
         }
         u
-    }
-}
-
-/// Longest pause, ns.
-const PAUSE_MAX_NS: u64 = 5_000_000_000;
-
-/// A time in which no memory is asked for on behalf of a client that was refused some. To find out that there is none may take the
-/// kernel long, and threads that serve all spend a tenth of their time on that for each client at most.
-pub(crate) struct Pause(Atomic<u64>);
-
-impl Pause {
-    const fn new() -> Self {
-        Pause(Atomic::new(0))
-    }
-
-    /// Asks by `f` for memory that is charged to `memory`. Without any, a pause begins where that has a limit: elsewhere there is none for
-    /// others either.
-    ///
-    /// # Errors
-    /// Those of `f`; `ENOMEM` while the pause lasts.
-    pub(crate) fn ask<T>(&self, memory: &MemCg, f: impl FnOnce() -> Result<T>) -> Result<T> {
-        let asked = time::now_ns();
-        if asked < self.0.load(Relaxed) {
-            return Err(ENOMEM);
-        }
-        let did = f();
-        if did.as_ref().is_err_and(|e| *e == ENOMEM) && memory.is_limited() {
-            let now = time::now_ns();
-            let long = now.saturating_sub(asked).saturating_mul(9);
-            let until = now.saturating_add(long.min(PAUSE_MAX_NS));
-            self.0.store(until, Relaxed);
-        }
-        did
     }
 }

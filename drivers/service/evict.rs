@@ -268,7 +268,8 @@ pub(super) fn empty(
         let copy = valid.and_not(&s.kept_beside(Place::Gpu(g)));
         let borrows = p.is_on(KnobId::HarvestBorrow) && !copy.is_empty();
         let dst = match borrows.then(|| harvest::find_spare(&mut s, block, gpu, &p)) {
-            Some(Found::Chunk) => Place::Spare,
+            // What is known to have failed there and is not condemned yet would not keep them.
+            Some(Found::Chunk) if !copy.intersects(&s.unfit(Place::Spare)) => Place::Spare,
             // Once: another block makes way, whose lock is not taken under this one's.
             Some(Found::Removable)
                 if core::mem::take(&mut may_replace)

@@ -269,26 +269,24 @@ impl Service {
             stats.duplicates.into(),
         );
         self.work.clear();
-        // Clients that have no more memory. To find that out may take the kernel long, so it is asked once for each, and not all the
-        // time: one access of theirs is cancelled, and what else they want faults again.
-        let mut short = Subcontexts(0);
+        // Clients that have no more memory: for one more block, or for one that is there. To find that out may take the kernel long, so it
+        // is asked once for each, and not all the time: one access of theirs is cancelled, and what else they want faults again.
+        let (mut poor, mut short) = (Subcontexts(0), Subcontexts(0));
         for group in batch::groups(&self.faults) {
             let Some(client) = u8::try_from(group.space)
                 .ok()
-                .filter(|v| !short.has(*v))
                 .and_then(|v| gpu.clients().get(v))
             else {
                 continue;
             };
-            let space = &client.space;
-            let find = || begin(gpu, &client, group.block_va, group.faults, fetched_ns);
-            match space.refused.ask(&space.memory, find) {
+            let may_make = !poor.has(client.sg.veid);
+            match begin(gpu, &client, group, may_make, fetched_ns) {
                 Ok(work) => {
                     if self.work.push_within_capacity(work).is_err() {
                         break;
                     }
                 }
-                Err(e) if e == ENOMEM => short.add(client.sg.veid),
+                Err(e) if e == ENOMEM => poor.add(client.sg.veid),
                 Err(_) => {}
             }
         }
@@ -329,7 +327,7 @@ impl Service {
                 work.failed = second_pass(gpu, work).err();
             }
         }
-        self.finish(gpu, raw_count, unique, &short);
+        self.finish(gpu, raw_count, unique, &poor);
         stats
     }
 
@@ -376,7 +374,7 @@ impl Service {
     /// One cancel per client and batch, at most: it ends the launch that faulted. A second one, made from the same packets, could
     /// hit a launch that the client started after it saw the first end; what else is fatal faults again after the replay. So does
     /// what may be of an access that is over ([`Spared`]), if it is not.
-    fn finish(&mut self, gpu: &Arc<Gpu>, raw: usize, unique: usize, short: &Subcontexts) {
+    fn finish(&mut self, gpu: &Arc<Gpu>, raw: usize, unique: usize, poor: &Subcontexts) {
         let mut judged = Subcontexts(0);
         // Groups and work are in the same order; a group whose block does not exist has no work.
         let mut works = self.work.iter().peekable();
@@ -412,7 +410,7 @@ impl Service {
                 } else {
                     match work {
                         Some(w) => judge(w, f),
-                        None if short.has(client.sg.veid) => {
+                        None if poor.has(client.sg.veid) => {
                             Some(match client.space.manages(f.va) {
                                 true => unmade(ENOMEM),
                                 false => OUTSIDE,
@@ -647,16 +645,17 @@ impl Subcontexts {
 fn begin(
     gpu: &Arc<Gpu>,
     client: &Client,
-    block_va: u64,
-    faults: &[Fault],
+    group: batch::Group<'_>,
+    may_make: bool,
     fetched_ns: u64,
 ) -> Result<Work> {
-    let at = |f: &Fault| match client.space.block_at(f.va) {
+    let faults = group.faults;
+    let at = |f: &Fault| match client.space.block_of_fault(f.va, may_make) {
         Err(e) if e == EFAULT => None,
         found => Some(found),
     };
     let block = faults.iter().find_map(at).ok_or(EFAULT)??;
-    debug_assert!(block.va() == block_va);
+    debug_assert!(block.va() == group.block_va);
     let (mut faulted, mut write) = (PageMask::EMPTY, PageMask::EMPTY);
     for f in faults.iter().filter(|f| !f.is_fatal) {
         faulted.set(f.page());

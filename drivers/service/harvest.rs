@@ -554,7 +554,7 @@ fn write_back(
 /// Brings everything that `gpu` lends home, or, when it is lost, gives it up. For a GPU that leaves.
 pub(crate) fn recall(gpu: &Arc<Gpu>) {
     let pool = gpu.chunks();
-    pool.close_lending();
+    pool.close();
     let leaving = Leaving::new(gpu);
     for _ in 0..pool.count().saturating_mul(2) {
         let Some(Victim { chunk, owner, .. }) = pool.take_lent() else {

@@ -496,7 +496,7 @@ pub(crate) fn wait(
     }
     let (index, id) = split_id(w.launch);
     // Before the launch is looked for: what is found was started with this, if that is there.
-    let sg = u8::try_from(index).ok().and_then(|i| space.on_gpu(i));
+    let mut sg = u8::try_from(index).ok().and_then(|i| space.on_gpu(i));
     let gpu = crate::device::registry::gpu(index)
         .or_else(|| sg.as_ref().map(|sg| sg.gpu.clone()))
         .ok_or(ENOENT)?;
@@ -517,7 +517,7 @@ pub(crate) fn wait(
             // Not one that was bound in its place since.
             let there = crate::device::registry::gpu(index)
                 .is_some_and(|g| Arc::ptr_eq(&g, &gpu) && !g.is_lost());
-            if there && sg.is_some_and(|sg| !sg.is_stopped()) {
+            if there && sg.as_ref().is_some_and(|sg| !sg.is_stopped()) {
                 // Another waiter was quicker and has the result. Nothing is taken away before its use is stopped.
                 return Err(ENOENT);
             }
@@ -527,7 +527,8 @@ pub(crate) fn wait(
                 w.status = uapi::HUVM_LAUNCH_FAILED;
                 w.error = uapi::HUVM_ERROR_GPU_LOST;
             }
-            drop(listed.take());
+            // What it has of the GPU's memory must go with the GPU, and user space may take for ever.
+            drop((listed.take(), sg.take()));
             return deliver(w);
         };
         let report = look(&gpu, slot);
@@ -541,7 +542,7 @@ pub(crate) fn wait(
                 continue;
             };
             fill(w, &gpu, report, Some(&busy));
-            drop(listed.take());
+            drop((listed.take(), sg.take()));
             if let Err(e) = deliver(w) {
                 slots.unclaim(slot, space.id(), id);
                 return Err(e);
@@ -570,6 +571,7 @@ pub(crate) fn wait(
             fill(w, &gpu, report, None);
             w.status = uapi::HUVM_LAUNCH_RUNNING;
             w.error = uapi::HUVM_ERROR_NONE;
+            drop(sg.take());
             return deliver(w);
         }
         if waited >= w.timeout_ns {

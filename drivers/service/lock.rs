@@ -10,7 +10,7 @@
 //! | 4 | `Space::layout` | looking up and making a block, ranges | yes |
 //! | 5 | `Block` | changing one block; **never a wait for DMA on the usual road** ([`Block::settled`]) | yes |
 //! | 6 | `SpaceGpu::tree` | changing page tables; making directories, and the invalidate (6a) that tells of them | yes |
-//! | 6a | a GPU's commands (`Gpu::commands`) | one invalidate, replay or cancel until it is acknowledged: 2 s at most, then the GPU is lost, which may take a second | yes |
+//! | 6a | a GPU's commands (`Gpu::commands`) | one invalidate or replay until it is acknowledged: 2 s at most, then the GPU is lost, which may take a second | yes |
 //! | 7 | `i_mmap_rwsem` (kernel's) | taking CPU mappings away, under 5 | yes |
 //! | 8 | `ChunkPool`, `HostPool` | O(1), adding | yes |
 //! | 8a | a GPU's DMA mappings (`DmaDev::open`) | making or removing one; for writing, their end | yes |

@@ -83,7 +83,7 @@ pub(crate) fn unmap_cpu(block: &Block, s: &mut State, pages: &PageMask) {
     s.cpu_read_only = s.cpu_read_only.and_not(&gone);
 }
 
-/// Maps `pages`, whose copies are in the chunk of GPU `g` (or on their way there), on that GPU.
+/// Maps `pages`, whose copies are in the chunk of GPU `g`, on that GPU.
 ///
 /// # Errors
 /// `ENOMEM`, `EIO`; what was mapped before stays.

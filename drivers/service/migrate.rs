@@ -749,6 +749,7 @@ pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, dst: Place, moved: &m
     };
     let mut at = va;
     while at < end {
+        task::give_way();
         let block = space
             .block_at(at)
             .map_err(|e| if e == EFAULT { ENOMEM } else { e })?;

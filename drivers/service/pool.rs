@@ -100,11 +100,10 @@ pub(super) fn host_memory(
     let failed = |did: &Result<_>| did.as_ref().is_err_and(|e| *e == ENOMEM);
     let is_limited = space.memory.is_limited();
     let may_exceed = is_limited && !need.is_held_to_limit(space);
-    let mut charged = || space.memory.charged(&mut ensure);
     let mut did = match may_exceed {
         // Others wait for it.
-        true => space.full.ask(&space.memory, charged),
-        false => charged(),
+        true => space.memory.asked_by_others(&mut ensure),
+        false => space.memory.charged(&mut ensure),
     };
     if failed(&did) && may_exceed {
         did = memcg::uncharged(&mut ensure);

@@ -72,8 +72,8 @@ pub(crate) fn note(space: &Space, s: &mut State, pages: &PageMask, to: Place, p:
     }
     if s.thrash.is_none() {
         // Without memory the block is not watched; it is served all the same.
-        let made = || KBox::new(BlockThrash::new(), CHARGED);
-        s.thrash = space.memory.charged(made).ok();
+        let made = || Ok(KBox::new(BlockThrash::new(), CHARGED)?);
+        s.thrash = space.memory.asked(made).ok();
     }
     let Some(t) = s.thrash.as_mut() else {
         return;

@@ -50,6 +50,7 @@ int huvm_model_add(const HuvmGpuConfig *config, const HuvmHostOps *ops, void *op
                    void *vram, char *err, size_t err_len);
 /* Instructions per microsecond of the machine's CPUs, by its profile; 0 without a GPU. */
 uint32_t huvm_model_cpu_mips(void);
+/* From inside a call too: nothing of the GPU is used from here on. */
 void huvm_model_remove(int gpu);
 void huvm_model_reset(int gpu);
 /* 1 if the GPU fell off the bus (INJECT.GONE): its configuration space answers no more either. */

@@ -7,9 +7,12 @@
 #include "huvm_lib.h"
 
 /* Nobody here is an administrator: those have no bounds. */
-enum { ATTACKER = 1000, VICTIM = 1001 };
-/* Places that a GPU has for launches, and for files; what one process and one user may hold of them. */
-enum { PLACES = 64, OF_PROCESS = 32, OF_USER = 48 };
+enum { ATTACKER = 1000, VICTIM = 1001, ANOTHER = 1002 };
+/*
+ * Places that a GPU has for launches, and for files; what one process and one user may hold of them, and a process of another user
+ * when that one has them.
+ */
+enum { PLACES = 64, OF_PROCESS = 32, OF_USER = 48, OF_ANOTHER = 8 };
 /* Blocks that a GPU runs at once. */
 #define RESIDENT 80u
 
@@ -91,26 +94,37 @@ static void the_rest_of_the_user(void)
 	take_launches(OF_USER - OF_PROCESS);
 }
 
-/* An attacker's process takes what one may, another what is left of its user's: others get on, of the same user even. */
-static void left_for_others(void (*process)(void), void (*rest)(void))
+static void launches_of_another(void)
+{
+	take_launches(OF_ANOTHER);
+}
+
+/*
+ * An attacker's process takes what one may, another what is left of its user's, and one of another user what it may then: others get
+ * on, of the first's user even while it has but one process.
+ */
+static void left_for_others(void (*process)(void), void (*rest)(void), void (*another)(void))
 {
 	int ctl = huvm_open();
-	pid_t first, second;
+	pid_t first, second, third;
 
 	all_idle(ctl);
 	first = beside(ATTACKER, process);
 	well(ATTACKER, all_right);
 	second = beside(ATTACKER, rest);
 	well(VICTIM, all_right);
+	third = beside(ANOTHER, another);
+	well(VICTIM, all_right);
 	end_child(first);
 	end_child(second);
+	end_child(third);
 	all_idle(ctl);
 	CHECK_OK(close(ctl));
 }
 
 static void launches_are_left_for_others(void)
 {
-	left_for_others(a_process_of_launches, the_rest_of_the_user);
+	left_for_others(a_process_of_launches, the_rest_of_the_user, launches_of_another);
 	/* What they had is free again. */
 	well(ATTACKER, a_process_of_launches);
 }
@@ -135,9 +149,14 @@ static void the_rest_of_the_files(void)
 	take_files(OF_USER - OF_PROCESS);
 }
 
+static void files_of_another(void)
+{
+	take_files(OF_ANOTHER);
+}
+
 static void files_are_left_for_others(void)
 {
-	left_for_others(a_process_of_files, the_rest_of_the_files);
+	left_for_others(a_process_of_files, the_rest_of_the_files, files_of_another);
 	/* An administrator has all of them. */
 	for (int i = 0; i < PLACES; i++)
 		CHECK_OK(gpu_register(huvm_open(), 0));

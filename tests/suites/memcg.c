@@ -368,49 +368,85 @@ static int turns(struct job *j, double for_s)
 	return n;
 }
 
+/* Groups beside a client's: the kernel takes long to find that there is nothing in them to be had for it. */
+enum { GROUPS = 200 };
+
+/* A cgroup, with others, for a client that has 6 MiB. */
+static void make_slow_group(void)
+{
+	char text[64];
+
+	make_group(0);
+	CHECK_OK(write_file(GROUP "/cgroup.subtree_control", "+memory"));
+	for (int n = 0; n < GROUPS; n++) {
+		snprintf(text, sizeof(text), GROUP "/g%d", n);
+		CHECK_OK(mkdir(text, 0755));
+	}
+	CHECK_OK(mkdir(GROUP "/client", 0755));
+	/* The groups themselves count. */
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)get(GROUP "/memory.current") + (6 << 20));
+	CHECK_OK(write_file(GROUP "/memory.max", text));
+}
+
+static void remove_slow_group(void)
+{
+	char path[64];
+
+	CHECK(WITHIN(5000, !rmdir(GROUP "/client")));
+	for (int n = 0; n < GROUPS; n++) {
+		snprintf(path, sizeof(path), GROUP "/g%d", n);
+		CHECK_OK(rmdir(path));
+	}
+	CHECK_OK(rmdir(GROUP));
+}
+
+/* A client with GPU memory for @blocks, and with as many records as it may have, so that none is left for one more block. */
+static struct job without_memory(uint64_t blocks)
+{
+	struct job j;
+
+	this_process_into(GROUP "/client/cgroup.procs");
+	j = job_make(0, 4096, 9);
+	if (blocks)
+		gpu_fill(j.fd, 0, j.p, blocks * BLOCK, 1, j.add, j.mul);
+	for (int fd; (fd = open("/dev/huvm", O_RDWR)) >= 0;) {
+		ARG(huvm_events, e, .mask = 1u << HUVM_EVENT_GPU_LOST, .records = 4096);
+
+		if (ioctl(fd, HUVM_IOC_EVENTS, &e))
+			break;
+	}
+	this_process_into(ROOT "/cgroup.procs");
+	return j;
+}
+
+/* Goes to many blocks of which none is there yet, behind the first 64. */
+static struct huvm_wait want_more(const struct job *j)
+{
+	struct huvm_instr i = { .op = HUVM_OP_FILL, .count = 1, .steps = 64, .block_stride = 64 * BLOCK, .step_stride = BLOCK };
+
+	i.dst = (uintptr_t)j->p + 64 * BLOCK;
+	return run_program(j->fd, 0, 63, &i, 1, 8);
+}
+
 /*
  * A client without memory asks for a block at each address of a batch, again and again, in a cgroup where the kernel takes long to say
  * that there is none. The driver's thread asks once for a batch, and spends a tenth of its time on that.
  */
 static void others_get_on_beside_refusals(void)
 {
-	enum { GROUPS = 200 };
-	struct job j, own;
 	int ctl = huvm_open(), alone, beside, status;
-	char path[64];
+	struct job j, own;
 	pid_t pid;
 
-	make_group(0);
-	CHECK_OK(write_file(GROUP "/cgroup.subtree_control", "+memory"));
-	for (int n = 0; n < GROUPS; n++) {
-		snprintf(path, sizeof(path), GROUP "/g%d", n);
-		CHECK_OK(mkdir(path, 0755));
-	}
-	CHECK_OK(mkdir(GROUP "/client", 0755));
-	/* The groups themselves count. */
-	snprintf(path, sizeof(path), "%llu", (unsigned long long)get(GROUP "/memory.current") + (6 << 20));
-	CHECK_OK(write_file(GROUP "/memory.max", path));
+	make_slow_group();
 	j = job_begin(0, 4, 1);
 	alone = turns(&j, 2);
 	pid = fork_child();
 	CHECK(pid >= 0);
 	if (!pid) {
-		this_process_into(GROUP "/client/cgroup.procs");
-		own = job_make(0, 4096, 9);
-		/* Fills what it may have with records, so that none is left for a block. */
-		for (int fd; (fd = open("/dev/huvm", O_RDWR)) >= 0;) {
-			ARG(huvm_events, e, .mask = 1u << HUVM_EVENT_GPU_LOST, .records = 4096);
-
-			if (ioctl(fd, HUVM_IOC_EVENTS, &e))
-				break;
-		}
-		this_process_into(ROOT "/cgroup.procs");
-		for (;;) {
-			struct huvm_instr i = { .op = HUVM_OP_FILL, .count = 1, .steps = 64, .block_stride = 64 * BLOCK, .step_stride = BLOCK };
-
-			i.dst = (uintptr_t)own.p;
-			run_program(own.fd, 0, 64, &i, 1, 8);
-		}
+		own = without_memory(0);
+		for (;;)
+			want_more(&own);
 	}
 	give_time(500);
 	beside = turns(&j, 6);
@@ -420,13 +456,61 @@ static void others_get_on_beside_refusals(void)
 	/* The driver's thread, and the CPUs, work for that one too. */
 	CHECK(beside >= alone / 2);
 	job_end(&j);
-	CHECK(WITHIN(5000, !rmdir(GROUP "/client")));
-	for (int n = 0; n < GROUPS; n++) {
-		snprintf(path, sizeof(path), GROUP "/g%d", n);
-		CHECK_OK(rmdir(path));
-	}
+	remove_slow_group();
 	close(ctl);
-	CHECK_OK(rmdir(GROUP));
+}
+
+static void is_refused(const struct job *j)
+{
+	struct huvm_wait w = want_more(j);
+
+	CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+	CHECK_EQ(w.error, HUVM_ERROR_NO_MEMORY);
+}
+
+/* The GPU fetches the first two blocks anew. */
+static void is_served(const struct job *j, uint64_t n)
+{
+	CHECK_OK(advise(j->fd, j->p, 2 * BLOCK, HUVM_ADVISE_DISCARD, 0));
+	gpu_fill(j->fd, 0, j->p, 2 * BLOCK, 1, j->add + n, j->mul);
+	gpu_check(j->fd, 0, j->p, 2 * BLOCK, 1, j->add + n, j->mul);
+}
+
+static void *is_refused_for_ever(void *j)
+{
+	for (;;)
+		is_refused(j);
+	return NULL;
+}
+
+/* Who was refused memory for blocks that are not there is served at once where they are, behind such a launch and beside it. */
+static void what_is_there_is_served_beside_refusals(void)
+{
+	int ctl = huvm_open(), status;
+	pid_t pid;
+
+	all_idle(ctl);
+	make_slow_group();
+	/* What it has goes with it. */
+	pid = fork_child();
+	CHECK(pid >= 0);
+	if (!pid) {
+		struct job j = without_memory(2);
+		pthread_t t;
+
+		for (uint64_t n = 0; n < 20; n++) {
+			is_refused(&j);
+			is_served(&j, n);
+		}
+		CHECK_EQ(pthread_create(&t, NULL, is_refused_for_ever, &j), 0);
+		for (uint64_t n = 0; n < 60; n++)
+			is_served(&j, n);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+	remove_slow_group();
+	close(ctl);
 }
 
 /* What a client makes the kernel remember without having any data: 4 TiB of advice, event rings, files. */
@@ -515,6 +599,7 @@ static const struct ktap_test tests[] = {
 	{ "others_do_not_pay", others_do_not_pay, 60 },
 	{ "ahead_of_others", ahead_of_others, 60 },
 	{ "others_get_on_beside_refusals", others_get_on_beside_refusals, 60 },
+	{ "what_is_there_is_served_beside_refusals", what_is_there_is_served_beside_refusals, 60 },
 	{ "records_have_a_limit", records_have_a_limit, 60 },
 	{ "tables_are_charged", tables_are_charged, 60 },
 };

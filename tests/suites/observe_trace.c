@@ -470,11 +470,26 @@ static void unload_with_an_open_trace(void)
 	CHECK(trace_end(lines) > 0);
 }
 
-/* The module stays while one of its files in debugfs is open, and what was opened still reads; then it goes. */
-static void unload_with_an_open_view(void)
+/*
+ * The module stays while a file of /dev/huvm is open or mapped, or one of its files in debugfs is open, and what was opened still reads;
+ * then it goes.
+ */
+static void unload_with_an_open_file(void)
 {
 	static const char *const views[] = { "spaces", "blocks", "chunks", "waits" };
 	char path[64], buf[4096];
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, BLOCK);
+
+	for (int mapped = 0; mapped < 2; mapped++) {
+		cpu_fill(p, BLOCK, 1, 3);
+		if (system("rmmod huvm 2>/dev/null") == 0)
+			FAIL("the module went while /dev/huvm was %s", mapped ? "mapped" : "open");
+		cpu_check(p, BLOCK, 1, 3);
+		if (!mapped)
+			CHECK_OK(close(fd));
+	}
+	CHECK_OK(munmap(p, BLOCK));
 
 	for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
 		int view;
@@ -501,7 +516,7 @@ static const struct ktap_test tests[] = {
 	{ "perf_and_filters", perf_and_filters },
 	{ "a_gpu_that_leaves_is_traced", a_gpu_that_leaves_is_traced },
 	{ "unload_with_an_open_trace", unload_with_an_open_trace, 120 },
-	{ "unload_with_an_open_view", unload_with_an_open_view },
+	{ "unload_with_an_open_file", unload_with_an_open_file },
 };
 
 KTAP_MAIN(tests)

@@ -613,6 +613,76 @@ static void stops_while_unbound(void)
 	CHECK_OK(close(fd));
 }
 
+struct move {
+	int fd, did;
+	uint64_t *p;
+};
+
+static void *moves_once(void *arg)
+{
+	struct move *m = arg;
+
+	m->did = migrate(m->fd, m->p, BLOCK, 0) ? errno : 0;
+	return NULL;
+}
+
+static void *unbinds(void *name)
+{
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	return NULL;
+}
+
+/*
+ * A move has begun when its GPU is unbound, and has no memory there yet, so that whoever unbinds finds nothing to bring home: it fails, or its
+ * pages come home. Here it waits for an invalidate, which is acknowledged when the other has looked.
+ */
+static void moves_while_it_is_unbound(void)
+{
+	const uint64_t region = 512ull << 20;
+	int fd = huvm_open(), bar;
+	char name[32], path[96];
+	uint64_t *p = managed(fd, 2 * region), *q = p + region / 8, before;
+	struct move m = { .fd = fd, .p = p };
+	volatile uint32_t *inject;
+	pthread_t mover, unbinder;
+
+	pci_name(fd, 0, name);
+	snprintf(path, sizeof(path), DEVICES "%s/resource5", name);
+	CHECK_OK(bar = open(path, O_RDWR));
+	inject = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, bar, INJ_COMMAND_HANG & ~(PAGE - 1));
+	CHECK(inject != MAP_FAILED);
+	CHECK_OK(gpu_register(fd, 0));
+	cpu_fill(p, BLOCK, 20, 3);
+	cpu_fill(q, BLOCK, 21, 3);
+	before = free_chunks(fd, 0);
+	/* The tables of this one are new to the GPU, so it is told; nobody waits for that but who tells it of others. */
+	test_reg(fd, 0, INJ_COMMAND_HANG, 1);
+	let_fail_after(fd, HUVM_FAIL_SUBMIT, 0, 1);
+	CHECK_ERR(migrate(fd, q, BLOCK, 0), EIO);
+	CHECK_EQ(let_fail_after(fd, HUVM_FAIL_SUBMIT, 0, 0), 0);
+	cpu_check(q, BLOCK, 21, 3);
+	CHECK_EQ(free_chunks(fd, 0), before);
+
+	CHECK_EQ(pthread_create(&mover, NULL, moves_once, &m), 0);
+	/* An invalidate has 2 s, on a slow machine too. */
+	usleep(200000);
+	CHECK_EQ(pthread_create(&unbinder, NULL, unbinds, name), 0);
+	usleep(800000);
+	inject[(INJ_COMMAND_HANG & (PAGE - 1)) / 4] = 0;
+	CHECK_EQ(pthread_join(mover, NULL), 0);
+	CHECK_EQ(pthread_join(unbinder, NULL), 0);
+	CHECK_EQ(m.did, EIO);
+	cpu_check(p, BLOCK, 20, 3);
+	cpu_check(q, BLOCK, 21, 3);
+	CHECK_OK(munmap((void *)(uintptr_t)inject, PAGE));
+	CHECK_OK(close(bar));
+	CHECK_OK(close(fd));
+	CHECK_OK(write_file(DRIVER "bind", name));
+	fd = huvm_open();
+	works(fd, 0);
+	CHECK_OK(close(fd));
+}
+
 /* Who meets a GPU that hangs first, be it as he registers it, hears what all hear who come later. */
 static void first_to_hear(void)
 {
@@ -910,6 +980,7 @@ static const struct ktap_test tests[] = {
 	{ "chunk_of_a_failed_move", chunk_of_a_failed_move, 60 }, { "duplicate_on_a_lost_gpu", duplicate_on_a_lost_gpu, 60 },
 	{ "beside_what_is_gone", beside_what_is_gone }, { "many_wait_at_once", many_wait_at_once, 90 },
 	{ "copies_in_vain", copies_in_vain, 60 }, { "stops_while_unbound", stops_while_unbound, 120 },
+	{ "moves_while_it_is_unbound", moves_while_it_is_unbound, 60 },
 	{ "first_to_hear", first_to_hear }, { "while_serving_faults", while_serving_faults, 120 },
 	{ "reset_under_the_driver", reset_under_the_driver }, { "no_way_to_reset", no_way_to_reset },
 	{ "launch_not_heard", launch_not_heard, 60 }, { "launch_never_heard", launch_never_heard, 60 },

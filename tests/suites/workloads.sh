@@ -74,7 +74,9 @@ uvmctl trace record -o /tmp/rec -- sh -c 'uvmctl run scan --ratio 0.2 -i 1 >/dev
 result $? recorded_commands_exit_code
 uvmctl trace record -o /tmp/rec >/dev/null 2>&1 &
 pid=$!
-sleep 1
+t=0
+# It hears signals, and copies, from then on.
+until grep -q 1 /sys/kernel/tracing/instances/uvmctl-*/events/huvm/huvm_copy/enable 2>/dev/null || [ $t -ge 600 ]; do sleep 0.1; t=$((t + 1)); done
 uvmctl run scan --ratio 0.2 -i 1 >/dev/null 2>&1
 kill -TERM $pid
 wait $pid

@@ -9,7 +9,7 @@ common=(make gcc libc6-dev flex bison bc libelf-dev libssl-dev xz-utils cpio kmo
 case $(debian) in
 12) packages=("${common[@]}" rustc-web rust-web-src cargo-web rust-web-clippy rustfmt-web clang-19 lld-19 llvm-19 libclang-19-dev) ;;
 13) packages=("${common[@]}" rustc rust-src cargo rust-clippy rustfmt bindgen clang lld llvm libclang-dev meson) ;;
-*) die "this is not Debian 12 or 13" "use one of them (a container will do), or build by hand as Documentation/user-guide.md says" ;;
+*) die "this is not Debian 12 or 13" "use one of them (a container will do)" ;;
 esac
 
 missing=()

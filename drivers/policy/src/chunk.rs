@@ -434,7 +434,7 @@ impl<'a> ChunkTable<'a> {
         self.shift(id, ChunkState::Free)
     }
 
-    /// Pinned or Free → Unusable: the chunk is taken out of service, for example after a memory error.
+    /// Pinned or Free → Unusable: the chunk is taken out of service (memory that failed: [`Self::condemn`]).
     pub fn retire(&mut self, id: ChunkId) -> Result<(), ChunkError> {
         self.check(id, StateSet::of(&[ChunkState::Pinned, ChunkState::Free]))?;
         self.shift(id, ChunkState::Unusable)

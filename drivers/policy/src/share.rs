@@ -22,27 +22,20 @@ pub struct Owner {
     pub unbounded: bool,
 }
 
-/// Places of `all` that one process may hold: half, and the only one where there is one.
-pub const fn of_process(all: usize) -> usize {
-    all.div_ceil(2)
-}
-
-/// Places of `all` that all processes of a user may hold: three quarters.
-pub const fn of_user(all: usize) -> usize {
-    all - all / 4
-}
-
-/// Whether `owner` may take one more of `all` places, of which `held` says who has one.
+/// Whether `owner` may take one more of `all` places, of which `held` says who has one: a process as many as it leaves free, a user
+/// three times as many. So alone they end with half of all, and three quarters; and where others have some, with as much of what
+/// those leave. (Dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998.)
 pub fn may_take(owner: &Owner, all: usize, held: impl Iterator<Item = Owner>) -> bool {
     if owner.unbounded {
         return true;
     }
-    let (mut process, mut user) = (0usize, 0usize);
+    let (mut process, mut user, mut free) = (0usize, 0usize, all);
     for o in held {
         process = process.saturating_add(usize::from(o.process == owner.process));
         user = user.saturating_add(usize::from(o.user == owner.user));
+        free = free.saturating_sub(1);
     }
-    process < of_process(all) && user < of_user(all)
+    process < free && user < free.saturating_mul(3)
 }
 
 /// A space with launches that run.
@@ -238,7 +231,7 @@ mod tests {
         }
         r
     }
-    use std::vec::Vec;
+    use std::{vec, vec::Vec};
 
     fn owner(process: u64, user: u32) -> Owner {
         Owner {
@@ -263,15 +256,22 @@ mod tests {
         // Another process of that user has what is left of the user's.
         assert_eq!(take(&mut held, owner(2, 7)), 16);
         assert_eq!(take(&mut held, owner(3, 7)), 0);
-        // Another user always finds some.
-        assert_eq!(take(&mut held, owner(4, 8)), 16);
+        // Another user has as much of what is left, and so on.
+        assert_eq!(take(&mut held, owner(4, 8)), 8);
+        assert_eq!(take(&mut held, owner(5, 8)), 4);
+        assert_eq!(take(&mut held, owner(6, 8)), 0);
+        assert_eq!(take(&mut held, owner(7, 9)), 2);
+        assert_eq!(take(&mut held, owner(8, 10)), 1);
+        assert_eq!(take(&mut held, owner(9, 11)), 1);
+        assert_eq!(take(&mut held, owner(10, 12)), 0);
         let root = Owner {
             unbounded: true,
-            ..owner(5, 7)
+            ..owner(11, 7)
         };
         assert!(may_take(&root, 64, held.iter().copied()));
         assert_eq!(take(&mut Vec::new(), owner(1, 7)), 32);
         assert!(may_take(&owner(1, 7), 1, core::iter::empty()));
+        assert_eq!(take(&mut vec![root; 70], owner(1, 7)), 0);
     }
 
     #[test]

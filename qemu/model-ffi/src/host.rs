@@ -2,6 +2,7 @@
 //! The model's host on top of the C callbacks.
 
 use core::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use huvm_model::host::{DmaError, Host, Place};
 
@@ -23,7 +24,7 @@ pub struct HostOps {
 ///
 /// # Invariants
 ///
-/// From `huvm_model_add` to `huvm_model_remove` the callbacks may be called with `opaque`, and
+/// From `huvm_model_add` to `huvm_model_remove` (from inside a call, too: `TAKEN_OUT`) the callbacks may be called with `opaque`, and
 /// `vram` points to `vram_bytes` bytes that may be read and written. The guest's processors may
 /// write them at the same time, as on any device with memory, so no reference to them is ever
 /// made: bytes are only copied through raw pointers.
@@ -53,6 +54,27 @@ impl Device {
     }
 }
 
+/// GPUs that were taken out while a call ran, bit by index: a copy may write to the register of a port that has one removed. The
+/// machine forgets them when that call ends; until then they are not there.
+static TAKEN_OUT: AtomicU32 = AtomicU32::new(0);
+
+/// The GPU goes, but the machine is busy.
+pub(crate) fn take_out(gpu: usize) {
+    if gpu < huvm_model::MAX_GPUS {
+        TAKEN_OUT.fetch_or(1 << gpu, Ordering::Relaxed);
+    }
+}
+
+/// Those that went meanwhile, once.
+pub(crate) fn taken_out() -> impl Iterator<Item = usize> {
+    let all = TAKEN_OUT.swap(0, Ordering::Relaxed);
+    (0..huvm_model::MAX_GPUS).filter(move |g| all & 1 << g != 0)
+}
+
+fn is_out(gpu: usize) -> bool {
+    TAKEN_OUT.load(Ordering::Relaxed) & 1 << gpu != 0
+}
+
 /// The devices by GPU index.
 #[derive(Default)]
 pub(crate) struct FfiHost {
@@ -61,12 +83,13 @@ pub(crate) struct FfiHost {
 
 impl FfiHost {
     fn device(&self, gpu: usize) -> Result<Device, DmaError> {
-        self.devices.get(gpu).copied().flatten().ok_or(DmaError)
+        let there = self.devices.get(gpu).copied().flatten();
+        there.filter(|_| !is_out(gpu)).ok_or(DmaError)
     }
 
     /// The device whose timer serves the machine: the first one.
     pub(crate) fn timer_device(&self) -> Option<Device> {
-        self.devices.iter().copied().flatten().next()
+        (0..huvm_model::MAX_GPUS).find_map(|g| self.device(g).ok())
     }
 
     fn sys_read(&self, gpu: usize, addr: u64, to: *mut u8, len: u64) -> Result<(), DmaError> {

@@ -61,7 +61,9 @@ fn enter<R>(gpu: Option<c_int>, absent: R, f: impl FnOnce(&mut World) -> R) -> R
     let Some(w) = guard.as_mut() else {
         return absent;
     };
+    forget_taken_out(w);
     let result = catch_unwind(AssertUnwindSafe(|| f(w)));
+    forget_taken_out(w);
     if result.is_err() {
         eprintln!("huvm-gpu: the device model failed; the device is gone until reset");
         match gpu.and_then(|g| usize::try_from(g).ok()) {
@@ -71,6 +73,18 @@ fn enter<R>(gpu: Option<c_int>, absent: R, f: impl FnOnce(&mut World) -> R) -> R
     }
     arm(w);
     result.unwrap_or(absent)
+}
+
+/// Forgets GPUs that went while a call ran.
+fn forget_taken_out(w: &mut World) {
+    for g in host::taken_out() {
+        w.machine.remove_gpu(g);
+        if let Some(slot) = w.host.devices.get_mut(g) {
+            *slot = None;
+        }
+        // The timer may have been that device's.
+        w.armed = None;
+    }
 }
 
 /// Least distance of a deadline that has passed already, ns. Under `-icount` the guest's processors
@@ -98,6 +112,9 @@ fn arm(w: &mut World) {
 
 fn add(c: &CConfig, path: Option<String>, device: Device) -> Result<c_int, String> {
     let mut guard = world().ok_or("the device model is busy")?;
+    if let Some(w) = guard.as_mut() {
+        forget_taken_out(w);
+    }
     let w = match guard.as_mut() {
         // A machine that lost its last GPU starts over, with whatever profile comes.
         Some(w) if w.host.timer_device().is_some() => w,
@@ -191,23 +208,26 @@ pub extern "C" fn huvm_model_cpu_mips() -> u32 {
     enter(None, 0, |w| w.machine.profile().cpu_mips)
 }
 
-/// Takes a GPU out. Its callbacks and VRAM are not used again.
+/// Takes a GPU out, from inside a call too. Its callbacks and VRAM are not used again.
 #[no_mangle]
 pub extern "C" fn huvm_model_remove(gpu: c_int) {
-    enter(Some(gpu), (), |w| {
+    let Ok(g) = usize::try_from(gpu) else {
+        return;
+    };
+    let stopped = enter(Some(gpu), false, |w| {
         if let Some(d) = w.host.timer_device() {
             // The timer may be this device's: stop it, `arm` picks the next device.
             // SAFETY: the device is present (invariant of Device).
             unsafe { (d.ops.set_timer)(d.opaque, u64::MAX) }
-            w.armed = None;
         }
-        if let Ok(g) = usize::try_from(gpu) {
-            w.machine.remove_gpu(g);
-            if let Some(slot) = w.host.devices.get_mut(g) {
-                *slot = None;
-            }
-        }
+        host::take_out(g);
+        forget_taken_out(w);
+        true
     });
+    // A call runs, and ends with it; or there is no machine, and the next one forgets it.
+    if !stopped {
+        host::take_out(g);
+    }
 }
 
 /// Resets a GPU.

@@ -18,6 +18,7 @@ struct Dev {
     errors: Vec<String>,
     reenter: bool,
     reentered: Option<u64>,
+    removes: Option<c_int>,
 }
 
 type Cell = RefCell<Dev>;
@@ -36,6 +37,11 @@ unsafe extern "C" fn dma_read(o: *mut c_void, addr: u64, buf: *mut c_void, len: 
         // As a DMA does that reaches a register of a sibling.
         let v = huvm_model_read(0, 0, 0, 4);
         d.borrow_mut().reentered = Some(v);
+    }
+    let removes = d.borrow_mut().removes.take();
+    if let Some(gpu) = removes {
+        // As a DMA does that reaches the port of a slot, and has its device removed.
+        huvm_model_remove(gpu);
     }
     let d = d.borrow();
     match d.sys.get(addr as usize..(addr + len) as usize) {
@@ -190,6 +196,20 @@ fn life_of_two_devices() {
     assert_eq!(huvm_model_is_gone(3), 1);
     huvm_model_reset(3);
     assert_eq!(huvm_model_is_gone(3), 0);
+    // One goes from inside a call of its own: nothing of it is used from there on, its timer neither.
+    assert_eq!(add(&a, &mut vram_a, 0, None), Ok(0));
+    huvm_model_write(0, 0, 0x1700, 2 << 24, 4);
+    a.borrow_mut().removes = Some(0);
+    let (of_a, of_b) = (a.borrow().timers.len(), b.borrow().timers.len());
+    huvm_model_read(0, 0, 0x70_0004, 4);
+    assert_eq!(a.borrow().removes, None);
+    assert_eq!((huvm_model_is_gone(0), huvm_model_is_gone(3)), (1, 0));
+    huvm_model_timer();
+    assert_eq!(a.borrow().timers.len(), of_a);
+    assert!(b.borrow().timers.len() > of_b, "the other's timer is armed");
+    // Its place is free.
+    assert_eq!(add(&a, &mut vram_a, 0, None), Ok(0));
+    huvm_model_remove(0);
     huvm_model_remove(3);
     assert_eq!((huvm_model_is_gone(3), huvm_model_is_gone(-1)), (1, 1));
     let profile = std::ffi::CString::new(concat!(

@@ -50,8 +50,12 @@ pub(crate) fn hint_of(errno: i32) -> Option<&'static CStr> {
     Some(match errno {
         libc::ENODEV => c"'uvmctl gpu list' shows the GPUs there are",
         libc::ENOMEM => c"use a smaller size, or free some memory",
-        libc::ENOSPC => c"a GPU serves 64 open files, 32 of a process and 48 of a user; close some",
-        libc::EBUSY => c"a GPU has 64 launches, 32 of a process and 48 of a user; wait for some",
+        libc::ENOSPC => {
+            c"a GPU serves 64 open files, at most 32 of a process and 48 of a user; close some"
+        }
+        libc::EBUSY => {
+            c"a GPU has 64 launches, at most 32 of a process and 48 of a user; wait for some"
+        }
         _ => return None,
     })
 }
@@ -125,7 +129,7 @@ mod tests {
             let what = what.into();
             Error::Os { what, errno }.hint().unwrap_or("none")
         };
-        assert!(hint("registering GPU 0", libc::ENOSPC).contains("32 of a process and 48"));
+        assert!(hint("registering GPU 0", libc::ENOSPC).contains("at most 32 of a process and 48"));
         assert!(hint("launching on GPU 0", libc::EBUSY).contains("wait for some"));
         // Busy with something else.
         assert_eq!(hint("limiting a GPU's memory", libc::EBUSY), "none");
