@@ -153,7 +153,7 @@ pub(crate) enum Counter {
     WriteBacksLater = uapi::HUVM_CNT_WRITE_BACKS_LATER,
     /// `HUVM_CNT_EXPOSED_NS`: time in which a fault waited for the driver alone.
     ExposedNs = uapi::HUVM_CNT_EXPOSED_NS,
-    /// `HUVM_CNT_EVICTIONS_RESCUED`: evictions to a neighbour that the link failed and that went to the host instead.
+    /// `HUVM_CNT_EVICTIONS_RESCUED`: evictions whose channel was given up, and that went to the host another way.
     EvictionsRescued = uapi::HUVM_CNT_EVICTIONS_RESCUED,
     /// `HUVM_CNT_WRITE_BACKS_OVERTAKEN`: lent chunks fetched back while they were written back, which came to nothing.
     WriteBacksOvertaken = uapi::HUVM_CNT_WRITE_BACKS_OVERTAKEN,

@@ -82,6 +82,9 @@ const _: () = assert!(Engine::COUNT <= KINDS as usize);
 /// Pushes that are not over are fewer.
 const ENTRIES: u32 = Layout::DEFAULT.entries();
 
+/// Other channels of the GPU that a push waits for and that are remembered. Most wait for one or none.
+const AHEAD: usize = 3;
+
 /// Where a channel's semaphore is, while it has memory.
 enum Semaphore {
     At(SharedBuf, usize),
@@ -102,9 +105,10 @@ struct Restarts {
 }
 
 /// How far a channel was, as one who waits for it saw it.
+#[derive(Clone, Copy)]
 struct Seen {
-    /// What is complete, and whether it leaves.
-    at: (u32, bool),
+    /// What is complete, whether it leaves, and how far those are that it waits for on the GPU: a sum that changes when one gets on.
+    at: (u32, bool, u32),
     /// Since when it is there, ns.
     since: u64,
 }
@@ -153,6 +157,9 @@ pub(crate) struct Lane {
     va: GpuVa,
     /// When and for what kind of traffic the last pushes were handed over: ns times [`KINDS`], and the kind.
     stamps: Stamps<STAMPS>,
+    /// For each push that may not be over, by its number modulo [`ENTRIES`]: channels of this GPU that it waits for, and values: the
+    /// channel's number times 2^32, plus the value.
+    ahead: KVec<[Atomic<u64>; AHEAD]>,
     /// The last push that the GPU may know of: a semaphore that says more lies.
     begun: Begun,
     /// It did.
@@ -194,6 +201,11 @@ impl Lane {
         } = p;
         // CAST: below a page.
         let off = channel.semaphore_page().1 as usize;
+        // CAST: some hundred.
+        let mut ahead = KVec::with_capacity(ENTRIES as usize, GFP_KERNEL)?;
+        for _ in 0..ENTRIES {
+            ahead.push([const { Atomic::new(0) }; AHEAD], GFP_KERNEL)?;
+        }
         Arc::pin_init(
             pin_init!(Lane {
                 id: channel.id(),
@@ -206,6 +218,7 @@ impl Lane {
                 vector,
                 va: channel.semaphore(),
                 stamps: Stamps::new(),
+                ahead,
                 begun: Begun::new(),
                 lies: Atomic::new(false),
                 stays: Atomic::new(false),
@@ -400,9 +413,9 @@ impl Lane {
         if let Some(ok) = self.poll(value) {
             return if ok { Ok(()) } else { Err(EIO) };
         }
-        let mut seen = self.seen();
-        // Most copies are over before anybody could read the list.
+        // Most copies are over before anybody could read the list, or would look how far they are.
         let mut listed = None;
+        let mut seen = None;
         loop {
             self.moved.wait_timeout(LOOK_NS, || {
                 self.poll(value).is_some() || (holding && self.leaves())
@@ -418,29 +431,87 @@ impl Lane {
         }
     }
 
-    /// How far it is now.
-    fn seen(&self) -> Seen {
-        Seen {
-            at: (self.completed(), self.leaves()),
+    /// How far it is now, and the channel that it stands behind on the GPU, if it is not the first that stands.
+    fn look(&self) -> (Seen, Option<Arc<Lane>>) {
+        let (mut first, mut others) = (None, 0u32);
+        let mut next = self.waits_for();
+        // None waits for itself, but by way of pushes that were over meanwhile it may look so.
+        for _ in 0..Engine::COUNT {
+            let Some(lane) = next else {
+                break;
+            };
+            others = others
+                .wrapping_mul(31)
+                .wrapping_add(lane.completed())
+                .wrapping_add(u32::from(lane.leaves()))
+                .wrapping_add(1);
+            next = lane.waits_for();
+            first = Some(lane);
+        }
+        let seen = Seen {
+            at: (self.completed(), self.leaves(), others),
             since: time::now_ns(),
+        };
+        (seen, first)
+    }
+
+    /// The channel that the first push which is not over waits for on the GPU.
+    fn waits_for(&self) -> Option<Arc<Lane>> {
+        let push = self.completed().wrapping_add(1);
+        if !is_complete(self.stamps.submitted(), push) {
+            return None;
+        }
+        let ahead = self.ahead_of(push)?.iter().map(|of| of.load(Relaxed));
+        ahead.filter(|of| *of != 0).find_map(|of| {
+            // CAST: the two parts.
+            let (id, value) = (ChannelId((of >> 32) as u16), of as u32);
+            match table::find(id) {
+                table::Found::Live(lane) if lane.poll(value).is_none() => Some(lane),
+                _ => None,
+            }
+        })
+    }
+
+    fn ahead_of(&self, push: u32) -> Option<&[Atomic<u64>; AHEAD]> {
+        self.ahead.get(usize::try_from(push % ENTRIES).ok()?)
+    }
+
+    /// It stands, and others stand behind it.
+    fn is_stalled(&self) {
+        if self.lies() {
+            self.denounce();
+        } else if self.is_gone() {
+            self.miss();
+        } else {
+            let next = self.completed().wrapping_add(1);
+            self.give_up(next, uapi::HUVM_CHANNEL_STALLED);
         }
     }
 
     /// What everybody does now and then who waits for it, here for push `value`. The fault service thread restarts a faulted engine;
     /// but that thread may be who waits, for this channel or for one that waits for it.
-    fn look_after(&self, value: u32, seen: &mut Seen, listed: &Waiting) {
-        let now = self.seen();
-        let (_, leaves) = now.at;
-        let stood = now.since.saturating_sub(seen.since);
+    fn look_after(&self, value: u32, seen: &mut Option<Seen>, listed: &Waiting) {
+        let (now, before) = self.look();
+        let (_, leaves, _) = now.at;
+        let last = seen.get_or_insert(now);
+        let stood = now.since.saturating_sub(last.since);
         if self.lies() {
             self.denounce();
-        } else if now.at != seen.at {
-            *seen = now;
+        } else if now.at != last.at {
+            *last = now;
             listed.got_on();
         } else if self.is_gone() {
             self.miss();
         } else if !leaves && stood >= STALL_NS {
-            self.give_up(value, uapi::HUVM_CHANNEL_STALLED);
+            match before {
+                Some(first) => {
+                    first.is_stalled();
+                    // It is this one's turn when that one is out of the way.
+                    *last = now;
+                    listed.got_on();
+                }
+                None => self.give_up(value, uapi::HUVM_CHANNEL_STALLED),
+            }
         } else if !leaves && self.has_faulted() {
             let _gave_up_said_so = self.restart();
         } else if stood >= OTHERS_NS {
@@ -469,7 +540,7 @@ impl Lane {
     /// Waits until the ring, which is locked and full, has more room than when `completed` pushes were over, or takes no more.
     fn wait_for_room(&self, completed: u32) {
         let moved = || self.completed() != completed || !self.works();
-        let mut seen = self.seen();
+        let mut seen = None;
         let listed = self.waiting(What::Room, STALL_NS);
         while !moved() {
             self.moved.wait_timeout(LOOK_NS, moved);
@@ -514,6 +585,8 @@ impl Lane {
             }
         }
         let mut push = ring.begin(PUSH_DWORDS).map_err(|_| EIO)?;
+        let mut ahead = [0u64; AHEAD];
+        let mut places = ahead.iter_mut();
         for (id, value) in acquire.iter() {
             let Some(other) = lanes.iter().find(|l| l.id == id && l.id != self.id) else {
                 continue;
@@ -527,7 +600,12 @@ impl Lane {
                     other.denounce();
                     return Err(EIO);
                 }
-                None => push.acquire(other.va, value).map_err(|_| EINVAL)?,
+                None => {
+                    push.acquire(other.va, value).map_err(|_| EINVAL)?;
+                    if let Some(place) = places.next() {
+                        *place = u64::from(id.0) << 32 | u64::from(value);
+                    }
+                }
             }
         }
         f(&mut push).map_err(|e| {
@@ -541,6 +619,9 @@ impl Lane {
         })?;
         // The doorbell is rung below; nobody looks at the stamp before the push is over.
         let next = self.stamps.begin(time::now_ns() * KINDS + engine as u64);
+        for (at, of) in self.ahead_of(next).into_iter().flatten().zip(ahead) {
+            at.store(of, Relaxed);
+        }
         // Before the doorbell: from there on it may be over.
         self.begun.begin(next);
         let value = push.submit(

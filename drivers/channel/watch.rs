@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Who sees to what a channel was copying when it is given up.
 //!
-//! A copy to a neighbour may be the way of the only copy of a page: an eviction gives its source away at once, and who gets that
-//! waits for the copy on the GPU. When the channel is given up although its GPU answers, the source is still there. So, off its
+//! A copy to a neighbour or to the host may be the way of the only copy of a page: an eviction gives its source away at once, and who
+//! gets that waits for the copy on the GPU. When the channel is given up although its GPU answers, the source is still there. So, off its
 //! engine, it *leaves* first: it takes nothing more, and nobody sees that it failed, nor goes on behind it, until a thread of the
 //! GPU has looked after the sources ([`service::rescue`](crate::service::rescue)) and drops [`Failed`]. Without such a thread it is
 //! broken at once.
@@ -37,18 +37,17 @@ impl Attendant {
     }
 }
 
-/// Listens for the channel to neighbours of one GPU, until dropped.
+/// Listens for one channel of a GPU, until dropped.
 pub(crate) struct Watch(Arc<Lane>);
 
 impl Watch {
-    /// Listens from now on; once in a pool's life. Where one channel is for copies to neighbours and to the host, nothing can be
-    /// rescued, and nobody listens.
+    /// Listens from now on for the channel of copies of a kind; once in a pool's life.
     ///
     /// # Errors
-    /// `EIO` without channels, `EBUSY` if somebody did before.
-    pub(crate) fn new(pool: &Pool) -> Result<Self> {
-        let lane = pool.lane(Engine::Peer)?;
-        if !Arc::ptr_eq(lane, pool.lane(Engine::DeviceToHost)?) && !lane.attendant.hand.listen() {
+    /// `EIO` without channels, `EBUSY` if somebody did before, for these copies or others that the channel is for.
+    pub(crate) fn new(pool: &Pool, engine: Engine) -> Result<Self> {
+        let lane = pool.lane(engine)?;
+        if !lane.attendant.hand.listen() {
             return Err(EBUSY);
         }
         Ok(Watch(lane.clone()))

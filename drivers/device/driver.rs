@@ -79,7 +79,7 @@ struct Started {
     /// Pre-eviction, lending, prefetch, host memory.
     keepers: [Option<KThread>; 4],
     /// Looks after what goes to neighbours.
-    rescuer: Option<KThread>,
+    rescuers: [Option<KThread>; 2],
     irqs: Option<Irqs<Gpu>>,
     gpu: Arc<Gpu>,
     registered: bool,
@@ -233,7 +233,7 @@ impl Started {
         let mut started = Started {
             service: None,
             keepers: [const { None }; 4],
-            rescuer: None,
+            rescuers: [None, None],
             irqs: None,
             gpu,
             registered: false,
@@ -267,7 +267,9 @@ impl Started {
         *lends = Some(spawn(&gpu, "lend", move |gpu| lender.serve(gpu))?);
         *fetches = Some(spawn(&gpu, "fetch", move |gpu| fetcher.serve(gpu))?);
         *refills = Some(spawn(&gpu, "pool", pool::serve)?);
-        self.rescuer = Some(spawn(&gpu, "rescue", rescue::serve)?);
+        let [to_peers, to_host] = &mut self.rescuers;
+        *to_peers = Some(spawn(&gpu, "rescue", rescue::serve_peers)?);
+        *to_host = Some(spawn(&gpu, "home", rescue::serve_host)?);
 
         self.place.show(&gpu);
         self.registered = true;
@@ -381,12 +383,16 @@ impl Drop for Started {
             }
             teardown::release_clients(gpu);
             // It maps host memory; nothing is on its way any more.
-            end(gpu, &mut self.rescuer);
+            for rescuer in self.rescuers.iter_mut() {
+                end(gpu, rescuer);
+            }
             teardown::unmap_host(gpu);
             peer::disconnect(gpu);
             launch::gpu_removed(gpu);
         }
-        end(gpu, &mut self.rescuer);
+        for rescuer in self.rescuers.iter_mut() {
+            end(gpu, rescuer);
+        }
         let silent = gpu.channels().shut_down();
         let died = gpu.is_lost() || !silent;
         gpu.retire();

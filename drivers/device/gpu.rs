@@ -14,8 +14,8 @@ use crate::channel::{self, Ce, Engine, Pool, Tracker};
 use crate::kernel::dma::{DmaBuf, DmaDev, DmaMapping};
 use crate::kernel::ffi::uapi;
 use crate::kernel::hostpage::HostPages;
-use crate::kernel::memcg::MemCg;
-use crate::kernel::mmio::Bars;
+use crate::kernel::memcg::{For, MemCg};
+use crate::kernel::mmio::{Bars, VramWindow};
 use crate::kernel::pci::{clear_master, insist};
 use crate::kernel::wait::WaitQueue;
 use crate::memory::chunk::ChunkPool;
@@ -43,6 +43,8 @@ use kernel::sync::{new_mutex, new_spinlock, Arc, Mutex, SpinLock};
 
 /// How long an invalidate or a replay may take. The device completes them in microseconds of its time.
 const COMMAND_NS: u64 = 2_000_000_000;
+/// NV_PMC_BOOT_0: never all ones.
+const BOOT_0: u32 = 0;
 /// No peer id.
 pub(super) const NO_PEER: u32 = u32::MAX;
 
@@ -438,7 +440,7 @@ impl Gpu {
     /// # Errors
     /// As there.
     pub(crate) fn dma_alloc_for(&self, memory: &MemCg, bytes: usize) -> Result<DmaBuf> {
-        memory.asked(|| DmaBuf::charged(&self.dma, bytes))
+        memory.asked(For::Records, || DmaBuf::charged(&self.dma, bytes))
     }
 
     /// Maps host pages for it.
@@ -584,6 +586,19 @@ impl Gpu {
         let mut done = Tracker::EMPTY;
         channel::add(&mut done, fence);
         channel::wait(&done)
+    }
+
+    /// `len` bytes of its memory from `at` on, as the CPU sees them. To be dropped before it leaves.
+    ///
+    /// # Errors
+    /// `EINVAL` if its aperture does not reach that far, `ENOMEM`.
+    pub(crate) fn window(&self, at: u64, len: usize) -> Result<VramWindow> {
+        VramWindow::map(&self.pdev, 1, at, len)
+    }
+
+    /// Whether it answers now.
+    pub(crate) fn answers(&self) -> bool {
+        self.read32(Bar::Regs, BOOT_0) != !0
     }
 
     /// Its copy engines.

@@ -259,7 +259,7 @@ fn windows(gpu: &Gpu) -> Steps {
     gpu.write32(Bar::Regs, BAR0_WINDOW, (base >> 16) as u32);
     // CAST: below 64 KiB.
     let into = WINDOW + (s.addr & 0xffff) as u32;
-    let bar1 = VramWindow::map(&gpu.pdev, 1, s.addr, 4096).at(1)?;
+    let bar1 = gpu.window(s.addr, 4096).at(1)?;
     gpu.write32(Bar::Regs, into, 0x1111_0001);
     gpu.write32(Bar::Regs, into + 4, 0x1111_0002);
     must(

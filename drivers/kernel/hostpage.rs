@@ -4,6 +4,7 @@
 use super::ffi::c;
 use super::inject::Point;
 use super::memcg;
+use super::mmio::VramWindow;
 use core::ptr::NonNull;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
@@ -120,6 +121,22 @@ impl HostPages {
             // SAFETY: as `read`, the other way.
             unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), at, from.len()) };
         }
+    }
+}
+
+impl HostPages {
+    /// Copies `len` bytes at `from` of a GPU's memory to `off`. `false`, and nothing is done, if that is not inside of both.
+    pub(crate) fn read_from(
+        &self,
+        off: usize,
+        window: &VramWindow,
+        from: usize,
+        len: usize,
+    ) -> bool {
+        self.at(off, len).is_some_and(|at| {
+            // SAFETY: `len` bytes from there on are ours; whoever else has them mapped sees memory that changes.
+            unsafe { window.read(from, at, len) }
+        })
     }
 }
 

@@ -19,14 +19,26 @@ pub(crate) const CHARGED: Flags = {
 /// A memory cgroup, of one client; it stands for none on a kernel without them.
 pub(crate) struct MemCg {
     cgroup: *mut c_void,
-    /// It had no memory for what the client wanted itself, nor for what others made it take.
-    refused: Pause,
-    full: Pause,
+    /// By [`For`].
+    pauses: [Pause; 4],
+}
+
+/// What a client's memory is for. Each is asked for in pauses of its own ([`MemCg::asked`]).
+#[derive(Clone, Copy)]
+pub(crate) enum For {
+    /// Records and page tables without which it does not get on.
+    Records,
+    /// Its data, for its own sake.
+    Data,
+    /// Its data, for another's sake.
+    Others,
+    /// What can be done without.
+    Ahead,
 }
 
 // SAFETY: a counted reference to an object with its own locking; any thread may use and drop it.
 unsafe impl Send for MemCg {}
-// SAFETY: as above; nothing of it is changed through `&self`.
+// SAFETY: as above; what is changed through `&self` is atomic.
 unsafe impl Sync for MemCg {}
 
 impl MemCg {
@@ -36,8 +48,7 @@ impl MemCg {
         let cgroup = unsafe { c::huvm_memcg_of_current() };
         MemCg {
             cgroup,
-            refused: Pause::new(),
-            full: Pause::new(),
+            pauses: [const { Pause::new() }; 4],
         }
     }
 
@@ -58,55 +69,64 @@ impl MemCg {
         at_once(|| unsafe { within(self.cgroup, f) })
     }
 
-    /// As [`Self::charged`], for what the client wants itself. A thread of the driver, which serves all, asks in pauses.
+    /// As [`Self::charged`]. A thread of the driver, which serves all, asks in pauses, and so does who works for another.
     ///
     /// # Errors
     /// Those of `f`; `ENOMEM` while a pause lasts.
-    pub(crate) fn asked<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn asked<T>(&self, what: For, f: impl FnOnce() -> Result<T>) -> Result<T> {
         // SAFETY: no preconditions.
-        match unsafe { c::huvm_is_kthread() } {
-            true => self.refused.ask(self, f),
-            false => self.charged(f),
+        let serves = matches!(what, For::Others) || unsafe { c::huvm_is_kthread() };
+        match self.pauses.get(what as usize) {
+            Some(pause) if serves => pause.ask(self, f),
+            _ => self.charged(f),
         }
-    }
-
-    /// As [`Self::charged`], for what others make the client take, in pauses.
-    ///
-    /// # Errors
-    /// As [`Self::asked`].
-    pub(crate) fn asked_by_others<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.full.ask(self, f)
     }
 }
 
 /// Longest pause, ns.
 const PAUSE_MAX_NS: u64 = 5_000_000_000;
 
-/// A time in which no memory is asked for on behalf of a client that was refused some. To find out that there is none may take the
-/// kernel long, and threads that serve all spend a tenth of their time on that for each client at most.
-struct Pause(Atomic<u64>);
+/// Of the time that passes, one part in so many goes into finding out that there is no memory; twice, as a pause begins with the
+/// second refusal in a row.
+const PAUSE_TIMES: u64 = 20;
+
+/// Times in which no memory is asked for on behalf of a client that was refused some. To find out that there is none may take the
+/// kernel long, and threads that serve all spend a tenth of their time on that at most.
+struct Pause {
+    until_ns: Atomic<u64>,
+    /// Refusals since there was some: one alone may be a hiccup.
+    refused: Atomic<u32>,
+}
 
 impl Pause {
     const fn new() -> Self {
-        Pause(Atomic::new(0))
+        Pause {
+            until_ns: Atomic::new(0),
+            refused: Atomic::new(0),
+        }
     }
 
-    /// Asks by `f` for memory that is charged to `memory`. Without any, a pause begins where that has a limit: elsewhere there is none for
-    /// others either.
+    /// Asks by `f` for memory that is charged to `memory`. A pause begins where that has a limit: elsewhere there is none for others
+    /// either.
     ///
     /// # Errors
     /// Those of `f`; `ENOMEM` while the pause lasts.
     fn ask<T>(&self, memory: &MemCg, f: impl FnOnce() -> Result<T>) -> Result<T> {
         let asked = time::now_ns();
-        if asked < self.0.load(Relaxed) {
+        if asked < self.until_ns.load(Relaxed) {
             return Err(ENOMEM);
         }
         let did = memory.charged(f);
-        if did.as_ref().is_err_and(|e| *e == ENOMEM) && memory.is_limited() {
+        if !did.as_ref().is_err_and(|e| *e == ENOMEM) {
+            if self.refused.load(Relaxed) != 0 {
+                self.refused.store(0, Relaxed);
+            }
+        } else if memory.is_limited() && self.refused.xchg(1, Relaxed) != 0 {
             let now = time::now_ns();
-            let long = now.saturating_sub(asked).saturating_mul(9);
+            let long = now.saturating_sub(asked).saturating_mul(PAUSE_TIMES);
             let until = now.saturating_add(long.min(PAUSE_MAX_NS));
-            self.0.store(until, Relaxed);
+            self.refused.store(0, Relaxed);
+            self.until_ns.store(until, Relaxed);
         }
         did
     }

@@ -159,7 +159,7 @@ impl Mmio for Bars {
     }
 }
 
-/// A small part of BAR1: VRAM as the CPU sees it. For self tests; drop it before the device is unbound.
+/// A small part of BAR1: VRAM as the CPU sees it. Drop it before the device is unbound.
 pub(crate) struct VramWindow {
     at: *mut c_void,
     len: usize,
@@ -198,6 +198,21 @@ impl VramWindow {
     pub(crate) fn read32(&self, off: usize) -> u32 {
         // SAFETY: `word` gives an address inside the mapping.
         self.word(off).map_or(!0, |at| unsafe { c::huvm_readl(at) })
+    }
+
+    /// Reads `len` bytes at `off` of the window. `false`: not all of that is inside, and nothing was read.
+    ///
+    /// # Safety
+    ///
+    /// `len` bytes from `to` on may be written.
+    pub(super) unsafe fn read(&self, off: usize, to: *mut u8, len: usize) -> bool {
+        let inside = off.checked_add(len).is_some_and(|end| end <= self.len);
+        if inside {
+            let at = self.at.wrapping_byte_add(off);
+            // SAFETY: that much is mapped from there on, and may be written, as the caller says.
+            unsafe { c::huvm_memcpy_fromio(to.cast(), at, len) };
+        }
+        inside
     }
 
     /// Writes 32 bits at `off` of the window; nothing outside.

@@ -166,6 +166,11 @@ void __iomem *huvm_ioremap_wc(phys_addr_t at, size_t len)
 	return ioremap_wc(at, len);
 }
 
+void huvm_memcpy_fromio(void *to, const void __iomem *from, size_t len)
+{
+	memcpy_fromio(to, from, len);
+}
+
 void huvm_iounmap(void __iomem *at)
 {
 	iounmap(at);

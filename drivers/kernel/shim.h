@@ -66,6 +66,7 @@ void huvm_writel(u32 value, void __iomem *at);
 void huvm_wmb(void);
 void huvm_rmb(void);
 void __iomem *huvm_ioremap_wc(phys_addr_t at, size_t len);
+void huvm_memcpy_fromio(void *to, const void __iomem *from, size_t len);
 void huvm_iounmap(void __iomem *at);
 
 /* An interrupt and a timer that puts it on again. new: kmalloc, NULL without memory. off: disable_irq_nosync, mod_timer; any context.

@@ -8,7 +8,7 @@
 use super::{PageIndex, PageMask, PageRegion, Pages, PAGE_BYTES};
 use crate::account::counters::Counter;
 use crate::device::Gpu;
-use crate::kernel::{dma::DmaMapping, hostpage::HostPages, memcg};
+use crate::kernel::{dma::DmaMapping, hostpage::HostPages, memcg, mmio::VramWindow};
 use kernel::prelude::*;
 
 /// Bit of the knob `host_chunk_sizes`: 64 KiB pieces are allowed.
@@ -270,6 +270,15 @@ impl Backing {
             p.pages.read(from, buf);
         }
         len
+    }
+
+    /// Reads a page of a chunk, which `window` begins with, by the CPU. `false` if it has no memory here, or lies beyond the window.
+    pub(crate) fn read_from(&self, page: PageIndex, window: &VramWindow) -> bool {
+        self.piece(page).is_some_and(|p| {
+            let at = usize::from(page.get() - p.first) * PAGE_BYTES as usize;
+            let from = usize::from(page.get()) * PAGE_BYTES as usize;
+            p.pages.read_from(at, window, from, PAGE_BYTES as usize)
+        })
     }
 
     /// Frees the pieces that hold none of `keep`. No mapping and no copy may use them.

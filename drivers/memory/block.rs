@@ -21,7 +21,7 @@ use crate::account::{self, counters::Counter, events};
 use crate::channel::{self, poison, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
-use crate::kernel::memcg::CHARGED;
+use crate::kernel::memcg::{For, CHARGED};
 use huvm_policy::stream::Outcome;
 use huvm_policy::thrash::BlockThrash;
 use huvm_policy::types::ChunkId;
@@ -228,7 +228,8 @@ impl State {
                 tables: SpaceGpu::block_tables(va)?,
                 stale: 0,
             };
-            sg.memory.asked(|| Ok(self.parts.push(part, CHARGED)?))?;
+            sg.memory
+                .asked(For::Records, || Ok(self.parts.push(part, CHARGED)?))?;
         }
         Ok(())
     }
@@ -404,6 +405,17 @@ impl State {
         self.release_empty_chunks();
     }
 
+    /// The CPU copied `pages` of what was in flight to the host; the memory that the rest of it is in failed.
+    pub(crate) fn rescued(&mut self, pages: &PageMask) {
+        let Some(i) = self.inflight.take() else {
+            return;
+        };
+        self.host_valid |= pages.and(&i.pages);
+        let whose = i.given.as_ref().map(|(gpu, _)| gpu.clone());
+        self.failed(&i.pages.and_not(pages), whose.as_deref());
+        self.release_empty_chunks();
+    }
+
     /// GPU `by` may go on copying to the block's chunk at a place: it is nobody's any more when the block lets go of it.
     fn forfeit(&mut self, dst: Place, by: u8) {
         if let Place::Gpu(g) = dst {
@@ -523,7 +535,7 @@ impl State {
 pub(crate) struct Block {
     va: u64,
     space: Arc<Space>,
-    /// It may have an eviction to a neighbour in flight, or be about to submit one. To be read without the lock.
+    /// It may have in flight what it gave the source of away, or be about to submit that. To be read without the lock.
     sends: Atomic<bool>,
     #[pin]
     state: Mutex<State>,
@@ -613,12 +625,12 @@ impl Block {
         self.state.try_lock()
     }
 
-    /// An eviction to a neighbour is about to be submitted. The caller has the lock.
+    /// A copy is about to be submitted whose source the block gives away. The caller has the lock.
     pub(crate) fn begin_sending(&self) {
         self.sends.store(true, Relaxed);
     }
 
-    /// Whether there may be an eviction to a neighbour.
+    /// Whether there may be such a copy.
     pub(crate) fn may_send(&self) -> bool {
         self.sends.load(Relaxed)
     }

@@ -394,6 +394,11 @@ impl ChunkPool {
         }
     }
 
+    /// Whether nothing is taken in any more. What is may come behind the answer: [`Self::activate`] looks again.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     /// Lends no more, and takes nothing in: the GPU leaves. What was put to use before can be found, and brought home.
     pub(crate) fn close(&self) {
         self.lock().closed = true;

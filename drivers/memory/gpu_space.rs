@@ -4,7 +4,7 @@
 use crate::channel::errno;
 use crate::device::Gpu;
 use crate::kernel::dma::DmaBuf;
-use crate::kernel::memcg::{MemCg, CHARGED};
+use crate::kernel::memcg::{For, MemCg, CHARGED};
 use crate::kernel::time;
 use huvm_hal::ga100::instance;
 use huvm_hal::ids::{GpuVa, SysAddr, Veid};
@@ -192,7 +192,7 @@ impl SpaceGpu {
                     let did = tree.supply(&*self.gpu, GpuVa(va), page);
                     did.map_err(|(_, _page)| ENOMEM)
                 };
-                self.memory.asked(supply)
+                self.memory.asked(For::Records, supply)
             });
             match inv {
                 Ok(inv) => done = Some(done.map_or(inv, |d| d.merge(&inv))),

@@ -12,7 +12,7 @@ use crate::account::events::Stream;
 use crate::account::policy::SpacePolicy;
 use crate::device::Gpu;
 use crate::kernel::file::Mapping;
-use crate::kernel::memcg::{MemCg, CHARGED};
+use crate::kernel::memcg::{For, MemCg, CHARGED};
 use crate::kernel::task::{self, MmToken};
 use crate::kernel::time;
 use crate::service;
@@ -258,7 +258,7 @@ impl Space {
         if !cover.managed.test(super::PageIndex::of_va(va)) {
             return Err(EFAULT);
         }
-        self.memory.asked(|| {
+        self.memory.asked(For::Records, || {
             let block = Block::new(self.clone(), base, cover)?;
             layout.add_block(block.clone())?;
             Ok(block)

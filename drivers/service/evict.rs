@@ -290,9 +290,7 @@ pub(super) fn empty(
             break (s, copy, dst);
         }
     };
-    if dst == Place::Spare {
-        block.begin_sending();
-    }
+    block.begin_sending();
     let mut tracker = Tracker::EMPTY;
     let did = match dst {
         Place::Spare => super::migrate::submit_to_spare(block, &mut s, gpu, &copy, &mut tracker),

@@ -405,6 +405,7 @@ fn start_write_back(
     };
     let p = policy::in_force(block.space(), Some(&lender));
     pool::host_memory(&lender, block.space(), s, pages, &p, need)?;
+    block.begin_sending();
     let did = migrate::submit_to_host(block, s, pages, tracker);
     s.inflight = Some(Inflight {
         tracker: *tracker,

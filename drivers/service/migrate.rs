@@ -7,12 +7,13 @@
 //! [`Stop::NeedChunk`] and has changed nothing.
 
 use super::evict::{self, Room};
-use super::map;
+use super::{aperture, map};
 use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::{self, Engine, Tracker};
 use crate::device::{registry, Gpu};
 use crate::kernel::ffi::uapi;
-use crate::kernel::{memcg, task};
+use crate::kernel::memcg::{self, For};
+use crate::kernel::task;
 use crate::memory::backing::Backing;
 use crate::memory::block::{Block, Inflight, Part, State};
 use crate::memory::gpu_space::SpaceGpu;
@@ -109,7 +110,7 @@ pub(crate) fn start(
             let sizes = host_sizes(block.space(), None);
             let charge = &block.space().memory;
             charge
-                .charged(|| s.host.ensure(&need, &s.managed, sizes))?
+                .asked(For::Data, || s.host.ensure(&need, &s.managed, sizes))?
                 .report(|c, n| account::count(None, Some(block.space()), c, n));
         }
         // Into a chunk that the block has been lent, of pages that the host keeps.
@@ -216,6 +217,10 @@ fn take_chunk(
     }
     if !needed {
         return Ok(());
+    }
+    // What is in hand goes back when the copy out of it is over.
+    if pool.is_closed() {
+        return Err(Stop::Failed(EIO));
     }
     let chunk = match room.take(g) {
         Some(chunk) => chunk,
@@ -394,7 +399,19 @@ pub(crate) fn submit_chunk_to_host(
 ) -> Result {
     gpu.check()?;
     let engine = Engine::DeviceToHost;
-    submit_host_runs(host, gpu, engine, Tracker::EMPTY, chunk, pages, done)?;
+    let works = || gpu.channels().works(engine);
+    let mut begun = Tracker::EMPTY;
+    let did = match works() {
+        true => submit_host_runs(host, gpu, engine, Tracker::EMPTY, chunk, pages, &mut begun),
+        false => Err(EIO),
+    };
+    // Of what was begun before the channel was given up the engine may be at it.
+    if did == Err(EIO) && !works() && begun.is_empty() {
+        aperture::copy(gpu, host, chunk, pages)?;
+    } else {
+        channel::add_all(done, &begun);
+        did?;
+    }
     let moved = bytes(pages.count());
     account::count(Some(gpu), Some(block.space()), Counter::BytesD2h, moved);
     Ok(())

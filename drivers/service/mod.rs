@@ -6,6 +6,7 @@
 //! ([`cpu_fault`]) takes the same two steps towards the host. Locks: [`lock`].
 
 pub(crate) mod advise;
+mod aperture;
 pub(crate) mod cpu_fault;
 pub(crate) mod ecc;
 pub(crate) mod evict;

@@ -20,8 +20,9 @@
 use crate::account::{self, counters::Counter, policy};
 use crate::channel::Engine;
 use crate::device::Gpu;
+use crate::kernel::memcg::{self, For};
 use crate::kernel::shrinker::Shrinker;
-use crate::kernel::{memcg, thread, time};
+use crate::kernel::{thread, time};
 use crate::memory::backing::{Backing, SIZE_2M, SIZE_64K};
 use crate::memory::block::{Block, State};
 use crate::memory::space::Space;
@@ -100,11 +101,12 @@ pub(super) fn host_memory(
     let failed = |did: &Result<_>| did.as_ref().is_err_and(|e| *e == ENOMEM);
     let is_limited = space.memory.is_limited();
     let may_exceed = is_limited && !need.is_held_to_limit(space);
-    let mut did = match may_exceed {
-        // Others wait for it.
-        true => space.memory.asked_by_others(&mut ensure),
-        false => space.memory.charged(&mut ensure),
+    let what = match need {
+        _ if may_exceed => For::Others,
+        Need::Ahead => For::Ahead,
+        Need::Of(_) | Need::Owner => For::Data,
     };
+    let mut did = space.memory.asked(what, &mut ensure);
     if failed(&did) && may_exceed {
         did = memcg::uncharged(&mut ensure);
     }

@@ -398,9 +398,10 @@ impl Prefetch {
         if s.dead || s.part(g).is_none_or(|p| p.sg.is_stopped()) {
             return;
         }
-        if let Err(e) = migrate::map_valid(&mut s, g, &PageMask::FULL) {
-            // The pages are there; the fault that comes will map them, or say why not.
-            gpu.complain("prefetched block not mapped", e);
+        // The pages are there; the fault that comes will map them, or say why not. Clients without memory are no news.
+        match migrate::map_valid(&mut s, g, &PageMask::FULL) {
+            Err(e) if e != ENOMEM => gpu.complain("prefetched block not mapped", e),
+            _ => {}
         }
     }
 }

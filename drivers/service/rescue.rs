@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Rescue: what a GPU was evicting to a neighbour when its channel there was given up.
+//! Rescue: what a GPU was evicting, or taking back from a borrower, when the channel for that was given up.
 //!
-//! The link goes down, or the neighbour, and the copy does not end; but the chunk that it reads still has the pages, and is the
-//! only one that does. The channel is off its engine then and not yet seen to have failed
+//! The link to a neighbour goes down, or a copy engine stands, and the copy does not end; but the chunk that it reads still has
+//! the pages, and is the only one that does. The channel is off its engine then and not yet seen to have failed
 //! ([`channel::watch`](crate::channel::Watch)), so nobody writes the chunk. A thread of the GPU takes each block that waits for the
-//! channel and lets its pages go to the host instead, over the GPU's own link; when these copies are over it lets go of the
-//! channel, which is broken from there on.
+//! channel and lets its pages go to the host another way:
 //!
-//! Bounds: the thread waits for host memory, and for locks, for [`RESCUE_NS`] in all, then for copies to the host, as everybody does.
-//! What is not rescued by then is lost. Locks: it only tries a block's, and only where the block says without the lock that it may
-//! have such an eviction ([`Block::may_send`]). Who holds the lock of one that has does not wait for the channel: the eviction is
-//! refused at once, and [`Block::settled`] lets go of the lock. Others may hold theirs for as long as the rescue takes, and wait for
-//! it.
+//! - what was on its way to a neighbour, over the GPU's own link by the engine for that;
+//! - what was on its way to the host, or where that engine was given up as well, by the CPU ([`aperture`]). Engines do not come into
+//!   that: each may stand behind the channel.
+//!
+//! When all is there it lets go of the channel, which is broken from there on.
+//!
+//! Bounds: the thread waits for host memory, and for locks, for [`RESCUE_NS`] in all, and begins to copy by the CPU for [`BY_CPU_NS`];
+//! then for copies to the host, as everybody does. What is not rescued by then is lost. Locks: it only tries a block's, and only where the
+//! block says without the lock that it may have such a copy ([`Block::may_send`]). Who holds the lock of one that has does not wait
+//! for the channel: the eviction is refused at once, and [`Block::settled`] lets go of the lock. Others may hold theirs for as long
+//! as the rescue takes, and wait for it.
 
-use super::migrate;
 use super::pool::{self, Need};
+use super::{aperture, migrate};
 use crate::account::waits::{self, Waiting, What};
 use crate::account::{self, counters::Counter, policy};
-use crate::channel::{self, Failed, Tracker, Watch};
+use crate::channel::{self, poison, Engine, Failed, Tracker, Watch};
 use crate::device::Gpu;
 use crate::kernel::{thread, time};
 use crate::memory::block::{Block, Inflight};
@@ -29,18 +34,36 @@ use kernel::sync::Arc;
 const LOOK_NS: u64 = 1_000_000_000;
 /// How long it tries.
 const RESCUE_NS: u64 = 2_000_000_000;
+/// How long it copies by the CPU, at most. Without caches that reads some ten MB/s at the worst; 256 chunks may be on their way.
+const BY_CPU_NS: u64 = 8_000_000_000;
 /// Between two tries, microseconds.
 const NAP_US: u64 = 2_000;
 
-/// Serves until it is asked to stop.
-pub(crate) fn serve(gpu: &Arc<Gpu>) {
-    let watch = match Watch::new(gpu.channels()) {
+/// Serves until it is asked to stop: what was on its way to neighbours.
+pub(crate) fn serve_peers(gpu: &Arc<Gpu>) {
+    serve(gpu, Engine::Peer);
+}
+
+/// The same for what was on its way to the host.
+pub(crate) fn serve_host(gpu: &Arc<Gpu>) {
+    serve(gpu, Engine::DeviceToHost);
+}
+
+fn serve(gpu: &Arc<Gpu>, engine: Engine) {
+    let watch = match Watch::new(gpu.channels(), engine) {
         Ok(watch) => watch,
+        // One channel is for both, and the other thread listens.
+        Err(e) if e == EBUSY => return,
         Err(e) => return gpu.complain("nothing is rescued", e),
+    };
+    let mut rescue = Rescue {
+        gpu,
+        copies: Tracker::EMPTY,
+        until_ns: 0,
     };
     while !thread::should_stop() {
         if let Some(failed) = watch.listen(LOOK_NS) {
-            rescue(gpu, &failed);
+            rescue.all(&failed);
             // Everybody goes on.
             drop(failed);
         }
@@ -58,99 +81,123 @@ struct Sum {
     failed: bool,
 }
 
-fn rescue(gpu: &Arc<Gpu>, failed: &Failed) {
-    let until = time::now_ns().saturating_add(RESCUE_NS);
-    let (mut rescued, mut copies) = (0u32, Tracker::EMPTY);
-    let mut waiting = None;
-    let left = loop {
-        let turn = go_round(gpu, failed, &mut copies);
-        rescued = rescued.saturating_add(turn.rescued);
-        if turn.left == 0 || turn.failed || gpu.is_lost() || time::now_ns() > until {
-            break turn.left;
-        }
-        waiting.get_or_insert_with(|| Waiting::on(What::Memory, gpu.index(), 0, RESCUE_NS));
-        time::sleep_us(NAP_US);
-    };
-    if left != 0 && waiting.is_some() {
-        waits::tell();
-    }
-    drop(waiting);
-    // They read what others write then.
-    if channel::wait(&copies).is_ok() {
-        let n = rescued.into();
-        account::count(Some(gpu), None, Counter::EvictionsRescued, n);
-    }
-    if rescued != 0 || left != 0 {
-        pr_warn!(
-            "gpu {}: {} evictions to a neighbour go to the host instead, {} cannot\n",
-            gpu.index(),
-            rescued,
-            left
-        );
-    }
+struct Rescue<'a> {
+    gpu: &'a Arc<Gpu>,
+    /// Copies that were begun.
+    copies: Tracker,
+    /// When the CPU begins no more.
+    until_ns: u64,
 }
 
-/// Takes every block of every space.
-fn go_round(gpu: &Arc<Gpu>, failed: &Failed, copies: &mut Tracker) -> Sum {
-    let (mut sum, mut id) = (Sum::default(), 0);
-    while let Some(space) = registry::next_space(id) {
-        let mut at = 0;
-        while let Some(block) = space.next_block(at) {
-            match send_home(gpu, &block, failed, copies) {
-                Ok(sent) => sum.rescued = sum.rescued.saturating_add(sent.into()),
-                Err(e) => {
-                    sum.left = sum.left.saturating_add(1);
-                    sum.failed |= !pool::may_pass(gpu, e);
-                }
+impl Rescue<'_> {
+    fn all(&mut self, failed: &Failed) {
+        let gpu = self.gpu;
+        let now = time::now_ns();
+        let until = now.saturating_add(RESCUE_NS);
+        self.until_ns = now.saturating_add(BY_CPU_NS);
+        self.copies = Tracker::EMPTY;
+        let mut rescued = 0u32;
+        let mut waiting = None;
+        let left = loop {
+            let turn = self.go_round(failed);
+            rescued = rescued.saturating_add(turn.rescued);
+            if turn.left == 0 || turn.failed || gpu.is_lost() || time::now_ns() > until {
+                break turn.left;
             }
-            at = block.va().saturating_add(BLOCK_BYTES);
+            waiting.get_or_insert_with(|| {
+                Waiting::on(What::Memory, gpu.index(), 0, RESCUE_NS + BY_CPU_NS)
+            });
+            time::sleep_us(NAP_US);
+        };
+        if left != 0 && waiting.is_some() {
+            waits::tell();
         }
-        id = space.id().saturating_add(1);
+        drop(waiting);
+        // They read what others write then.
+        if channel::wait(&self.copies).is_ok() {
+            let n = rescued.into();
+            account::count(Some(gpu), None, Counter::EvictionsRescued, n);
+        }
+        if rescued != 0 || left != 0 {
+            pr_warn!(
+                "gpu {}: {} evictions go to the host another way, {} cannot\n",
+                gpu.index(),
+                rescued,
+                left
+            );
+        }
     }
-    sum
-}
 
-/// Lets what the block was sending over the channel go to the host. Whether there was anything.
-///
-/// # Errors
-/// `EAGAIN` when its lock is taken, `ENOMEM`: try again. `EIO` when no copy could be made: as long as the channel to the host works,
-/// try again too.
-fn send_home(
-    gpu: &Arc<Gpu>,
-    block: &Arc<Block>,
-    failed: &Failed,
-    copies: &mut Tracker,
-) -> Result<bool> {
-    if !block.may_send() {
-        return Ok(false);
+    /// Takes every block of every space.
+    fn go_round(&mut self, failed: &Failed) -> Sum {
+        let (mut sum, mut id) = (Sum::default(), 0);
+        while let Some(space) = registry::next_space(id) {
+            let mut at = 0;
+            while let Some(block) = space.next_block(at) {
+                match self.send_home(&block, failed) {
+                    Ok(sent) => sum.rescued = sum.rescued.saturating_add(sent.into()),
+                    Err(e) => {
+                        sum.left = sum.left.saturating_add(1);
+                        sum.failed |= !pool::may_pass(self.gpu, e);
+                    }
+                }
+                at = block.va().saturating_add(BLOCK_BYTES);
+            }
+            id = space.id().saturating_add(1);
+        }
+        sum
     }
-    let mut s = block.try_lock().ok_or(EAGAIN)?;
-    let (pages, chunk) = match s.inflight.as_ref() {
-        Some(i) if i.dst == Place::Spare && failed.is_in(&i.tracker) => match i.given.as_ref() {
-            Some((from, id)) if Arc::ptr_eq(from, gpu) => (i.pages, *id),
+
+    /// Lets what the block was sending over the channel go to the host. Whether there was anything.
+    ///
+    /// # Errors
+    /// `EAGAIN` when its lock is taken, `ENOMEM`: try again. `EIO` when no copy could be made: as long as the channel to the host works,
+    /// try again too.
+    fn send_home(&mut self, block: &Arc<Block>, failed: &Failed) -> Result<bool> {
+        if !block.may_send() {
+            return Ok(false);
+        }
+        let gpu = self.gpu;
+        let mut s = block.try_lock().ok_or(EAGAIN)?;
+        let (pages, chunk, dst) = match s.inflight.as_ref() {
+            Some(i) if failed.is_in(&i.tracker) => match i.given.as_ref() {
+                Some((from, id)) if Arc::ptr_eq(from, gpu) => (i.pages, *id, i.dst),
+                _ => return Ok(false),
+            },
             _ => return Ok(false),
-        },
-        _ => return Ok(false),
-    };
-    let space = block.space();
-    let p = policy::in_force(space, Some(gpu));
-    // Nothing reads or writes host memory of a block that sends: it is as good as settled.
-    pool::host_memory(gpu, space, &mut s, &pages, &p, Need::Owner)?;
-    let mut copy = Tracker::EMPTY;
-    let host = &mut s.host;
-    let did = migrate::submit_chunk_to_host(block, host, (gpu, chunk), &pages, &mut copy);
-    if did.is_err() {
-        // Some of it may be under way to host memory that the next try does not keep.
-        let _again = channel::wait(&copy);
-        return did.map(|()| false);
+        };
+        if dst != Place::Host {
+            let space = block.space();
+            let p = policy::in_force(space, Some(gpu));
+            // Nothing reads or writes host memory of a block that sends: it is as good as settled.
+            pool::host_memory(gpu, space, &mut s, &pages, &p, Need::Owner)?;
+        }
+        if !gpu.channels().works(Engine::DeviceToHost) {
+            if time::now_ns() > self.until_ns {
+                return Err(EIO);
+            }
+            // What it would read of memory that failed is anything.
+            let pages = pages.and_not(&poison::in_chunk(gpu.index(), chunk));
+            aperture::copy(gpu, &mut s.host, chunk, &pages)?;
+            s.rescued(&pages);
+            return Ok(true);
+        }
+        let mut copy = Tracker::EMPTY;
+        let host = &mut s.host;
+        let did = migrate::submit_chunk_to_host(block, host, (gpu, chunk), &pages, &mut copy);
+        if did.is_err() {
+            // Some of it may be under way to host memory that the next try does not keep.
+            let _again = channel::wait(&copy);
+            return did.map(|()| false);
+        }
+        channel::add_all(&mut self.copies, &copy);
+        s.inflight = Some(Inflight {
+            tracker: copy,
+            pages,
+            dst: Place::Host,
+            exclusive: false,
+            given: Some((gpu.clone(), chunk)),
+        });
+        Ok(true)
     }
-    channel::add_all(copies, &copy);
-    s.inflight = Some(Inflight {
-        tracker: copy,
-        pages,
-        dst: Place::Host,
-        exclusive: false,
-        given: Some((gpu.clone(), chunk)),
-    });
-    Ok(true)
 }

@@ -7,7 +7,7 @@
 
 use crate::account::{self, counters::Counter};
 use crate::device::Gpu;
-use crate::kernel::memcg::CHARGED;
+use crate::kernel::memcg::{For, CHARGED};
 use crate::kernel::time;
 use crate::memory::block::State;
 use crate::memory::space::Space;
@@ -73,7 +73,7 @@ pub(crate) fn note(space: &Space, s: &mut State, pages: &PageMask, to: Place, p:
     if s.thrash.is_none() {
         // Without memory the block is not watched; it is served all the same.
         let made = || Ok(KBox::new(BlockThrash::new(), CHARGED)?);
-        s.thrash = space.memory.asked(made).ok();
+        s.thrash = space.memory.asked(For::Ahead, made).ok();
     }
     let Some(t) = s.thrash.as_mut() else {
         return;

