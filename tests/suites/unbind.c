@@ -296,11 +296,13 @@ static void without_evicting_engine(uint32_t injection, uint32_t value, const ch
 	pci_name(fd, 0, name);
 	CHECK_OK(gpu_register(fd, 0));
 	CHECK_OK(limit_chunks(fd, 0, SMALL));
+	cpu_fill(q, SMALL * BLOCK / 2, 21, 5);
 	gpu_fill(fd, 0, p, SMALL * BLOCK, BLOCKS, 21, 5);
 	CHECK_EQ(free_chunks(fd, 0), 0);
 	test_reg(fd, 0, injection, value);
 	t = seconds();
-	gpu_fill(fd, 0, q, SMALL * BLOCK / 2, BLOCKS, 22, 5);
+	/* The copies in wait on the GPU. */
+	gpu_scale(fd, 0, q, SMALL * BLOCK / 2, BLOCKS, 1, 1);
 	rescued = of_gpu(fd, 0, HUVM_CNT_EVICTIONS_RESCUED) - rescued;
 	printf("# the launch took %.1f s, %llu evictions rescued\n", seconds() - t, (unsigned long long)rescued);
 	CHECK(rescued > 0);
