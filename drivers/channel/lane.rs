@@ -82,8 +82,8 @@ const _: () = assert!(Engine::COUNT <= KINDS as usize);
 /// Pushes that are not over are fewer.
 const ENTRIES: u32 = Layout::DEFAULT.entries();
 
-/// Other channels of the GPU that a push waits for and that are remembered. Most wait for one or none.
-const AHEAD: usize = 3;
+/// Other channels of the GPU that a push may wait for.
+const AHEAD: usize = Engine::COUNT - 1;
 
 /// Where a channel's semaphore is, while it has memory.
 enum Semaphore {
@@ -350,7 +350,8 @@ impl Lane {
     pub(super) fn pending(&self) -> u32 {
         // A push may be over before its number is stored.
         let (done, last) = (self.completed(), self.stamps.submitted());
-        if is_complete(done, last) {
+        let is_over = !self.works() && !self.leaves();
+        if is_over || is_complete(done, last) {
             0
         } else {
             last.wrapping_sub(done)
@@ -441,6 +442,8 @@ impl Lane {
                 break;
             };
             others = others
+                .wrapping_mul(31)
+                .wrapping_add(u32::from(lane.id.0))
                 .wrapping_mul(31)
                 .wrapping_add(lane.completed())
                 .wrapping_add(u32::from(lane.leaves()))

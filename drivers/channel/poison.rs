@@ -142,6 +142,18 @@ pub(crate) fn left_out(tracker: &Tracker, gpu: u8, id: ChunkId) -> PageMask {
     })
 }
 
+/// Whether there is no room to note any more.
+pub(crate) fn is_full() -> bool {
+    // CAST: some hundred.
+    NOTED.load(Relaxed) as usize >= MAX
+}
+
+/// Page `page` of a GPU's memory is said to have failed, and no copy engine will meet it: the one that would is given up.
+pub(crate) fn note_unmet(gpu: u8, page: u32) {
+    // No channel has that number.
+    let _no_room = note(gpu, page, ChannelId(0), 0);
+}
+
 /// Pages of chunk `id` of a GPU that are known to have failed.
 pub(crate) fn in_chunk(gpu: u8, id: ChunkId) -> PageMask {
     of_chunk(gpu, id, |_| true)

@@ -8,7 +8,7 @@
 //! broken at once.
 
 use super::lane::Lane;
-use super::{Engine, Pool, Tracker};
+use super::{table, Engine, Pool, Tracker};
 use crate::kernel::thread;
 use crate::kernel::wait::WaitQueue;
 use huvm_lockless::handover::Handover;
@@ -86,6 +86,12 @@ impl Failed {
     pub(crate) fn is_in(&self, tracker: &Tracker) -> bool {
         let unended = |(id, value)| id == self.0.id() && self.0.poll(value) != Some(true);
         tracker.iter().any(unended)
+    }
+
+    /// Whether all that other channels do of `tracker` is over.
+    pub(crate) fn others_ended(&self, tracker: &Tracker) -> bool {
+        let mut others = tracker.iter().filter(|(id, _)| *id != self.0.id());
+        others.all(|(id, value)| table::find(id).poll(value).is_some())
     }
 }
 

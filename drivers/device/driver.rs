@@ -78,7 +78,7 @@ struct Started {
     service: Option<KThread>,
     /// Pre-eviction, lending, prefetch, host memory.
     keepers: [Option<KThread>; 4],
-    /// Looks after what goes to neighbours.
+    /// Look after what goes to neighbours, and to the host.
     rescuers: [Option<KThread>; 2],
     irqs: Option<Irqs<Gpu>>,
     gpu: Arc<Gpu>,

@@ -45,6 +45,9 @@ use kernel::sync::{new_mutex, new_spinlock, Arc, Mutex, SpinLock};
 const COMMAND_NS: u64 = 2_000_000_000;
 /// NV_PMC_BOOT_0: never all ones.
 const BOOT_0: u32 = 0;
+/// NV_PBUS_BAR1_BLOCK (hw-interface.md 7.2); 0: BAR1 is the GPU's memory as it is. Bit 31: by way of page tables.
+const BAR1_BLOCK: u32 = 0x1704;
+const BAR1_VIRTUAL: u32 = 1 << 31;
 /// No peer id.
 pub(super) const NO_PEER: u32 = u32::MAX;
 
@@ -591,8 +594,13 @@ impl Gpu {
     /// `len` bytes of its memory from `at` on, as the CPU sees them. To be dropped before it leaves.
     ///
     /// # Errors
-    /// `EINVAL` if its aperture does not reach that far, `ENOMEM`.
+    /// `EINVAL` if its aperture does not reach that far, `EIO` if that shows something else, `ENOMEM`.
     pub(crate) fn window(&self, at: u64, len: usize) -> Result<VramWindow> {
+        // An earlier owner may have had it so.
+        self.write32(Bar::Regs, BAR1_BLOCK, 0);
+        if self.read32(Bar::Regs, BAR1_BLOCK) & BAR1_VIRTUAL != 0 {
+            return Err(EIO);
+        }
         VramWindow::map(&self.pdev, 1, at, len)
     }
 

@@ -18,7 +18,7 @@ use super::layout::Cover;
 use super::space::Space;
 use super::{PageMask, Place, BLOCK_BYTES};
 use crate::account::{self, counters::Counter, events};
-use crate::channel::{self, poison, Tracker};
+use crate::channel::{self, poison, Engine, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::memcg::{For, CHARGED};
@@ -405,17 +405,6 @@ impl State {
         self.release_empty_chunks();
     }
 
-    /// The CPU copied `pages` of what was in flight to the host; the memory that the rest of it is in failed.
-    pub(crate) fn rescued(&mut self, pages: &PageMask) {
-        let Some(i) = self.inflight.take() else {
-            return;
-        };
-        self.host_valid |= pages.and(&i.pages);
-        let whose = i.given.as_ref().map(|(gpu, _)| gpu.clone());
-        self.failed(&i.pages.and_not(pages), whose.as_deref());
-        self.release_empty_chunks();
-    }
-
     /// GPU `by` may go on copying to the block's chunk at a place: it is nobody's any more when the block lets go of it.
     fn forfeit(&mut self, dst: Place, by: u8) {
         if let Place::Gpu(g) = dst {
@@ -439,7 +428,13 @@ impl State {
     fn drop_unread(&mut self, i: &Inflight) -> PageMask {
         let (mut unread, mut whose) = (PageMask::EMPTY, None);
         let mut look = |gpu: &Arc<Gpu>, id: ChunkId| {
-            let gone = poison::left_out(&i.tracker, gpu.index(), id).and(&i.pages);
+            // The CPU copies where that engine was given up, and leaves out what is known.
+            let by_cpu = i.dst == Place::Host && !gpu.channels().works(Engine::DeviceToHost);
+            let gone = match by_cpu {
+                true => poison::in_chunk(gpu.index(), id),
+                false => poison::left_out(&i.tracker, gpu.index(), id),
+            };
+            let gone = gone.and(&i.pages);
             if !gone.is_empty() {
                 unread |= gone;
                 whose = Some(gpu.clone());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Copies out of a GPU's memory by the CPU, through the GPU's aperture (BAR1).
 //!
-//! A last resort, where the copy engine for it was given up: what only the GPU has can still be had, some ten times slower. The
-//! caller has the block's lock meanwhile; nothing is in flight, so nothing is waited for.
+//! A last resort, where the copy engine for it was given up: what only the GPU has can still be had, at some ten to some hundred MB/s. The
+//! caller has the block's lock meanwhile, and nothing is waited for.
 
 use crate::channel::poison;
 use crate::device::Gpu;
@@ -12,28 +12,26 @@ use crate::memory::{PageMask, BLOCK_BYTES};
 use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
 
-/// Reads `pages` of a chunk to a block's host memory `host`, which is there. May take some ten milliseconds.
+/// Reads `pages` of a chunk to a block's host memory `host`, which is there, but those whose memory is known to have failed: there the CPU
+/// would read anything. Whoever publishes the copy leaves them out ([`memory::block`](crate::memory::block)). May take some hundred milliseconds.
 ///
 /// # Errors
-/// `EIO` if the GPU does not answer, its aperture does not reach that far, or some of it is in memory that failed: what is read
-/// there is anything.
+/// `EIO` if the GPU does not answer, its aperture does not reach that far, or more memory failed than can be noted; `ENOMEM`.
 pub(super) fn copy(gpu: &Gpu, host: &mut Backing, chunk: ChunkId, pages: &PageMask) -> Result {
-    if pages.intersects(&poison::in_chunk(gpu.index(), chunk)) {
+    let pages = pages.and_not(&poison::in_chunk(gpu.index(), chunk));
+    if poison::is_full() {
         return Err(EIO);
     }
     // CAST: 2 MiB.
     let window = gpu.window(chunk.byte_offset().get(), BLOCK_BYTES as usize);
-    let window = window.map_err(|_| EIO)?;
+    let window = window.map_err(|e| if e == ENOMEM { e } else { EIO })?;
     for page in pages.iter() {
-        if !host.read_from(page, &window) {
+        // All ones are read of one that is gone, if only for a moment, and anything of one that was reset.
+        if !host.read_from(page, &window) || !gpu.answers() {
             return Err(EIO);
         }
     }
     drop(window);
     task::give_way();
-    // All ones were read of one that is gone.
-    match gpu.answers() {
-        true => Ok(()),
-        false => Err(EIO),
-    }
+    gpu.check()
 }

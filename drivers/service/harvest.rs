@@ -22,7 +22,7 @@ use super::pool::{self, Need};
 use super::teardown::Leaving;
 use crate::account::latency::Kind as Latency;
 use crate::account::{self, counters::Counter, events, policy};
-use crate::channel::Tracker;
+use crate::channel::{Engine, Tracker};
 use crate::device::{peer, registry, Gpu};
 use crate::kernel::ffi::uapi;
 use crate::kernel::{thread, time};
@@ -455,12 +455,16 @@ impl Lend {
             let config = lend_config(gpu);
             if !config.enabled {
                 // A room that is dropped waits for its copy and frees the chunk.
-                while let Some(Ok(room)) = reclaim(gpu, false) {
+                while !thread::should_stop() {
+                    let Some(Ok(room)) = reclaim(gpu, false) else {
+                        break;
+                    };
                     drop(room);
                 }
                 continue;
             }
-            if !config.write_back {
+            // The CPU copies nothing ahead of need.
+            if !config.write_back || !gpu.channels().works(Engine::DeviceToHost) {
                 continue;
             }
             if looks {

@@ -23,7 +23,7 @@
 //! - Two blocks are never locked at once. Who needs room while serving a block lets go of it, evicts
 //!   ([`super::evict::make_room`]), and starts the block again with the chunk in hand, a bounded number of times.
 //! - The rescue threads of a GPU ([`super::rescue`]), while others wait for a channel that was given up, and may hold any lock
-//!   over that, only try locks of blocks, and only of those that were sending over the channel. Who holds the lock of one and
+//!   over that, only try locks of blocks, and only of those that may have sent what they gave away. Who holds the lock of one and
 //!   waits for the channel lets go ([`Block::settled`], by `channel::wait_holding`). Beside that they wait for copies to the host.
 //! - Who finds out that a GPU does not do as told ([`Gpu::mark_lost`](crate::device::Gpu)) may hold any lock but 8 and 10, and takes
 //!   `ChunkPool` of each neighbour for O(chunks), once. Nothing is submitted under 8, so under 9 that is in order too.

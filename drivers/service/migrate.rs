@@ -405,8 +405,12 @@ pub(crate) fn submit_chunk_to_host(
         true => submit_host_runs(host, gpu, engine, Tracker::EMPTY, chunk, pages, &mut begun),
         false => Err(EIO),
     };
-    // Of what was begun before the channel was given up the engine may be at it.
-    if did == Err(EIO) && !works() && begun.is_empty() {
+    if did == Err(EIO) && !works() {
+        // Of what was begun before the channel was given up the engine may be at it: when that is over, again.
+        if !begun.is_empty() {
+            channel::add_all(done, &begun);
+            return gpu.check().and(Err(EAGAIN));
+        }
         aperture::copy(gpu, host, chunk, pages)?;
     } else {
         channel::add_all(done, &begun);

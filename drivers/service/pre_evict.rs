@@ -7,6 +7,7 @@
 use super::evict::{self, Room};
 use super::pool::{self, Need};
 use crate::account::{self, counters::Counter, policy};
+use crate::channel::Engine;
 use crate::device::Gpu;
 use crate::kernel::thread;
 use huvm_policy::chunk::ChunkState;
@@ -57,7 +58,9 @@ impl PreEvict {
     }
 
     fn run(&mut self, gpu: &Arc<Gpu>, p: &Policy, config: &PreEvictConfig) {
-        while !thread::should_stop() && !gpu.is_lost() {
+        // The CPU copies nothing ahead of need.
+        let works = || gpu.channels().works(Engine::DeviceToHost);
+        while !thread::should_stop() && !gpu.is_lost() && works() {
             let held = self.state.is_held();
             let step = self.state.step(&self.look(gpu), config);
             let holds = !held && self.state.is_held();

@@ -7,7 +7,7 @@
 //! channel and lets its pages go to the host another way:
 //!
 //! - what was on its way to a neighbour, over the GPU's own link by the engine for that;
-//! - what was on its way to the host, or where that engine was given up as well, by the CPU ([`aperture`]). Engines do not come into
+//! - what was on its way to the host, or where that engine was given up as well, by the CPU ([`super::aperture`]). Engines do not come into
 //!   that: each may stand behind the channel.
 //!
 //! When all is there it lets go of the channel, which is broken from there on.
@@ -18,11 +18,11 @@
 //! for the channel: the eviction is refused at once, and [`Block::settled`] lets go of the lock. Others may hold theirs for as long
 //! as the rescue takes, and wait for it.
 
+use super::migrate;
 use super::pool::{self, Need};
-use super::{aperture, migrate};
 use crate::account::waits::{self, Waiting, What};
 use crate::account::{self, counters::Counter, policy};
-use crate::channel::{self, poison, Engine, Failed, Tracker, Watch};
+use crate::channel::{self, Engine, Failed, Tracker, Watch};
 use crate::device::Gpu;
 use crate::kernel::{thread, time};
 use crate::memory::block::{Block, Inflight};
@@ -59,7 +59,7 @@ fn serve(gpu: &Arc<Gpu>, engine: Engine) {
     let mut rescue = Rescue {
         gpu,
         copies: Tracker::EMPTY,
-        until_ns: 0,
+        until_ns: None,
     };
     while !thread::should_stop() {
         if let Some(failed) = watch.listen(LOOK_NS) {
@@ -77,31 +77,38 @@ struct Sum {
     rescued: u32,
     /// Evictions that could not be, yet; or a block that cannot be looked at, yet.
     left: u32,
-    /// Of these, some for good.
-    failed: bool,
+    /// Of these, for good.
+    failed: u32,
 }
 
 struct Rescue<'a> {
     gpu: &'a Arc<Gpu>,
     /// Copies that were begun.
     copies: Tracker,
-    /// When the CPU begins no more.
-    until_ns: u64,
+    /// When the CPU begins no more, once it has begun.
+    until_ns: Option<u64>,
 }
 
 impl Rescue<'_> {
     fn all(&mut self, failed: &Failed) {
         let gpu = self.gpu;
-        let now = time::now_ns();
-        let until = now.saturating_add(RESCUE_NS);
-        self.until_ns = now.saturating_add(BY_CPU_NS);
+        let mut until = time::now_ns().saturating_add(RESCUE_NS);
+        self.until_ns = None;
         self.copies = Tracker::EMPTY;
         let mut rescued = 0u32;
         let mut waiting = None;
         let left = loop {
             let turn = self.go_round(failed);
             rescued = rescued.saturating_add(turn.rescued);
-            if turn.left == 0 || turn.failed || gpu.is_lost() || time::now_ns() > until {
+            if turn.left == turn.failed || gpu.is_lost() {
+                break turn.left;
+            }
+            let now = time::now_ns();
+            if turn.rescued != 0 && self.until_ns.is_some() {
+                // What that took is no waiting.
+                until = now.saturating_add(RESCUE_NS);
+            }
+            if now > until {
                 break turn.left;
             }
             waiting.get_or_insert_with(|| {
@@ -138,7 +145,8 @@ impl Rescue<'_> {
                     Ok(sent) => sum.rescued = sum.rescued.saturating_add(sent.into()),
                     Err(e) => {
                         sum.left = sum.left.saturating_add(1);
-                        sum.failed |= !pool::may_pass(self.gpu, e);
+                        let for_good = !pool::may_pass(self.gpu, e);
+                        sum.failed = sum.failed.saturating_add(for_good.into());
                     }
                 }
                 at = block.va().saturating_add(BLOCK_BYTES);
@@ -158,9 +166,12 @@ impl Rescue<'_> {
             return Ok(false);
         }
         let gpu = self.gpu;
+        gpu.check()?;
         let mut s = block.try_lock().ok_or(EAGAIN)?;
         let (pages, chunk, dst) = match s.inflight.as_ref() {
             Some(i) if failed.is_in(&i.tracker) => match i.given.as_ref() {
+                // Others may still write there, or read.
+                Some(_) if !failed.others_ended(&i.tracker) => return Err(EAGAIN),
                 Some((from, id)) if Arc::ptr_eq(from, gpu) => (i.pages, *id, i.dst),
                 _ => return Ok(false),
             },
@@ -173,21 +184,19 @@ impl Rescue<'_> {
             pool::host_memory(gpu, space, &mut s, &pages, &p, Need::Owner)?;
         }
         if !gpu.channels().works(Engine::DeviceToHost) {
-            if time::now_ns() > self.until_ns {
+            let now = time::now_ns();
+            if now > *self.until_ns.get_or_insert(now.saturating_add(BY_CPU_NS)) {
                 return Err(EIO);
             }
-            // What it would read of memory that failed is anything.
-            let pages = pages.and_not(&poison::in_chunk(gpu.index(), chunk));
-            aperture::copy(gpu, &mut s.host, chunk, &pages)?;
-            s.rescued(&pages);
-            return Ok(true);
         }
         let mut copy = Tracker::EMPTY;
         let host = &mut s.host;
         let did = migrate::submit_chunk_to_host(block, host, (gpu, chunk), &pages, &mut copy);
         if did.is_err() {
-            // Some of it may be under way to host memory that the next try does not keep.
-            let _again = channel::wait(&copy);
+            // Some of it may be under way to host memory that the next try does not keep: it comes when that is over.
+            if let Some(i) = s.inflight.as_mut() {
+                channel::add_all(&mut i.tracker, &copy);
+            }
             return did.map(|()| false);
         }
         channel::add_all(&mut self.copies, &copy);
