@@ -148,8 +148,9 @@ pub(crate) fn is_full() -> bool {
     NOTED.load(Relaxed) as usize >= MAX
 }
 
-/// Page `page` of a GPU's memory is said to have failed, and no copy engine will meet it: the one that would is given up.
-pub(crate) fn note_unmet(gpu: u8, page: u32) {
+/// Page `page` of a GPU's memory is said to have failed. A copy engine that meets it says so for itself; but the CPU, which may copy in its
+/// place, would not notice.
+pub(crate) fn note_told(gpu: u8, page: u32) {
     // No channel has that number.
     let _no_room = note(gpu, page, ChannelId(0), 0);
 }

@@ -18,7 +18,7 @@ use super::layout::Cover;
 use super::space::Space;
 use super::{PageMask, Place, BLOCK_BYTES};
 use crate::account::{self, counters::Counter, events};
-use crate::channel::{self, poison, Engine, Tracker};
+use crate::channel::{self, poison, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::memcg::{For, CHARGED};
@@ -157,6 +157,8 @@ pub(crate) struct Inflight {
     pub(crate) exclusive: bool,
     /// The chunk that the block gave away, and that the pages are copied from.
     pub(crate) given: Option<(Arc<Gpu>, ChunkId)>,
+    /// Of `pages`, those that the CPU, which copied in an engine's place, left out: their memory failed.
+    pub(crate) skipped: PageMask,
 }
 
 /// State of a block, under its lock.
@@ -428,12 +430,10 @@ impl State {
     fn drop_unread(&mut self, i: &Inflight) -> PageMask {
         let (mut unread, mut whose) = (PageMask::EMPTY, None);
         let mut look = |gpu: &Arc<Gpu>, id: ChunkId| {
-            // The CPU copies where that engine was given up, and leaves out what is known.
-            let by_cpu = i.dst == Place::Host && !gpu.channels().works(Engine::DeviceToHost);
-            let gone = match by_cpu {
-                true => poison::in_chunk(gpu.index(), id),
-                false => poison::left_out(&i.tracker, gpu.index(), id),
-            };
+            let mut gone = poison::left_out(&i.tracker, gpu.index(), id);
+            if !i.skipped.is_empty() {
+                gone |= i.skipped.and(&poison::in_chunk(gpu.index(), id));
+            }
             let gone = gone.and(&i.pages);
             if !gone.is_empty() {
                 unread |= gone;

@@ -13,25 +13,39 @@ use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
 
 /// Reads `pages` of a chunk to a block's host memory `host`, which is there, but those whose memory is known to have failed: there the CPU
-/// would read anything. Whoever publishes the copy leaves them out ([`memory::block`](crate::memory::block)). May take some hundred milliseconds.
+/// would read anything. Returns these, which have not arrived. May take some hundred milliseconds.
 ///
 /// # Errors
-/// `EIO` if the GPU does not answer, its aperture does not reach that far, or more memory failed than can be noted; `ENOMEM`.
-pub(super) fn copy(gpu: &Gpu, host: &mut Backing, chunk: ChunkId, pages: &PageMask) -> Result {
-    let pages = pages.and_not(&poison::in_chunk(gpu.index(), chunk));
+/// `EIO` if the GPU is lost, its aperture does not reach that far, or more memory failed than can be noted; `EAGAIN` if it does not answer
+/// for a moment; `ENOMEM`.
+pub(super) fn copy(
+    gpu: &Gpu,
+    host: &mut Backing,
+    chunk: ChunkId,
+    pages: &PageMask,
+) -> Result<PageMask> {
+    let failed = || pages.and(&poison::in_chunk(gpu.index(), chunk));
     if poison::is_full() {
         return Err(EIO);
+    }
+    if !gpu.answers() {
+        return gpu.check().and(Err(EAGAIN));
     }
     // CAST: 2 MiB.
     let window = gpu.window(chunk.byte_offset().get(), BLOCK_BYTES as usize);
     let window = window.map_err(|e| if e == ENOMEM { e } else { EIO })?;
-    for page in pages.iter() {
-        // All ones are read of one that is gone, if only for a moment, and anything of one that was reset.
-        if !host.read_from(page, &window) || !gpu.answers() {
+    for page in pages.and_not(&failed()).iter() {
+        if !host.read_from(page, &window) {
             return Err(EIO);
+        }
+        // All ones are read of one that is gone, if only for a moment, and anything of one that was reset.
+        if !gpu.answers() {
+            return gpu.check().and(Err(EAGAIN));
         }
     }
     drop(window);
     task::give_way();
-    gpu.check()
+    gpu.check()?;
+    // Some may have failed meanwhile.
+    Ok(failed())
 }

@@ -14,7 +14,7 @@
 use super::pool::Need;
 use super::{evict, harvest};
 use crate::account::{self, counters::Counter, events};
-use crate::channel::{poison, Engine};
+use crate::channel::poison;
 use crate::device::{registry, Gpu};
 use crate::kernel::ffi::uapi;
 use crate::memory::chunk::Victim;
@@ -61,7 +61,7 @@ fn reported(gpu: &Arc<Gpu>) -> bool {
     for _ in 0..ecc::REPORTS_MAX {
         match gpu.hal(ecc::take_report(&**gpu)) {
             Ok(Some(page)) => {
-                unmet(gpu, page);
+                poison::note_told(gpu.index(), page);
                 news |= condemn(gpu, page).is_new;
             }
             _ => break,
@@ -99,18 +99,9 @@ pub(super) fn relieve(gpu: &Arc<Gpu>, client: &Client, va: u64, blindly: bool) -
     let first = bad.and_then(|id| id.0.checked_mul(u32::from(BLOCK_PAGES)));
     let vram = first.and_then(|first| first.checked_add(page.get().into()));
     vram.is_none_or(|page| {
-        if !blindly {
-            unmet(gpu, page);
-        }
+        poison::note_told(gpu.index(), page);
         condemn(gpu, page).left.is_ok()
     })
-}
-
-/// Notes a page that failed where the CPU copies, which would not notice.
-fn unmet(gpu: &Gpu, page: u32) {
-    if !gpu.channels().works(Engine::DeviceToHost) {
-        poison::note_unmet(gpu.index(), page);
-    }
 }
 
 /// Sees to it that chunk `id`, whose memory failed, is empty now, or in the hands of somebody who empties it.

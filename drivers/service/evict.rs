@@ -293,7 +293,8 @@ pub(super) fn empty(
     block.begin_sending();
     let mut tracker = Tracker::EMPTY;
     let did = match dst {
-        Place::Spare => super::migrate::submit_to_spare(block, &mut s, gpu, &copy, &mut tracker),
+        Place::Spare => super::migrate::submit_to_spare(block, &mut s, gpu, &copy, &mut tracker)
+            .map(|()| PageMask::EMPTY),
         _ => super::migrate::submit_to_host(block, &mut s, &copy, &mut tracker),
     };
     if let Err(e) = did {
@@ -303,6 +304,7 @@ pub(super) fn empty(
             dst,
             exclusive: false,
             given: None,
+            skipped: PageMask::EMPTY,
         });
         return Err(e);
     }
@@ -322,6 +324,7 @@ pub(super) fn empty(
         dst,
         exclusive: false,
         given: Some((gpu.clone(), id)),
+        skipped: did.unwrap_or(PageMask::EMPTY),
     });
     s.last_cause = uapi::HUVM_CAUSE_EVICTION;
     drop(s);

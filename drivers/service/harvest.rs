@@ -413,8 +413,9 @@ fn start_write_back(
         dst: Place::Host,
         exclusive: false,
         given: Some((lender, id)),
+        skipped: did.unwrap_or(PageMask::EMPTY),
     });
-    did
+    did.map(drop)
 }
 
 /// Lent chunks under write-back at once, at most (range of the knob `write_back_in_flight_chunks`).

@@ -134,8 +134,8 @@ pub(crate) fn start(
     let mut tracker = Tracker::EMPTY;
     let did = match m.dst {
         Place::Host => submit_to_host(block, s, &need, &mut tracker),
-        Place::Gpu(g) => to_gpu(block, s, g, &need, after, &mut tracker),
-        Place::Spare => host_to_spare(block, s, &need, &mut tracker),
+        Place::Gpu(g) => to_gpu(block, s, g, &need, after, &mut tracker).and(NONE),
+        Place::Spare => host_to_spare(block, s, &need, &mut tracker).and(NONE),
     };
     if let Some(overtaken) = overtaken {
         channel::add_all(&mut tracker, &overtaken);
@@ -150,6 +150,7 @@ pub(crate) fn start(
         dst: m.dst,
         exclusive: m.exclusive,
         given: None,
+        skipped: did.unwrap_or(PageMask::EMPTY),
     });
     did?;
     report(block, s, m.dst, m.cause, &need);
@@ -346,14 +347,19 @@ fn in_chunk(chunk: ChunkId, page: PageIndex) -> VidAddr {
     VidAddr(chunk.byte_offset().get() + page.byte_offset().get())
 }
 
-/// Submits copies of `need` from GPUs to the host, and zeroes there what is nowhere. The host memory is there.
+/// No page is left out.
+const NONE: Result<PageMask> = Ok(PageMask::EMPTY);
+
+/// Submits copies of `need` from GPUs to the host, and zeroes there what is nowhere. The host memory is there. Returns pages that the CPU
+/// left out ([`Inflight::skipped`]).
 pub(crate) fn submit_to_host(
     block: &Block,
     s: &mut State,
     need: &PageMask,
     done: &mut Tracker,
-) -> Result {
+) -> Result<PageMask> {
     let mut left = *need;
+    let mut skipped = PageMask::EMPTY;
     let State {
         parts, host, spare, ..
     } = s;
@@ -372,7 +378,7 @@ pub(crate) fn submit_to_host(
         if here.is_empty() {
             continue;
         }
-        submit_chunk_to_host(block, host, (gpu, chunk), &here, done)?;
+        skipped |= submit_chunk_to_host(block, host, (gpu, chunk), &here, done)?;
         left = left.and_not(&here);
     }
     // What was nowhere reads as zero.
@@ -386,19 +392,21 @@ pub(crate) fn submit_to_host(
             bytes(fresh.count()),
         );
     }
-    Ok(())
+    Ok(skipped)
 }
 
-/// Submits copies of `pages` from `chunk` of `gpu`, whoever has it, to the block's host memory `host`, which is there.
+/// Submits copies of `pages` from `chunk` of `gpu`, whoever has it, to the block's host memory `host`, which is there. Returns pages that
+/// the CPU left out.
 pub(crate) fn submit_chunk_to_host(
     block: &Block,
     host: &mut Backing,
     (gpu, chunk): (&Gpu, ChunkId),
     pages: &PageMask,
     done: &mut Tracker,
-) -> Result {
+) -> Result<PageMask> {
     gpu.check()?;
     let engine = Engine::DeviceToHost;
+    let mut skipped = PageMask::EMPTY;
     let works = || gpu.channels().works(engine);
     let mut begun = Tracker::EMPTY;
     let did = match works() {
@@ -411,14 +419,14 @@ pub(crate) fn submit_chunk_to_host(
             channel::add_all(done, &begun);
             return gpu.check().and(Err(EAGAIN));
         }
-        aperture::copy(gpu, host, chunk, pages)?;
+        skipped = aperture::copy(gpu, host, chunk, pages)?;
     } else {
         channel::add_all(done, &begun);
         did?;
     }
     let moved = bytes(pages.count());
     account::count(Some(gpu), Some(block.space()), Counter::BytesD2h, moved);
-    Ok(())
+    Ok(skipped)
 }
 
 /// Submits copies of `pages`, which are valid on `gpu`, to the block's chunk in spare memory.

@@ -192,13 +192,16 @@ impl Rescue<'_> {
         let mut copy = Tracker::EMPTY;
         let host = &mut s.host;
         let did = migrate::submit_chunk_to_host(block, host, (gpu, chunk), &pages, &mut copy);
-        if did.is_err() {
-            // Some of it may be under way to host memory that the next try does not keep: it comes when that is over.
-            if let Some(i) = s.inflight.as_mut() {
-                channel::add_all(&mut i.tracker, &copy);
+        let skipped = match did {
+            Ok(skipped) => skipped,
+            Err(e) => {
+                // Some of it may be under way to host memory that the next try does not keep: it comes when that is over.
+                if let Some(i) = s.inflight.as_mut() {
+                    channel::add_all(&mut i.tracker, &copy);
+                }
+                return Err(e);
             }
-            return did.map(|()| false);
-        }
+        };
         channel::add_all(&mut self.copies, &copy);
         s.inflight = Some(Inflight {
             tracker: copy,
@@ -206,6 +209,7 @@ impl Rescue<'_> {
             dst: Place::Host,
             exclusive: false,
             given: Some((gpu.clone(), chunk)),
+            skipped,
         });
         Ok(true)
     }
