@@ -107,8 +107,10 @@ struct Restarts {
 /// How far a channel was, as one who waits for it saw it.
 #[derive(Clone, Copy)]
 struct Seen {
-    /// What is complete, whether it leaves, and how far those are that it waits for on the GPU: a sum that changes when one gets on.
-    at: (u32, bool, u32),
+    /// What is complete, and whether it leaves.
+    at: (u32, bool),
+    /// The channel that it stands behind on the GPU, and the same of that.
+    behind: Option<(ChannelId, (u32, bool))>,
     /// Since when it is there, ns.
     since: u64,
 }
@@ -434,25 +436,18 @@ impl Lane {
 
     /// How far it is now, and the channel that it stands behind on the GPU, if it is not the first that stands.
     fn look(&self) -> (Seen, Option<Arc<Lane>>) {
-        let (mut first, mut others) = (None, 0u32);
-        let mut next = self.waits_for();
+        let mut first = self.waits_for();
         // None waits for itself, but by way of pushes that were over meanwhile it may look so.
         for _ in 0..Engine::COUNT {
-            let Some(lane) = next else {
-                break;
-            };
-            others = others
-                .wrapping_mul(31)
-                .wrapping_add(u32::from(lane.id.0))
-                .wrapping_mul(31)
-                .wrapping_add(lane.completed())
-                .wrapping_add(u32::from(lane.leaves()))
-                .wrapping_add(1);
-            next = lane.waits_for();
-            first = Some(lane);
+            match first.as_ref().and_then(|lane| lane.waits_for()) {
+                Some(lane) => first = Some(lane),
+                None => break,
+            }
         }
+        let at = |lane: &Lane| (lane.completed(), lane.leaves());
         let seen = Seen {
-            at: (self.completed(), self.leaves(), others),
+            at: at(self),
+            behind: first.as_ref().map(|lane| (lane.id, at(lane))),
             since: time::now_ns(),
         };
         (seen, first)
@@ -495,12 +490,12 @@ impl Lane {
     /// but that thread may be who waits, for this channel or for one that waits for it.
     fn look_after(&self, value: u32, seen: &mut Option<Seen>, listed: &Waiting) {
         let (now, before) = self.look();
-        let (_, leaves, _) = now.at;
+        let (_, leaves) = now.at;
         let last = seen.get_or_insert(now);
         let stood = now.since.saturating_sub(last.since);
         if self.lies() {
             self.denounce();
-        } else if now.at != last.at {
+        } else if (now.at, now.behind) != (last.at, last.behind) {
             *last = now;
             listed.got_on();
         } else if self.is_gone() {

@@ -363,12 +363,16 @@ fn end(gpu: &Gpu, thread: &mut Option<KThread>) {
     }
 }
 
+fn end_all(gpu: &Gpu, threads: &mut [Option<KThread>]) {
+    for thread in threads {
+        end(gpu, thread);
+    }
+}
+
 impl Drop for Started {
     fn drop(&mut self) {
         let gpu = &self.gpu;
-        for keeper in self.keepers.iter_mut() {
-            end(gpu, keeper);
-        }
+        end_all(gpu, &mut self.keepers);
         gpu.host_pool().close();
         if self.registered {
             self.place.hide(gpu);
@@ -383,16 +387,12 @@ impl Drop for Started {
             }
             teardown::release_clients(gpu);
             // It maps host memory; nothing is on its way any more.
-            for rescuer in self.rescuers.iter_mut() {
-                end(gpu, rescuer);
-            }
+            end_all(gpu, &mut self.rescuers);
             teardown::unmap_host(gpu);
             peer::disconnect(gpu);
             launch::gpu_removed(gpu);
         }
-        for rescuer in self.rescuers.iter_mut() {
-            end(gpu, rescuer);
-        }
+        end_all(gpu, &mut self.rescuers);
         let silent = gpu.channels().shut_down();
         let died = gpu.is_lost() || !silent;
         gpu.retire();

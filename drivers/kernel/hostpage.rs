@@ -122,9 +122,7 @@ impl HostPages {
             unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), at, from.len()) };
         }
     }
-}
 
-impl HostPages {
     /// Copies `len` bytes at `from` of a GPU's memory to `off`. `false`, and nothing is done, if that is not inside of both.
     pub(crate) fn read_from(
         &self,

@@ -28,9 +28,12 @@ pub(super) fn copy(
     if poison::is_full() {
         return Err(EIO);
     }
-    if !gpu.answers() {
-        return gpu.check().and(Err(EAGAIN));
-    }
+    // All ones are read of one that is gone, if only for a moment, and anything of one that was reset.
+    let heard = || match gpu.answers() {
+        true => Ok(()),
+        false => gpu.check().and(Err(EAGAIN)),
+    };
+    heard()?;
     // CAST: 2 MiB.
     let window = gpu.window(chunk.byte_offset().get(), BLOCK_BYTES as usize);
     let window = window.map_err(|e| if e == ENOMEM { e } else { EIO })?;
@@ -38,10 +41,7 @@ pub(super) fn copy(
         if !host.read_from(page, &window) {
             return Err(EIO);
         }
-        // All ones are read of one that is gone, if only for a moment, and anything of one that was reset.
-        if !gpu.answers() {
-            return gpu.check().and(Err(EAGAIN));
-        }
+        heard()?;
     }
     drop(window);
     task::give_way();

@@ -60,10 +60,7 @@ fn reported(gpu: &Arc<Gpu>) -> bool {
     }
     for _ in 0..ecc::REPORTS_MAX {
         match gpu.hal(ecc::take_report(&**gpu)) {
-            Ok(Some(page)) => {
-                poison::note_told(gpu.index(), page);
-                news |= condemn(gpu, page).is_new;
-            }
+            Ok(Some(page)) => news |= told(gpu, page).is_new,
             _ => break,
         }
     }
@@ -98,10 +95,13 @@ pub(super) fn relieve(gpu: &Arc<Gpu>, client: &Client, va: u64, blindly: bool) -
     let bad = chunk.filter(|id| blindly || gpu.chunks().is_condemned(*id));
     let first = bad.and_then(|id| id.0.checked_mul(u32::from(BLOCK_PAGES)));
     let vram = first.and_then(|first| first.checked_add(page.get().into()));
-    vram.is_none_or(|page| {
-        poison::note_told(gpu.index(), page);
-        condemn(gpu, page).left.is_ok()
-    })
+    vram.is_none_or(|page| told(gpu, page).left.is_ok())
+}
+
+/// As [`condemn`], of a page that was told, not met by a copy engine.
+fn told(gpu: &Arc<Gpu>, page: u32) -> Done {
+    poison::note_told(gpu.index(), page);
+    condemn(gpu, page)
 }
 
 /// Sees to it that chunk `id`, whose memory failed, is empty now, or in the hands of somebody who empties it.

@@ -51,6 +51,11 @@ impl Room {
         }
     }
 
+    /// Whether there is a chunk in hand.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Takes the chunk, if it is one of GPU `g`. Its tracker is then due at the first copy.
     pub(crate) fn take(&mut self, g: u8) -> Option<FreeChunk> {
         match self.held.take() {
@@ -64,7 +69,7 @@ impl Room {
 
     /// What the first copy into the chunk must wait for.
     pub(crate) fn take_tracker(&mut self) -> Tracker {
-        if self.held.is_some() {
+        if self.is_held() {
             // The chunk was not used, so neither is its tracker.
             return Tracker::EMPTY;
         }

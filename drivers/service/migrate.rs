@@ -134,8 +134,8 @@ pub(crate) fn start(
     let mut tracker = Tracker::EMPTY;
     let did = match m.dst {
         Place::Host => submit_to_host(block, s, &need, &mut tracker),
-        Place::Gpu(g) => to_gpu(block, s, g, &need, after, &mut tracker).and(NONE),
-        Place::Spare => host_to_spare(block, s, &need, &mut tracker).and(NONE),
+        Place::Gpu(g) => to_gpu(block, s, g, &need, after, &mut tracker).map(|()| PageMask::EMPTY),
+        Place::Spare => host_to_spare(block, s, &need, &mut tracker).map(|()| PageMask::EMPTY),
     };
     if let Some(overtaken) = overtaken {
         channel::add_all(&mut tracker, &overtaken);
@@ -219,8 +219,8 @@ fn take_chunk(
     if !needed {
         return Ok(());
     }
-    // What is in hand goes back when the copy out of it is over.
-    if pool.is_closed() {
+    // What is in hand goes back when the copy out of it is over; of any other chunk `activate` says so.
+    if room.is_held() && pool.is_closed() {
         return Err(Stop::Failed(EIO));
     }
     let chunk = match room.take(g) {
@@ -346,9 +346,6 @@ fn bytes(n: Pages) -> u64 {
 fn in_chunk(chunk: ChunkId, page: PageIndex) -> VidAddr {
     VidAddr(chunk.byte_offset().get() + page.byte_offset().get())
 }
-
-/// No page is left out.
-const NONE: Result<PageMask> = Ok(PageMask::EMPTY);
 
 /// Submits copies of `need` from GPUs to the host, and zeroes there what is nowhere. The host memory is there. Returns pages that the CPU
 /// left out ([`Inflight::skipped`]).

@@ -166,12 +166,13 @@ impl Rescue<'_> {
             return Ok(false);
         }
         let gpu = self.gpu;
-        gpu.check()?;
         let mut s = block.try_lock().ok_or(EAGAIN)?;
         let (pages, chunk, dst) = match s.inflight.as_ref() {
             Some(i) if failed.is_in(&i.tracker) => match i.given.as_ref() {
                 // Others may still write there, or read.
-                Some(_) if !failed.others_ended(&i.tracker) => return Err(EAGAIN),
+                Some((from, _)) if Arc::ptr_eq(from, gpu) && !failed.others_ended(&i.tracker) => {
+                    return Err(EAGAIN)
+                }
                 Some((from, id)) if Arc::ptr_eq(from, gpu) => (i.pages, *id, i.dst),
                 _ => return Ok(false),
             },

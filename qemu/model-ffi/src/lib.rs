@@ -61,7 +61,6 @@ fn enter<R>(gpu: Option<c_int>, absent: R, f: impl FnOnce(&mut World) -> R) -> R
     let Some(w) = guard.as_mut() else {
         return absent;
     };
-    forget_taken_out(w);
     let result = catch_unwind(AssertUnwindSafe(|| f(w)));
     forget_taken_out(w);
     if result.is_err() {
@@ -222,7 +221,6 @@ pub extern "C" fn huvm_model_remove(gpu: c_int) {
             unsafe { (d.ops.set_timer)(d.opaque, u64::MAX) }
         }
         host::take_out(g);
-        forget_taken_out(w);
         true
     });
     // A call runs, and ends with it; or there is no machine, and the next one forgets it.
