@@ -166,7 +166,7 @@ static void under_a_launch(void)
 		CHECK_EQ(e.pid, getpid());
 	}
 	CHECK_EQ(told, 1);
-	CHECK_EQ(logged(log, "gpu 0:", "memory failed"), 1);
+	CHECK_EQ(gets_logged(log, "gpu 0:", "memory failed", 1), 1);
 	snprintf(what, sizeof(what), "retired *gpu0 * page %#x, 1 lost", page);
 	tells(&teller, what, 1);
 	tells(&teller, "retired", 1);

@@ -113,7 +113,7 @@ static void comes_back(struct scene *s, const char *why)
 
 	if (why) {
 		CHECK_EQ(gpu_state(s->fd, 0), HUVM_GPU_LOST);
-		CHECK(logged(s->log, " lost: ", why) > 0);
+		CHECK(gets_logged(s->log, " lost: ", why, 1));
 		CHECK_EQ(reads(s->same.p, &v), SIGBUS);
 	}
 	job_turn(&s->other, WIDE);
@@ -324,7 +324,7 @@ static void engine_faults_each_time(void)
 	printf("# %llu faults\n", (unsigned long long)faults);
 	CHECK(faults >= 8 && faults < 16);
 	CHECK_EQ(gpu_state(s.fd, 0), HUVM_GPU_OK);
-	CHECK(logged(s.log, "Taken off its engine", "HostToDevice") > 0);
+	CHECK(gets_logged(s.log, "Taken off its engine", "HostToDevice", 1));
 	test_reg(s.fd, 0, INJ_CE_FAULT_EACH, 0);
 	comes_back(&s, NULL);
 }
@@ -355,7 +355,7 @@ static void semaphore_never_written(void)
 	test_reg(s.fd, 0, INJ_SEM_LOST, 1);
 	id = start(&s);
 	CHECK_EQ(failed(&s, id, HUVM_ERROR_CANCELLED, late_s()), 0);
-	CHECK(logged(s.log, "Taken off its engine", "HostToDevice") > 0);
+	CHECK(gets_logged(s.log, "Taken off its engine", "HostToDevice", 1));
 	comes_back(&s, NULL);
 }
 
@@ -457,7 +457,7 @@ static void interrupt_storm(void)
 		CHECK(n < 3000 * (1 + seconds() - s.began));
 		test_reg(s.fd, 0, INJ_INTR_STORM, 0);
 	}
-	CHECK(logged(s.log, "comes without end", "") >= 2);
+	CHECK(gets_logged(s.log, "comes without end", "", 2));
 	/* They are on again. */
 	usleep(500000);
 	for (int i = 0; i < 4; i++) {

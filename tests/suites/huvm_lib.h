@@ -375,6 +375,14 @@ static inline unsigned int logged(int log, const char *a, const char *b)
 	return n;
 }
 
+/* The same, once there are @least of them, for a line is written after what it tells of can be seen; 0 if they do not come soon. */
+static inline unsigned int gets_logged(int log, const char *a, const char *b, unsigned int least)
+{
+	unsigned int n = 0;
+
+	return WITHIN(5000, (n += logged(log, a, b)) >= least) ? n : 0;
+}
+
 static inline void pci_name(int fd, uint32_t gpu, char *name)
 {
 	ARG(huvm_gpu_info, g, .gpu = gpu);

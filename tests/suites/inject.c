@@ -149,7 +149,7 @@ static void a_copy_that_never_ends(void)
 	cpu_check(q, LEN, 71, 3);
 	w = wait_launch(fd, id);
 	CHECK(w.status == HUVM_LAUNCH_FAILED || w.status == HUVM_LAUNCH_ABORTED);
-	CHECK(logged(log, "huvm: waiting", " copy 0 ") > 0);
+	CHECK(gets_logged(log, "huvm: waiting", " copy 0 ", 1));
 	test_reg(fd, 0, INJ_CE_HANG, 0);
 	/* What was not copied is where it was. */
 	cpu_check(p, LEN, 60, 3);

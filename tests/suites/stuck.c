@@ -89,7 +89,7 @@ static void writes_no_more(void)
 	ends_as_lost(fd, id);
 	give_time(300);
 	CHECK_EQ(memcmp(seen, (void *)(uintptr_t)host, BLOCK), 0);
-	CHECK(logged(log, " lost: ", "was not acknowledged") > 0);
+	CHECK(gets_logged(log, " lost: ", "was not acknowledged", 1));
 	doctor_finds("gpu 0 *lost: a TLB invalidate was not acknowledged*unbind");
 	tells(&e, "gpu-lost *gpu0 *a TLB invalidate was not acknowledged", 1);
 
@@ -324,7 +324,7 @@ static void engine_does_not_stop(void)
 	/* A copy has 10 s, taking it off 1 s. */
 	CHECK(seconds() - t < 16.0 * time_scale());
 	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
-	CHECK(logged(log, " lost: ", "told to leave") > 0);
+	CHECK(gets_logged(log, " lost: ", "told to leave", 1));
 	tells(&e, "channel-lost *gpu0 *gpu-to-host copies: *completed nothing", 1);
 	tells(&e, "gpu-lost *gpu0 *a copy engine goes on with channel [1-9]", 1);
 	doctor_finds("gpu 0 *lost: a copy engine goes on with channel [1-9]*unbind");
@@ -607,7 +607,7 @@ static void stops_while_unbound(void)
 	test_reg(fd, 0, INJ_CE_STALL, 1);
 	comes_back(name);
 	/* It is reset only if it was lost. */
-	CHECK(logged(log, "gpu 0", ": reset") > 0);
+	CHECK(gets_logged(log, "gpu 0", ": reset", 1));
 	CHECK_EQ(reads(p, &v), SIGBUS);
 	CHECK_OK(close(log));
 	CHECK_OK(close(fd));
@@ -820,7 +820,7 @@ static void no_way_to_reset(void)
 
 	CHECK_OK(write_file(method, "\n"));
 	CHECK_OK(write_file(DRIVER "unbind", name));
-	CHECK(logged(log, "huvm: gpu 0: ", "lost, and not reset") > 0);
+	CHECK(gets_logged(log, "huvm: gpu 0: ", "lost, and not reset", 1));
 	CHECK(write_file(DRIVER "bind", name) < 0);
 	fd = huvm_open();
 	CHECK_ERR(gpu_register(fd, 0), ENODEV);
