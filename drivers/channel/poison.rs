@@ -5,8 +5,8 @@
 //! lets it go on behind the page. So the push ends, and whoever publishes its copy asks first what it lacks ([`left_out`]).
 //! A page that failed stays so: later copies from it lack it too, and what is copied to it is not to be relied on ([`in_chunk`]).
 //!
-//! What a device says is noted if there is such a page. There is room for [`MAX`] pages; a channel that stands at one more is
-//! given up, as after any fault that does not end.
+//! What a device says is noted if there is such a page. There is room for [`MAX`] pages of each GPU; a channel that stands at
+//! one more is given up, as after any fault that does not end.
 
 use super::Tracker;
 use crate::kernel::global::{Global, Which};
@@ -15,7 +15,7 @@ use huvm_hal::ids::ChannelId;
 use huvm_policy::types::{ChunkId, PageIndex, PageMask, PAGES_PER_BLOCK};
 use kernel::sync::atomic::{Atomic, Relaxed};
 
-/// Pages noted, at most.
+/// Pages of a GPU noted, at most.
 pub(crate) const MAX: usize = 256;
 /// GPUs, at most.
 const GPUS: usize = crate::kernel::ffi::uapi::HUVM_MAX_GPUS as usize;
@@ -23,26 +23,30 @@ const GPUS: usize = crate::kernel::ffi::uapi::HUVM_MAX_GPUS as usize;
 /// A page that a push left out.
 #[derive(Clone, Copy)]
 struct LeftOut {
-    /// Whose memory.
-    gpu: u8,
     page: u32,
     channel: ChannelId,
     /// The first push of the channel that did.
     value: u32,
 }
 
-struct Table {
-    /// Pages that each GPU has; none for one that is not there.
-    pages: [u32; GPUS],
+/// What is known of one GPU's memory.
+struct Failed {
+    /// Pages that it has; none for one that is not there.
+    pages: u32,
+    /// There was no room for one.
+    short: bool,
     left_out: [Option<LeftOut>; MAX],
 }
 
-static TABLE: Global<Table> = Global::new(
+static TABLE: Global<[Failed; GPUS]> = Global::new(
     Which::Poison,
-    Table {
-        pages: [0; GPUS],
-        left_out: [None; MAX],
-    },
+    [const {
+        Failed {
+            pages: 0,
+            short: false,
+            left_out: [None; MAX],
+        }
+    }; GPUS],
 );
 
 /// How many are noted: nothing is looked for where there is nothing.
@@ -52,19 +56,21 @@ static NOTES: Atomic<u32> = Atomic::new(0);
 
 /// A GPU that tells of memory that failed comes, with `pages` pages.
 pub(crate) fn arrives(gpu: u8, pages: u32) {
-    if let Some(n) = TABLE.lock().pages.get_mut(usize::from(gpu)) {
-        *n = pages;
+    if let Some(f) = TABLE.lock().get_mut(usize::from(gpu)) {
+        f.pages = pages;
     }
 }
 
 /// It left, and every copy from and to it was published.
 pub(crate) fn leaves(gpu: u8) {
     let mut t = TABLE.lock();
-    if let Some(n) = t.pages.get_mut(usize::from(gpu)) {
-        *n = 0;
-    }
-    for slot in t.left_out.iter_mut() {
-        if slot.take_if(|l| l.gpu == gpu).is_some() {
+    let Some(f) = t.get_mut(usize::from(gpu)) else {
+        return;
+    };
+    f.pages = 0;
+    f.short = false;
+    for slot in f.left_out.iter_mut() {
+        if slot.take().is_some() {
             NOTED.fetch_sub(1u32, Relaxed);
         }
     }
@@ -73,30 +79,29 @@ pub(crate) fn leaves(gpu: u8) {
 /// Whether a GPU tells of memory that failed.
 pub(super) fn is_told_by(gpu: u8) -> bool {
     let t = TABLE.lock();
-    t.pages.get(usize::from(gpu)).is_some_and(|n| *n != 0)
+    t.get(usize::from(gpu)).is_some_and(|f| f.pages != 0)
 }
 
 /// Push `value` of `channel` lacks a page of a GPU's memory. `false`: there is no such page, or no room to note it.
 pub(super) fn note(gpu: u8, page: u32, channel: ChannelId, value: u32) -> bool {
     let mut t = TABLE.lock();
-    let there = t.pages.get(usize::from(gpu)).copied().unwrap_or(0);
-    if page >= there {
+    let Some(f) = t.get_mut(usize::from(gpu)).filter(|f| page < f.pages) else {
         return false;
-    }
+    };
     let mut free = None;
-    for slot in t.left_out.iter_mut() {
+    for slot in f.left_out.iter_mut() {
         match slot {
             // Later pushes lack it too.
-            Some(l) if (l.gpu, l.page, l.channel) == (gpu, page, channel) => return true,
+            Some(l) if (l.page, l.channel) == (page, channel) => return true,
             None if free.is_none() => free = Some(slot),
             _ => {}
         }
     }
     let Some(slot) = free else {
+        f.short = true;
         return false;
     };
     *slot = Some(LeftOut {
-        gpu,
         page,
         channel,
         value,
@@ -117,8 +122,10 @@ fn of_chunk(gpu: u8, id: ChunkId, is: impl Fn(&LeftOut) -> bool) -> PageMask {
     if NOTED.load(Relaxed) == 0 {
         return pages;
     }
-    for l in TABLE.lock().left_out.iter().flatten() {
-        if l.gpu == gpu && chunk_of(l.page) == id && is(l) {
+    let t = TABLE.lock();
+    let all = t.get(usize::from(gpu)).map(|f| f.left_out.iter().flatten());
+    for l in all.into_iter().flatten() {
+        if chunk_of(l.page) == id && is(l) {
             // CAST: below 512.
             if let Some(page) = PageIndex::new((l.page % u32::from(PAGES_PER_BLOCK)) as u16) {
                 pages.set(page);
@@ -142,26 +149,28 @@ pub(crate) fn left_out(tracker: &Tracker, gpu: u8, id: ChunkId) -> PageMask {
     })
 }
 
-/// Whether there is no room to note any more.
-pub(crate) fn is_full() -> bool {
-    // CAST: some hundred.
-    NOTED.load(Relaxed) as usize >= MAX
+/// Whether a copy engine met a page of a GPU's that is not noted, for want of room.
+pub(crate) fn is_short(gpu: u8) -> bool {
+    let t = TABLE.lock();
+    t.get(usize::from(gpu)).is_some_and(|f| f.short)
 }
 
-/// Page `page` of a GPU's memory is said to have failed. A copy engine that meets it says so for itself; but the CPU, which may copy in its
-/// place, would not notice.
-pub(crate) fn note_told(gpu: u8, page: u32) {
-    // No channel has that number.
-    let _no_room = note(gpu, page, ChannelId(0), 0);
-}
-
-/// Pages of chunk `id` of a GPU that are known to have failed.
+/// Pages of chunk `id` of a GPU that copy engines met.
 pub(crate) fn in_chunk(gpu: u8, id: ChunkId) -> PageMask {
     of_chunk(gpu, id, |_| true)
 }
 
-/// The `at`-th note, of [`MAX`]: whose memory, and which page.
-pub(crate) fn nth(at: usize) -> Option<(u8, u32)> {
-    let noted = TABLE.lock().left_out.get(at).copied().flatten()?;
-    Some((noted.gpu, noted.page))
+/// The page of the `at`-th note about a GPU, of [`MAX`].
+pub(crate) fn nth(gpu: u8, at: usize) -> Option<u32> {
+    if NOTED.load(Relaxed) == 0 {
+        return None;
+    }
+    let t = TABLE.lock();
+    let noted = t
+        .get(usize::from(gpu))?
+        .left_out
+        .get(at)
+        .copied()
+        .flatten()?;
+    Some(noted.page)
 }

@@ -76,6 +76,14 @@ impl Found {
         }
     }
 
+    /// Whether it was given up and is off its engine. What is gone was before.
+    pub(super) fn is_stopped(&self) -> bool {
+        match self {
+            Found::Live(lane) => lane.is_stopped(),
+            Found::Gone(_) | Found::Unknown => true,
+        }
+    }
+
     /// Whose engine may go on with it although it failed.
     pub(super) fn goes_on(&self) -> Option<u8> {
         match self {

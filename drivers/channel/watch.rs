@@ -88,10 +88,14 @@ impl Failed {
         tracker.iter().any(unended)
     }
 
-    /// Whether all that other channels do of `tracker` is over.
+    /// Whether all that other channels do of `tracker` is over, be it that they were taken off their engines too: they wait for a thread
+    /// of their own, which may wait for this one.
     pub(crate) fn others_ended(&self, tracker: &Tracker) -> bool {
         let mut others = tracker.iter().filter(|(id, _)| *id != self.0.id());
-        others.all(|(id, value)| table::find(id).poll(value).is_some())
+        others.all(|(id, value)| {
+            let found = table::find(id);
+            found.poll(value).is_some() || found.is_stopped()
+        })
     }
 }
 

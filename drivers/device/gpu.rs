@@ -10,7 +10,7 @@ use crate::account::events;
 use crate::account::latency::Latencies;
 use crate::account::policy::GpuPolicy;
 use crate::account::waits::{Listed, What};
-use crate::channel::{self, Ce, Engine, Pool, Tracker};
+use crate::channel::{self, poison, Ce, Engine, Pool, Tracker};
 use crate::kernel::dma::{DmaBuf, DmaDev, DmaMapping};
 use crate::kernel::ffi::uapi;
 use crate::kernel::hostpage::HostPages;
@@ -22,6 +22,7 @@ use crate::memory::chunk::ChunkPool;
 use crate::memory::clients::Clients;
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::host_pool::HostPool;
+use crate::memory::PageMask;
 use crate::service::fair::Activity;
 use crate::service::launch::Slots;
 use crate::service::prefetch;
@@ -35,6 +36,7 @@ use huvm_hw::ext::ident::FEATURE_STATS;
 use huvm_lockless::cause::Cause;
 use huvm_policy::chunk::ChunkState;
 use huvm_policy::spare::{LinkFacts, SpareCursor};
+use huvm_policy::types::ChunkId;
 use kernel::pci;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
@@ -594,14 +596,21 @@ impl Gpu {
     /// `len` bytes of its memory from `at` on, as the CPU sees them. To be dropped before it leaves.
     ///
     /// # Errors
-    /// `EINVAL` if its aperture does not reach that far, `EIO` if that shows something else, `ENOMEM`.
+    /// `EINVAL` if its aperture does not reach that far, `EIO` if that shows something else, `EAGAIN` if the GPU does not answer, `ENOMEM`.
     pub(crate) fn window(&self, at: u64, len: usize) -> Result<VramWindow> {
         // An earlier owner may have had it so.
         self.write32(Bar::Regs, BAR1_BLOCK, 0);
-        if self.read32(Bar::Regs, BAR1_BLOCK) & BAR1_VIRTUAL != 0 {
-            return Err(EIO);
+        match self.read32(Bar::Regs, BAR1_BLOCK) {
+            u32::MAX => return Err(EAGAIN),
+            set if set & BAR1_VIRTUAL != 0 => return Err(EIO),
+            _ => {}
         }
         VramWindow::map(&self.pdev, 1, at, len)
+    }
+
+    /// Pages of one of its chunks that are known to have failed: copy engines met them, or somebody said so.
+    pub(crate) fn known_to_fail(&self, id: ChunkId) -> PageMask {
+        poison::in_chunk(self.index, id).or(&self.chunks.failed(id))
     }
 
     /// Whether it answers now.

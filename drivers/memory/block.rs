@@ -432,7 +432,7 @@ impl State {
         let mut look = |gpu: &Arc<Gpu>, id: ChunkId| {
             let mut gone = poison::left_out(&i.tracker, gpu.index(), id);
             if !i.skipped.is_empty() {
-                gone |= i.skipped.and(&poison::in_chunk(gpu.index(), id));
+                gone |= i.skipped.and(&gpu.known_to_fail(id));
             }
             let gone = gone.and(&i.pages);
             if !gone.is_empty() {

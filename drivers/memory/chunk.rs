@@ -7,7 +7,7 @@
 
 use super::block::Block;
 use super::offer::{Offer, Stock};
-use super::BLOCK_BYTES;
+use super::{PageIndex, PageMask, BLOCK_BYTES};
 use crate::device::Gpu;
 use core::ops::{Deref, DerefMut};
 use huvm_policy::chunk::{
@@ -35,6 +35,8 @@ struct Inner {
     entries: KVVec<ChunkEntry>,
     lists: ChunkLists,
     owners: KVVec<Option<Owner>>,
+    /// Pages of each chunk that were said to have failed.
+    failed: KVVec<PageMask>,
     /// Chunks lent, by borrower: as many as `owners` says.
     lent_to: [u32; SPARE_GPUS_MAX],
     /// Chunks in use by subcontext, as many as `owners` says, and shares.
@@ -227,14 +229,17 @@ impl ChunkPool {
         let n = count as usize;
         let mut entries = KVVec::with_capacity(n, GFP_KERNEL)?;
         let mut owners = KVVec::with_capacity(n, GFP_KERNEL)?;
+        let mut failed = KVVec::with_capacity(n, GFP_KERNEL)?;
         for _ in 0..n {
             entries.push(ChunkEntry::new(), GFP_KERNEL)?;
             owners.push(None, GFP_KERNEL)?;
+            failed.push(PageMask::EMPTY, GFP_KERNEL)?;
         }
         let mut inner = Inner {
             entries,
             lists: ChunkLists::new(),
             owners,
+            failed,
             lent_to: [0; SPARE_GPUS_MAX],
             stakes: Stakes::new(),
             picks: 0,
@@ -482,6 +487,24 @@ impl ChunkPool {
         // In somebody's hands, or in nobody's: then there is nothing to take.
         let victim = inner.claim(id);
         Some(Condemned { is_new, victim })
+    }
+
+    /// A page of chunk `id` is said to have failed. A copy engine that meets it says so for itself ([`crate::channel::poison`]), and costs
+    /// no page otherwise; but the CPU, which may copy in its place, would not notice.
+    pub(crate) fn note_failed(&self, id: ChunkId, page: PageIndex) {
+        if let Some(pages) = self.lock().failed.get_mut(id.as_usize()) {
+            pages.set(page);
+        }
+    }
+
+    /// Pages of chunk `id` that were said to have failed.
+    pub(crate) fn failed(&self, id: ChunkId) -> PageMask {
+        let inner = self.lock();
+        inner
+            .failed
+            .get(id.as_usize())
+            .copied()
+            .unwrap_or(PageMask::EMPTY)
     }
 
     /// Somebody may write chunk `id` at any time, whoever has it: it is not put to use again. Whether nobody knew.

@@ -16,16 +16,16 @@ use kernel::prelude::*;
 /// would read anything. Returns these, which have not arrived. May take some hundred milliseconds.
 ///
 /// # Errors
-/// `EIO` if the GPU is lost, its aperture does not reach that far, or more memory failed than can be noted; `EAGAIN` if it does not answer
-/// for a moment; `ENOMEM`.
+/// `EIO` if the GPU is lost, its aperture does not reach that far, or more memory failed than copy engines could note; `EAGAIN` if it does
+/// not answer for a moment; `ENOMEM`.
 pub(super) fn copy(
     gpu: &Gpu,
     host: &mut Backing,
     chunk: ChunkId,
     pages: &PageMask,
 ) -> Result<PageMask> {
-    let failed = || pages.and(&poison::in_chunk(gpu.index(), chunk));
-    if poison::is_full() {
+    let failed = || pages.and(&gpu.known_to_fail(chunk));
+    if poison::is_short(gpu.index()) {
         return Err(EIO);
     }
     // All ones are read of one that is gone, if only for a moment, and anything of one that was reset.
@@ -36,7 +36,7 @@ pub(super) fn copy(
     heard()?;
     // CAST: 2 MiB.
     let window = gpu.window(chunk.byte_offset().get(), BLOCK_BYTES as usize);
-    let window = window.map_err(|e| if e == ENOMEM { e } else { EIO })?;
+    let window = window.map_err(|e| if e == EINVAL { EIO } else { e })?;
     for page in pages.and_not(&failed()).iter() {
         if !host.read_from(page, &window) {
             return Err(EIO);

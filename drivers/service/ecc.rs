@@ -42,9 +42,9 @@ pub(crate) fn attend() -> bool {
             news |= reported(&gpu);
         }
     }
-    for at in 0..poison::MAX {
-        if let Some((g, page)) = poison::nth(at) {
-            if let Some(gpu) = registry::gpu(g.into()) {
+    for i in 0..registry::count() {
+        if let Some(gpu) = registry::gpu(i) {
+            for page in (0..poison::MAX).filter_map(|at| poison::nth(gpu.index(), at)) {
                 news |= condemn(&gpu, page).is_new;
             }
         }
@@ -58,11 +58,18 @@ fn reported(gpu: &Arc<Gpu>) -> bool {
     if gpu.is_lost() || !gpu.ext().is_some_and(|e| e.ecc) {
         return news;
     }
-    for _ in 0..ecc::REPORTS_MAX {
-        match gpu.hal(ecc::take_report(&**gpu)) {
-            Ok(Some(page)) => news |= told(gpu, page).is_new,
-            _ => break,
-        }
+    // All are known before the first chunk is emptied: another page may lie there too.
+    let (mut pages, mut n) = ([0; ecc::REPORTS_MAX], 0);
+    for slot in &mut pages {
+        let Ok(Some(page)) = gpu.hal(ecc::take_report(&**gpu)) else {
+            break;
+        };
+        note(gpu, page);
+        *slot = page;
+        n += 1;
+    }
+    for page in pages.iter().take(n) {
+        news |= condemn(gpu, *page).is_new;
     }
     if let Ok(true) = gpu.hal(ecc::take_overflow(&**gpu)) {
         pr_warn!(
@@ -95,13 +102,16 @@ pub(super) fn relieve(gpu: &Arc<Gpu>, client: &Client, va: u64, blindly: bool) -
     let bad = chunk.filter(|id| blindly || gpu.chunks().is_condemned(*id));
     let first = bad.and_then(|id| id.0.checked_mul(u32::from(BLOCK_PAGES)));
     let vram = first.and_then(|first| first.checked_add(page.get().into()));
-    vram.is_none_or(|page| told(gpu, page).left.is_ok())
+    vram.is_none_or(|page| {
+        note(gpu, page);
+        condemn(gpu, page).left.is_ok()
+    })
 }
 
-/// As [`condemn`], of a page that was told, not met by a copy engine.
-fn told(gpu: &Arc<Gpu>, page: u32) -> Done {
-    poison::note_told(gpu.index(), page);
-    condemn(gpu, page)
+/// Remembers a page that was told, not met by a copy engine.
+fn note(gpu: &Gpu, page: u32) {
+    let index = PageIndex::of_va(u64::from(page) * PAGE_BYTES);
+    gpu.chunks().note_failed(poison::chunk_of(page), index);
 }
 
 /// Sees to it that chunk `id`, whose memory failed, is empty now, or in the hands of somebody who empties it.

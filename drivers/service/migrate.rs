@@ -368,9 +368,11 @@ pub(crate) fn submit_to_host(
         let kept = spare.iter().map(|s| (&s.gpu, s.chunk, &s.valid));
         Iterator::chain(on_gpus, kept)
     };
-    // From a GPU that was lost only what is nowhere else, which fails.
-    let works = held().filter(|(gpu, ..)| !gpu.is_lost());
-    for (gpu, chunk, valid) in Iterator::chain(works, held()) {
+    // By the CPU only what no engine can copy; and from a GPU that was lost only what is nowhere else, which fails.
+    let by_engine = held().filter(|(gpu, ..)| gpu.channels().works(Engine::DeviceToHost));
+    let there = held().filter(|(gpu, ..)| !gpu.is_lost());
+    let best_first = Iterator::chain(Iterator::chain(by_engine, there), held());
+    for (gpu, chunk, valid) in best_first {
         let here = left.and(valid);
         if here.is_empty() {
             continue;

@@ -556,6 +556,179 @@ static int comes_anew(uint32_t gpu)
 	return start(0, 0, 0);
 }
 
+/* GPU 0, anew, whose engine that evicts was given up; with a job of @blocks blocks on it. */
+static int without_engine(struct job *j, uint64_t blocks)
+{
+	int fd = comes_anew(0);
+	struct job first = job_begin(0, 1, 43);
+	ARG(huvm_test_evict, evict, .gpu = 0, .chunks = 1);
+
+	*j = job_begin(0, blocks, 45);
+	test_reg(fd, 0, INJ_CE_FAULT_EACH, 2);
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &evict));
+	CHECK_EQ(evict.evicted, 1);
+	test_reg(fd, 0, INJ_CE_FAULT_EACH, 0);
+	doctor_finds("gpu 0 channels *given up: gpu-to-host; *bind it again");
+	cpu_check(first.p, first.len, first.add, first.mul);
+	job_end(&first);
+	return fd;
+}
+
+static void met_without_the_engine(void)
+{
+	/* No engine stands at a page that failed, for it is the CPU that reads: all comes home but what is known to have failed. */
+	struct job j;
+	int fd = without_engine(&j, 3);
+	uint32_t was = retired(fd, 0), chunk = chunk_of(j.p + BLOCK / 8, 0);
+
+	poison(fd, 0, chunk, 17);
+	test_reg(fd, 0, INJ_ECC_REPORT, chunk * (uint32_t)PAGES + 511);
+	ended_by_ecc(read_all(&j), j.p + (BLOCK + 17 * PAGE) / 8);
+	gets_retired(fd, 0, was, 1);
+	CHECK_OK(migrate(j.fd, j.p, BLOCK, HUVM_PLACE_HOST));
+	ends_without(&j, 2);
+	gets_idle(fd, 0);
+	CHECK_OK(close(comes_anew(0)));
+}
+
+static void silent_for_a_moment(void)
+{
+	/*
+	 * A read of a register says all ones, the n-th from when the CPU is to copy: all comes home, or the GPU is given up; not the pages
+	 * alone.
+	 */
+	uint32_t came = 0, lost = 0;
+
+	for (uint32_t n = 0; n < 8; n++) {
+		struct job j;
+		int fd = without_engine(&j, 1);
+
+		test_reg(fd, 0, INJ_READS_ONES, n << 16 | 1);
+		if (!migrate(j.fd, j.p, BLOCK, HUVM_PLACE_HOST)) {
+			came++;
+			test_reg(fd, 0, INJ_READS_ONES, 0);
+			job_turn(&j, WIDE);
+			job_end(&j);
+		} else {
+			CHECK_EQ(errno, EIO);
+			CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+			lost++;
+			test_reg(fd, 0, INJ_READS_ONES, 0);
+			ends_without(&j, PAGES);
+		}
+		close(fd);
+	}
+	printf("# %u times all came, %u times the GPU was lost\n", came, lost);
+	CHECK(came >= 4);
+	CHECK_OK(close(comes_anew(0)));
+}
+
+/* The GPU says of many pages of a chunk that they failed, and that is heard, as each time one of a job's did. Returns chunks that are lost by it. */
+static uint32_t says_much(int fd, uint32_t chunk)
+{
+	const uint32_t times = 5, reports = 60;
+
+	for (uint32_t i = 0; i < times; i++) {
+		struct job k = job_begin(0, 1, 47);
+
+		for (uint32_t r = 0; r < reports; r++)
+			test_reg(fd, 0, INJ_ECC_REPORT, chunk * (uint32_t)PAGES + i * reports + r);
+		poison(fd, 0, chunk_of(k.p, 0), 9);
+		ended_by_ecc(read_all(&k), k.p + 9 * PAGE / 8);
+		CHECK_OK(munmap(k.p, k.len));
+		close(k.fd);
+	}
+	return times + 1;
+}
+
+static void met_after_much_was_said(void)
+{
+	/* What is only said takes no room from what copy engines meet. */
+	int fd = comes_anew(0);
+	uint32_t was = retired(fd, 0), n = says_much(fd, a_free_chunk());
+	struct job j = job_begin(0, 2, 49);
+
+	gets_retired(fd, 0, was, n);
+	for (uint32_t page = 0; page < 200; page++)
+		poison(fd, 0, chunk_of(j.p, 0), 2 * page);
+	CHECK_ERR(migrate(j.fd, j.p, BLOCK, HUVM_PLACE_HOST), EIO);
+	gets_retired(fd, 0, was, n + 1);
+	ends_without(&j, 200);
+	says("doctor", "gpu 0 *ok *0000:");
+	CHECK_OK(close(comes_anew(0)));
+}
+
+static void more_than_is_noted(void)
+{
+	/*
+	 * Copy engines meet 256 pages. One that meets one more is given up, and what comes home from that GPU could be anything, so nothing does.
+	 * What is there is there for the GPU, until it goes; what another has too comes from that one.
+	 */
+	int fd = comes_anew(0);
+	struct job j = job_begin(0, 1, 51), k = job_begin(0, 2, 53), both = job_begin(0, 1, 55);
+	uint64_t v;
+
+	CHECK_OK(gpu_register(both.fd, 1));
+	CHECK_OK(advise(both.fd, both.p, both.len, HUVM_ADVISE_READ_MOSTLY, 0));
+	gpu_check(both.fd, 1, both.p, both.len, WIDE, both.add, both.mul);
+	CHECK_EQ(block_info(both.fd, both.p).gpu_pages[0], PAGES);
+	CHECK_EQ(block_info(both.fd, both.p).gpu_pages[1], PAGES);
+	CHECK_EQ(block_info(both.fd, both.p).host_pages, 0);
+	for (uint32_t page = 0; page < 256; page++)
+		poison(fd, 0, chunk_of(j.p, 0), 2 * page);
+	CHECK_ERR(migrate(j.fd, j.p, BLOCK, HUVM_PLACE_HOST), EIO);
+	ends_without(&j, 256);
+	test_reg(fd, 0, INJ_ECC_POISON, ~0u);
+	poison(fd, 0, chunk_of(k.p, 0), 7);
+	CHECK_ERR(migrate(k.fd, k.p, BLOCK, HUVM_PLACE_HOST), EIO);
+	doctor_finds("gpu 0 channels *given up: gpu-to-host; *bind it again");
+	test_reg(fd, 0, INJ_ECC_POISON, ~0u);
+	CHECK_ERR(migrate(k.fd, k.p + BLOCK / 8, BLOCK, HUVM_PLACE_HOST), EIO);
+	CHECK_EQ(reads(k.p + BLOCK / 8, &v), SIGBUS);
+	gpu_check(k.fd, 0, k.p + BLOCK / 8, BLOCK, WIDE, k.add + k.mul * (BLOCK / 8), k.mul);
+	job_end(&both);
+	close(fd);
+	fd = comes_anew(0);
+	ends_without(&k, 2 * PAGES);
+	/* It begins with nothing noted. */
+	works(huvm_open(), 0);
+	all_idle(fd);
+	close(fd);
+}
+
+static void said_of_what_arrives(void)
+{
+	/* GPU 1 says that a page failed to which GPU 0 is evicting, and it did not: that costs the chunk, no data. */
+	int fd = start(1 << 1, 1 << 0, 4);
+	uint64_t before = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS), id;
+	struct job beside = job_begin(1, 1, 57), j = job_make(0, 8, 59);
+	struct huvm_instr i = check_all(&beside);
+	uint32_t was = retired(fd, 1);
+	int64_t chunk = -1;
+
+	gpu_fill(j.fd, 0, j.p, j.len / 2, 1, j.add, j.mul);
+	test_reg(fd, 0, INJ_CE_HANG, 1);
+	id = second_half(&j);
+	CHECK(WITHIN(5000, of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) != before));
+	for (uint64_t *p = j.p; p < j.p + j.len / 8 && chunk < 0; p += BLOCK / 8)
+		chunk = spare_of(p, 1);
+	CHECK(chunk >= 0);
+	test_reg(fd, 1, INJ_ECC_REPORT, (uint32_t)chunk * (uint32_t)PAGES + 77);
+	/* It is read when a page fails. */
+	poison(fd, 1, chunk_of(beside.p, 1), 3);
+	CHECK_OK(launch(beside.fd, 1, WIDE, &i, 1, 8, &before));
+	give_time(500);
+	test_reg(fd, 0, INJ_CE_HANG, 0);
+	ended_by_ecc(wait_launch(beside.fd, before), beside.p + 3 * PAGE / 8);
+	CHECK_EQ(wait_launch(j.fd, id).status, HUVM_LAUNCH_DONE);
+	gets_retired(fd, 1, was, 2);
+	CHECK_EQ(unreadable(j.p, j.len, j.add, j.mul), 0);
+	job_end(&j);
+	ends_without(&beside, 1);
+	all_idle(fd);
+	close(fd);
+}
+
 static void two_chunks_left(void)
 {
 	/* Nearly all of GPU 0 fails, then the rest. Whoever cannot go on is told within the bound; GPU 1 goes on. */
@@ -616,6 +789,11 @@ static const struct ktap_test tests[] = {
 	{ "no_host_memory", no_host_memory },
 	{ "lent_and_stuck", lent_and_stuck, 60 },
 	{ "while_it_moves", while_it_moves, 120 },
+	{ "met_without_the_engine", met_without_the_engine, 60 },
+	{ "silent_for_a_moment", silent_for_a_moment, 60 },
+	{ "met_after_much_was_said", met_after_much_was_said, 60 },
+	{ "more_than_is_noted", more_than_is_noted, 60 },
+	{ "said_of_what_arrives", said_of_what_arrives, 60 },
 	/* Leaves GPU 0 without memory until the module goes. */
 	{ "two_chunks_left", two_chunks_left, 120 },
 };

@@ -213,6 +213,52 @@ static void evictions_are_rescued(void)
 	}
 }
 
+static void *evicts_one(void *arg)
+{
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
+
+	CHECK_OK(ioctl(*(int *)arg, HUVM_IOC_TEST_EVICT, &e));
+	return NULL;
+}
+
+/*
+ * Two engines stand, one behind the other: that which evicts to a neighbour, and then that for the host, by which this is to come home. The CPU
+ * reads what neither could bring, a block among it of which half was on its way by the second one, whose channel had no room for more.
+ */
+static void evictions_are_rescued_twice(void)
+{
+	int fd = start(0x2, 0);
+	struct job j = job_begin(0, SMALL, 94);
+	uint64_t before = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS);
+	struct teller e = teller_begin();
+	pthread_t t[SMALL];
+	char name[32];
+
+	pci_name(fd, 0, name);
+	/* So many copies for each. */
+	knob(fd, 0, "large_page_evict", 0);
+	knob(fd, 0, "host_chunk_sizes", 0);
+	test_reg(fd, 0, INJ_CE_HANG, 1);
+	for (uint32_t n = 0; n < SMALL; n++)
+		CHECK_EQ(pthread_create(&t[n], NULL, evicts_one, &fd), 0);
+	CHECK(WITHIN(5000, of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) == before + SMALL));
+	CHECK_EQ(read_reg(fd, 0, INJ_CE_HANG), 0);
+	/* The next one too. */
+	test_reg(fd, 0, INJ_CE_HANG, 1);
+	for (uint32_t n = 0; n < SMALL; n++)
+		CHECK_EQ(pthread_join(t[n], NULL), 0);
+	tells(&e, "channel-lost *gpu0 *peer-out copies: *completed nothing", 1);
+	tells(&e, "channel-lost *gpu0 *gpu-to-host copies: *completed nothing", 1);
+	teller_end(&e);
+	CHECK_EQ(unreadable(j.p, j.len, j.add, j.mul), 0);
+	job_end(&j);
+	all_idle(fd);
+	test_reg(fd, 0, INJ_CE_HANG, 0);
+	rebind(name);
+	all_idle(fd);
+	close(fd);
+}
+
 /* A lender wants its memory back, and its engine for that stands: the borrower's pages come home all the same. */
 static void taken_back_by_the_cpu(void)
 {
@@ -371,6 +417,7 @@ static const struct ktap_test tests[] = {
 	{ "link_goes_down", link_goes_down, 60 },
 	{ "link_goes_down_under_load", link_goes_down_under_load, 60 },
 	{ "evictions_are_rescued", evictions_are_rescued, 60 },
+	{ "evictions_are_rescued_twice", evictions_are_rescued_twice, 60 },
 	{ "taken_back_by_the_cpu", taken_back_by_the_cpu, 60 },
 	{ "killed_while_rescued", killed_while_rescued, 60 },
 	{ "no_memory_to_rescue", no_memory_to_rescue, 60 },
