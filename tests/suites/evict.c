@@ -196,22 +196,6 @@ static void *evict_one(void *arg)
 	return NULL;
 }
 
-/* Whether debugfs lists a wait of this kind for GPU 0, as `ms bound_ms pid name what gpu number`; 'pid' 0: anybody's. */
-static int is_listed(const char *want, int pid)
-{
-	FILE *f = fopen("/sys/kernel/debug/huvm/waits", "r");
-	char line[200], what[32];
-	long ms, bound;
-	int found = 0, who, gpu;
-
-	CHECK(f && fgets(line, sizeof(line), f));
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "%ld %ld %d %*s %31s %d", &ms, &bound, &who, what, &gpu) == 5)
-			found |= !strcmp(what, want) && !gpu && (!pid || who == pid) && ms <= bound;
-	fclose(f);
-	return found;
-}
-
 struct end {
 	int fd;
 	uint64_t launch;

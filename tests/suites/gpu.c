@@ -524,6 +524,7 @@ static void unregister_under_a_launch(void)
 
 		gpu_fill(fd, 0, p, len, BLOCKS, 3, turn);
 		CHECK_EQ(pthread_create(&t[0], NULL, waits, &waiter), 0);
+		CHECK(WITHIN(5000, is_listed("launch", getpid())));
 		CHECK_EQ(pthread_create(&t[1], NULL, launches, &l), 0);
 		give_time(50);
 		CHECK_OK(gpu_unregister(fd, 0));
@@ -899,7 +900,7 @@ static void result_is_all_written(void)
 		w->reserved = 0;
 		if (away) {
 			CHECK_EQ(pthread_create(&t, NULL, waits, &waiter), 0);
-			give_time(50);
+			CHECK(WITHIN(5000, is_listed("launch", getpid())));
 			CHECK_OK(gpu_unregister(fd, 0));
 			CHECK_EQ(pthread_join(t, NULL), 0);
 			CHECK_EQ(waiter.error, 0);
@@ -1178,11 +1179,11 @@ static void thrashing(void)
 	int fd = open_with_gpu();
 	uint64_t *p = managed(fd, BLOCK), cpu = 0, gpu = 0, pins, waits;
 
-	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_window_us", 20000);
 	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_pin_threshold_periods", 3);
 	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_pin_windows", 50);
-	/* Again, where the two were too slow to meet within a window. */
+	/* Again, where the two were too slow to meet within a window, with a longer one. */
 	do {
+		set_knob(fd, HUVM_SCOPE_SPACE, "thrash_window_us", 20000 * (1 + gpu / 400));
 		cpu += fight(fd, p, 200);
 		gpu += 200;
 		pins = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_PINS);
@@ -1195,7 +1196,7 @@ static void thrashing(void)
 	CHECK_EQ(p[0], gpu);
 	CHECK_EQ(p[1], cpu);
 	/* A pin ends by itself: what the GPU then touches moves to it again. */
-	CHECK(WITHIN(5000, !block_info(fd, p).gpu_mapped[0]));
+	CHECK(WITHIN(10000, !block_info(fd, p).gpu_mapped[0]));
 	gpu_scale(fd, 0, p, BLOCK, BLOCKS, 1, 0);
 	CHECK(block_info(fd, p).gpu_pages[0] > 0);
 	CHECK_EQ(p[0], gpu);

@@ -315,12 +315,13 @@ static void engine_faults_untold(void)
 static void engine_faults_each_time(void)
 {
 	struct scene s = scene();
-	uint64_t before = of_gpu(s.fd, 0, HUVM_CNT_CE_ERRORS), faults;
+	uint64_t before = of_gpu(s.fd, 0, HUVM_CNT_CE_ERRORS), faults = 0;
 
 	/* That which copies from the host. */
 	test_reg(s.fd, 0, INJ_CE_FAULT_EACH, 1);
 	CHECK_EQ(failed(&s, start(&s), HUVM_ERROR_CANCELLED, soon_s()), 0);
-	faults = of_gpu(s.fd, 0, HUVM_CNT_CE_ERRORS) - before;
+	/* Counted by who comes round to it, behind the cancel. */
+	WITHIN(5000, (faults = of_gpu(s.fd, 0, HUVM_CNT_CE_ERRORS) - before) >= 8);
 	printf("# %llu faults\n", (unsigned long long)faults);
 	CHECK(faults >= 8 && faults < 16);
 	CHECK_EQ(gpu_state(s.fd, 0), HUVM_GPU_OK);

@@ -383,6 +383,22 @@ static inline unsigned int gets_logged(int log, const char *a, const char *b, un
 	return WITHIN(5000, (n += logged(log, a, b)) >= least) ? n : 0;
 }
 
+/* Whether debugfs lists a wait of this kind for GPU 0, as `ms bound_ms pid name what gpu number`; 'pid' 0: anybody's. */
+static inline int is_listed(const char *want, int pid)
+{
+	FILE *f = fopen("/sys/kernel/debug/huvm/waits", "r");
+	char line[200], what[32];
+	long ms, bound;
+	int found = 0, who, gpu;
+
+	CHECK(f && fgets(line, sizeof(line), f));
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%ld %ld %d %*s %31s %d", &ms, &bound, &who, what, &gpu) == 5)
+			found |= !strcmp(what, want) && !gpu && (!pid || who == pid) && ms <= bound;
+	fclose(f);
+	return found;
+}
+
 static inline void pci_name(int fd, uint32_t gpu, char *name)
 {
 	ARG(huvm_gpu_info, g, .gpu = gpu);

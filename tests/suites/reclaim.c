@@ -210,7 +210,7 @@ static void during_prefetch(void)
 	knob(fd, 0, "stream_prefetch", 1);
 	knob(fd, 0, "prefetch_confirm_steps", 1);
 	/* Each copy of GPU 0 takes its time: two demand fetches, then those ahead. */
-	test_reg(fd, 0, INJ_LATENCY, 500000000);
+	test_reg(fd, 0, INJ_LATENCY, 1500000000);
 	id = check_begins(&j, 2 * BLOCK, 1);
 	CHECK(WITHIN(HELD_MS, of_gpu(fd, 0, HUVM_CNT_PREFETCH_BLOCKS) > ahead && copying(j.p + 2 * BLOCK / 8, 6 * BLOCK)));
 	owner_comes(&o);

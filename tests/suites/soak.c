@@ -806,7 +806,8 @@ static void is_found(enum kind kind, int stopped, int thread)
 		stall_s = 2;
 		shared->stop = 0;
 		start(0, kind);
-		CHECK(WITHIN(20000, shared->slot[0].progress[0] > 3));
+		CHECK(WITHIN(20000, shared->slot[0].progress[0] > 3 &&
+				    (kind == STANDS || shared->slot[0].threads == 1 || shared->slot[0].progress[1])));
 		if (stopped) {
 			CHECK_OK(kill(pids[0], SIGSTOP));
 			give_time(50);

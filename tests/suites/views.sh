@@ -9,7 +9,8 @@ result() { if [ "$1" = 0 ]; then echo "ok $2"; else echo "not ok $2"; failed=1; 
 d=/sys/kernel/debug/huvm
 uvmctl run scan --ratio 1.5 --iterations 1000 --warmup 0 --blocks 16 >/dev/null 2>&1 &
 pid=$!
-sleep 3
+t=0
+until grep -q "victim chunk .* pid $pid" $d/chunks || [ $t -ge 600 ]; do sleep 0.1; t=$((t + 1)); done
 i=0
 ok=1
 while [ $i -lt 20 ]; do
@@ -28,7 +29,8 @@ address='ffff[89a-f][0-9a-f]{11}'
 files="$d/* /proc/$pid/fdinfo/* $t/events/huvm/*/format /sys/class/misc/huvm/policy/* /sys/bus/pci/drivers/huvm/0000*/huvm/*"
 ok=1
 echo 1 >$t/events/huvm/enable || ok=0
-sleep 1
+t0=0
+until [ "$(head -n 2000 $t/trace | grep -c ' huvm_')" -gt 100 ] || [ $t0 -ge 600 ]; do sleep 0.1; t0=$((t0 + 1)); done
 echo 0 >$t/events/huvm/enable
 head -n 2000 $t/trace >/tmp/trace
 # shellcheck disable=SC2086 # names

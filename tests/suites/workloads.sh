@@ -52,7 +52,7 @@ until grep -q " $pid 0x" /sys/kernel/debug/huvm/spaces || [ $t -ge 100 ]; do sle
 sleep 2
 kill -TERM $pid
 t=0
-while kill -0 $pid 2>/dev/null && [ $t -lt 100 ]; do sleep 0.1; t=$((t + 1)); done
+while kill -0 $pid 2>/dev/null && [ $t -lt 600 ]; do sleep 0.1; t=$((t + 1)); done
 if kill -0 $pid 2>/dev/null; then
 	echo "# it did not end"
 	kill -9 $pid
