@@ -711,7 +711,7 @@ impl Lane {
         let Ok(Some(at)) = ecc::stands(&*self.bars, self.fault_id, self.chid) else {
             return false;
         };
-        let noted = poison::note(at.gpu, at.page, self.id, value);
+        let noted = poison::note(self.gpu, (at.gpu, at.page), self.id, value);
         if noted {
             ecc::leave_out(&*self.bars, self.fault_id, self.chid, at);
         }

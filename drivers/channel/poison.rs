@@ -3,10 +3,10 @@
 //!
 //! A copy engine that meets memory that failed stands still. Its channel ([`super::lane`]) notes the page here, and the push, and
 //! lets it go on behind the page. So the push ends, and whoever publishes its copy asks first what it lacks ([`left_out`]).
-//! A page that failed stays so: later copies from it lack it too, and what is copied to it is not to be relied on ([`in_chunk`]).
+//! A page that failed stays so: later copies from it lack it too, and what is copied to it is not to be relied on ([`met`]).
 //!
-//! What a device says is noted if there is such a page. There is room for [`MAX`] pages of each GPU; a channel that stands at
-//! one more is given up, as after any fault that does not end.
+//! What a device says is noted if there is such a page, and where its own engines are. There is room for [`MAX`] pages for each GPU;
+//! a channel that stands at one more is given up, as after any fault that does not end.
 
 use super::Tracker;
 use crate::kernel::global::{Global, Which};
@@ -15,7 +15,7 @@ use huvm_hal::ids::ChannelId;
 use huvm_policy::types::{ChunkId, PageIndex, PageMask, PAGES_PER_BLOCK};
 use kernel::sync::atomic::{Atomic, Relaxed};
 
-/// Pages of a GPU noted, at most.
+/// Pages noted for the engines of a GPU, at most.
 pub(crate) const MAX: usize = 256;
 /// GPUs, at most.
 const GPUS: usize = crate::kernel::ffi::uapi::HUVM_MAX_GPUS as usize;
@@ -23,27 +23,31 @@ const GPUS: usize = crate::kernel::ffi::uapi::HUVM_MAX_GPUS as usize;
 /// A page that a push left out.
 #[derive(Clone, Copy)]
 struct LeftOut {
+    /// Whose memory.
+    gpu: u8,
     page: u32,
     channel: ChannelId,
     /// The first push of the channel that did.
     value: u32,
 }
 
-/// What is known of one GPU's memory.
-struct Failed {
-    /// Pages that it has; none for one that is not there.
+/// What the engines of one GPU met, in its memory or in that of others.
+struct Met {
+    /// Pages that its own memory has; none for one that is not there.
     pages: u32,
     /// There was no room for one.
     short: bool,
+    noted: u32,
     left_out: [Option<LeftOut>; MAX],
 }
 
-static TABLE: Global<[Failed; GPUS]> = Global::new(
+static TABLE: Global<[Met; GPUS]> = Global::new(
     Which::Poison,
     [const {
-        Failed {
+        Met {
             pages: 0,
             short: false,
+            noted: 0,
             left_out: [None; MAX],
         }
     }; GPUS],
@@ -56,22 +60,24 @@ static NOTES: Atomic<u32> = Atomic::new(0);
 
 /// A GPU that tells of memory that failed comes, with `pages` pages.
 pub(crate) fn arrives(gpu: u8, pages: u32) {
-    if let Some(f) = TABLE.lock().get_mut(usize::from(gpu)) {
-        f.pages = pages;
+    if let Some(met) = TABLE.lock().get_mut(usize::from(gpu)) {
+        met.pages = pages;
     }
 }
 
 /// It left, and every copy from and to it was published.
 pub(crate) fn leaves(gpu: u8) {
-    let mut t = TABLE.lock();
-    let Some(f) = t.get_mut(usize::from(gpu)) else {
-        return;
-    };
-    f.pages = 0;
-    f.short = false;
-    for slot in f.left_out.iter_mut() {
-        if slot.take().is_some() {
-            NOTED.fetch_sub(1u32, Relaxed);
+    for (by, met) in TABLE.lock().iter_mut().enumerate() {
+        let is_its = by == usize::from(gpu);
+        if is_its {
+            met.pages = 0;
+            met.short = false;
+        }
+        for slot in met.left_out.iter_mut() {
+            if slot.take_if(|l| is_its || l.gpu == gpu).is_some() {
+                met.noted = met.noted.saturating_sub(1);
+                NOTED.fetch_sub(1u32, Relaxed);
+            }
         }
     }
 }
@@ -79,33 +85,36 @@ pub(crate) fn leaves(gpu: u8) {
 /// Whether a GPU tells of memory that failed.
 pub(super) fn is_told_by(gpu: u8) -> bool {
     let t = TABLE.lock();
-    t.get(usize::from(gpu)).is_some_and(|f| f.pages != 0)
+    t.get(usize::from(gpu)).is_some_and(|met| met.pages != 0)
 }
 
-/// Push `value` of `channel` lacks a page of a GPU's memory. `false`: there is no such page, or no room to note it.
-pub(super) fn note(gpu: u8, page: u32, channel: ChannelId, value: u32) -> bool {
+/// Push `value` of `channel`, of GPU `by`, lacks page `page` of the memory of `gpu`. `false`: there is no such page, or no room to note it.
+pub(super) fn note(by: u8, (gpu, page): (u8, u32), channel: ChannelId, value: u32) -> bool {
     let mut t = TABLE.lock();
-    let Some(f) = t.get_mut(usize::from(gpu)).filter(|f| page < f.pages) else {
+    let pages = t.get(usize::from(gpu)).map_or(0, |met| met.pages);
+    let Some(met) = t.get_mut(usize::from(by)).filter(|_| page < pages) else {
         return false;
     };
     let mut free = None;
-    for slot in f.left_out.iter_mut() {
+    for slot in met.left_out.iter_mut() {
         match slot {
             // Later pushes lack it too.
-            Some(l) if (l.page, l.channel) == (page, channel) => return true,
+            Some(l) if (l.gpu, l.page, l.channel) == (gpu, page, channel) => return true,
             None if free.is_none() => free = Some(slot),
             _ => {}
         }
     }
     let Some(slot) = free else {
-        f.short = true;
+        met.short = true;
         return false;
     };
     *slot = Some(LeftOut {
+        gpu,
         page,
         channel,
         value,
     });
+    met.noted = met.noted.saturating_add(1);
     NOTED.add(1, Relaxed);
     NOTES.add(1, Relaxed);
     true
@@ -116,19 +125,22 @@ pub(crate) fn notes() -> u32 {
     NOTES.load(Relaxed)
 }
 
-/// The pages of chunk `id` of a GPU for which `is` says so.
-fn of_chunk(gpu: u8, id: ChunkId, is: impl Fn(&LeftOut) -> bool) -> PageMask {
+/// The pages of chunk `id` of a GPU for which `is` says so, of what the engines of GPU `by` met, or those of all.
+fn of_chunk(by: Option<u8>, gpu: u8, id: ChunkId, is: impl Fn(&LeftOut) -> bool) -> PageMask {
     let mut pages = PageMask::EMPTY;
     if NOTED.load(Relaxed) == 0 {
         return pages;
     }
-    let t = TABLE.lock();
-    let all = t.get(usize::from(gpu)).map(|f| f.left_out.iter().flatten());
-    for l in all.into_iter().flatten() {
-        if chunk_of(l.page) == id && is(l) {
-            // CAST: below 512.
-            if let Some(page) = PageIndex::new((l.page % u32::from(PAGES_PER_BLOCK)) as u16) {
-                pages.set(page);
+    for (g, met) in TABLE.lock().iter().enumerate() {
+        if met.noted == 0 || by.is_some_and(|by| usize::from(by) != g) {
+            continue;
+        }
+        for l in met.left_out.iter().flatten() {
+            if l.gpu == gpu && chunk_of(l.page) == id && is(l) {
+                // CAST: below 512.
+                if let Some(page) = PageIndex::new((l.page % u32::from(PAGES_PER_BLOCK)) as u16) {
+                    pages.set(page);
+                }
             }
         }
     }
@@ -142,25 +154,30 @@ pub(crate) fn chunk_of(page: u32) -> ChunkId {
 
 /// Pages of chunk `id` of a GPU that the copies of `tracker`, which are over, did not read.
 pub(crate) fn left_out(tracker: &Tracker, gpu: u8, id: ChunkId) -> PageMask {
-    of_chunk(gpu, id, |l| {
+    of_chunk(None, gpu, id, |l| {
         tracker
             .iter()
             .any(|(channel, value)| channel == l.channel && is_complete(value, l.value))
     })
 }
 
-/// Whether a copy engine met a page of a GPU's that is not noted, for want of room.
+/// Whether copy engines of a GPU met a page that is not noted, for want of room.
 pub(crate) fn is_short(gpu: u8) -> bool {
     let t = TABLE.lock();
-    t.get(usize::from(gpu)).is_some_and(|f| f.short)
+    t.get(usize::from(gpu)).is_some_and(|met| met.short)
 }
 
-/// Pages of chunk `id` of a GPU that copy engines met.
-pub(crate) fn in_chunk(gpu: u8, id: ChunkId) -> PageMask {
-    of_chunk(gpu, id, |_| true)
+/// Pages of chunk `id` of a GPU that copy engines met, whoever's.
+pub(crate) fn met(gpu: u8, id: ChunkId) -> PageMask {
+    of_chunk(None, gpu, id, |_| true)
 }
 
-/// The page of the `at`-th note about a GPU, of [`MAX`].
+/// Those that its own ones met: what others say of it costs no page.
+pub(crate) fn met_at_home(gpu: u8, id: ChunkId) -> PageMask {
+    of_chunk(Some(gpu), gpu, id, |_| true)
+}
+
+/// The page of the `at`-th note, of [`MAX`], if that is of a GPU's engine and of its own memory.
 pub(crate) fn nth(gpu: u8, at: usize) -> Option<u32> {
     if NOTED.load(Relaxed) == 0 {
         return None;
@@ -172,5 +189,5 @@ pub(crate) fn nth(gpu: u8, at: usize) -> Option<u32> {
         .get(at)
         .copied()
         .flatten()?;
-    Some(noted.page)
+    (noted.gpu == gpu).then_some(noted.page)
 }

@@ -311,8 +311,9 @@ pub(super) fn serve(gpu: &Arc<Gpu>, mut rings: FaultState, mut service: Service)
         // Errors were told. The engine goes on already; who waited for it may have seen to that, and its packet be lost.
         let met = rings.serve_other(gpu) == Ok(true);
         let notes = poison::notes();
-        if met || notes != core::mem::replace(&mut noted, notes) {
-            let _news = ecc::attend();
+        let has_news = notes != core::mem::replace(&mut noted, notes);
+        if gpu.is_called() || has_news || met {
+            let _news = ecc::attend(gpu);
         }
         // Nobody may be told of the end of a launch that no one waits for.
         launch::look_again(gpu);

@@ -124,9 +124,13 @@ pub(crate) struct Gpu {
     policy: GpuPolicy,
     #[pin]
     launches: Slots,
-    /// The thread that serves faults.
+    /// The thread that serves faults, and whether it is to look at what is said of the memory.
     #[pin]
     pub(super) faults: Bell,
+    called: Atomic<bool>,
+    /// Reports of memory that failed are taken one at a time, and known before the next one is.
+    #[pin]
+    pub(crate) reports: Mutex<()>,
     /// Interrupts by MSI-X entry and the last vector, for self tests.
     pub(super) irq_seen: [Atomic<u32>; 4],
     pub(super) irq_vector: Atomic<u32>,
@@ -208,6 +212,8 @@ impl Gpu {
                 policy <- GpuPolicy::new()?,
                 launches <- Slots::new(),
                 faults <- Bell::new(),
+                called: Atomic::new(false),
+                reports <- new_mutex!((), "huvm_ecc_reports"),
                 irq_seen: [const { Atomic::new(0) }; 4],
                 irq_vector: Atomic::new(0),
                 irq_wait <- WaitQueue::new(),
@@ -608,9 +614,30 @@ impl Gpu {
         VramWindow::map(&self.pdev, 1, at, len)
     }
 
-    /// Pages of one of its chunks that are known to have failed: copy engines met them, or somebody said so.
+    /// Pages of one of its chunks that are known to have failed: its copy engines met them, or it said so.
     pub(crate) fn known_to_fail(&self, id: ChunkId) -> PageMask {
-        poison::in_chunk(self.index, id).or(&self.chunks.failed(id))
+        poison::met_at_home(self.index, id).or(&self.chunks.failed(id))
+    }
+
+    /// As [`Self::known_to_fail`], and what engines of others met there: what is copied to these pages is not to be relied on.
+    pub(crate) fn unfit(&self, id: ChunkId) -> PageMask {
+        poison::met(self.index, id).or(&self.chunks.failed(id))
+    }
+
+    /// Whether more of its memory failed than it could say, or its copy engines note.
+    pub(crate) fn has_unknown_failures(&self) -> bool {
+        poison::is_short(self.index) || self.chunks.has_missed()
+    }
+
+    /// Wakes its service thread, to see to what is said of its memory.
+    pub(crate) fn call_for_service(&self) {
+        self.called.store(true, Relaxed);
+        self.faults.ring();
+    }
+
+    /// Whether somebody did, since the last look.
+    pub(super) fn is_called(&self) -> bool {
+        self.called.xchg(false, Relaxed)
     }
 
     /// Whether it answers now.

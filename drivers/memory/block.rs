@@ -379,7 +379,12 @@ impl State {
             self.release_empty_chunks();
             return;
         }
-        let arrived = i.pages.and_not(&unread).and_not(&self.unfit(i.dst));
+        // What was given away is nowhere else: then only what engines met there is taken for lost, not what was but said.
+        let unfit = match (&i.given, i.dst, &self.spare) {
+            (Some(_), Place::Spare, Some(s)) => poison::met_at_home(s.gpu.index(), s.chunk),
+            _ => self.unfit(i.dst),
+        };
+        let arrived = i.pages.and_not(&unread).and_not(&unfit);
         if i.exclusive {
             self.forget_beside(i.dst, &arrived);
         }
@@ -471,10 +476,10 @@ impl State {
     pub(crate) fn unfit(&self, dst: Place) -> PageMask {
         let chunk = match dst {
             Place::Host => None,
-            Place::Gpu(g) => self.part(g).and_then(|p| Some((g, p.chunk?))),
-            Place::Spare => self.spare.as_ref().map(|s| (s.gpu.index(), s.chunk)),
+            Place::Gpu(g) => self.part(g).and_then(|p| Some((&p.sg.gpu, p.chunk?))),
+            Place::Spare => self.spare.as_ref().map(|s| (&s.gpu, s.chunk)),
         };
-        chunk.map_or(PageMask::EMPTY, |(g, id)| poison::in_chunk(g, id))
+        chunk.map_or(PageMask::EMPTY, |(gpu, id)| gpu.unfit(id))
     }
 
     /// The block's chunk on GPU `g` goes to somebody else. Judges what it was fetched ahead for.

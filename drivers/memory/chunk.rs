@@ -35,8 +35,9 @@ struct Inner {
     entries: KVVec<ChunkEntry>,
     lists: ChunkLists,
     owners: KVVec<Option<Owner>>,
-    /// Pages of each chunk that were said to have failed.
+    /// Pages of each chunk that were said to have failed, and the chunks that have any.
     failed: KVVec<PageMask>,
+    suspects: KVVec<ChunkId>,
     /// Chunks lent, by borrower: as many as `owners` says.
     lent_to: [u32; SPARE_GPUS_MAX],
     /// Chunks in use by subcontext, as many as `owners` says, and shares.
@@ -129,6 +130,9 @@ pub(crate) struct ChunkPool {
     count: u32,
     /// Blocks with a [`Departure`] from here.
     away: Atomic<u32>,
+    /// Pages were said to have failed; and some, of which nobody knows which.
+    told: Atomic<bool>,
+    missed: Atomic<bool>,
     offer: Offer,
     #[pin]
     inner: Mutex<Inner>,
@@ -230,6 +234,7 @@ impl ChunkPool {
         let mut entries = KVVec::with_capacity(n, GFP_KERNEL)?;
         let mut owners = KVVec::with_capacity(n, GFP_KERNEL)?;
         let mut failed = KVVec::with_capacity(n, GFP_KERNEL)?;
+        let suspects = KVVec::with_capacity(n, GFP_KERNEL)?;
         for _ in 0..n {
             entries.push(ChunkEntry::new(), GFP_KERNEL)?;
             owners.push(None, GFP_KERNEL)?;
@@ -240,6 +245,7 @@ impl ChunkPool {
             lists: ChunkLists::new(),
             owners,
             failed,
+            suspects,
             lent_to: [0; SPARE_GPUS_MAX],
             stakes: Stakes::new(),
             picks: 0,
@@ -252,6 +258,8 @@ impl ChunkPool {
         Ok(try_pin_init!(Self {
             count,
             away: Atomic::new(0),
+            told: Atomic::new(false),
+            missed: Atomic::new(false),
             offer,
             inner <- new_mutex!(inner, "huvm_chunks"),
         }))
@@ -489,22 +497,51 @@ impl ChunkPool {
         Some(Condemned { is_new, victim })
     }
 
-    /// A page of chunk `id` is said to have failed. A copy engine that meets it says so for itself ([`crate::channel::poison`]), and costs
-    /// no page otherwise; but the CPU, which may copy in its place, would not notice.
+    /// A page of chunk `id` is said to have failed: what is copied there is not to be relied on. A copy engine that reads it says so for
+    /// itself ([`crate::channel::poison`]); but the CPU, which may copy in its place, would not notice.
     pub(crate) fn note_failed(&self, id: ChunkId, page: PageIndex) {
-        if let Some(pages) = self.lock().failed.get_mut(id.as_usize()) {
-            pages.set(page);
+        let mut inner = self.lock();
+        let Some(pages) = inner.failed.get_mut(id.as_usize()) else {
+            return;
+        };
+        let is_first = pages.is_empty();
+        pages.set(page);
+        self.told.store(true, Relaxed);
+        if is_first {
+            // There is room for each chunk once.
+            let _has_room = inner.suspects.push_within_capacity(id);
         }
     }
 
     /// Pages of chunk `id` that were said to have failed.
     pub(crate) fn failed(&self, id: ChunkId) -> PageMask {
+        if !self.told.load(Relaxed) {
+            return PageMask::EMPTY;
+        }
         let inner = self.lock();
-        inner
-            .failed
-            .get(id.as_usize())
-            .copied()
-            .unwrap_or(PageMask::EMPTY)
+        let failed = inner.failed.get(id.as_usize()).copied();
+        failed.unwrap_or(PageMask::EMPTY)
+    }
+
+    /// The `at`-th chunk of which a page was said to have failed, in the order of the first of each, and a page of it.
+    pub(crate) fn suspect(&self, at: usize) -> Option<(ChunkId, PageIndex)> {
+        if !self.told.load(Relaxed) {
+            return None;
+        }
+        let inner = self.lock();
+        let id = *inner.suspects.get(at)?;
+        let page = inner.failed.get(id.as_usize())?.iter().next()?;
+        Some((id, page))
+    }
+
+    /// A page failed, and nobody knows which.
+    pub(crate) fn note_missed(&self) {
+        self.missed.store(true, Relaxed);
+    }
+
+    /// Whether one did.
+    pub(crate) fn has_missed(&self) -> bool {
+        self.missed.load(Relaxed)
     }
 
     /// Somebody may write chunk `id` at any time, whoever has it: it is not put to use again. Whether nobody knew.

@@ -4,7 +4,7 @@
 //! A last resort, where the copy engine for it was given up: what only the GPU has can still be had, at some ten to some hundred MB/s. The
 //! caller has the block's lock meanwhile, and nothing is waited for.
 
-use crate::channel::poison;
+use super::ecc;
 use crate::device::Gpu;
 use crate::kernel::task;
 use crate::memory::backing::Backing;
@@ -16,7 +16,7 @@ use kernel::prelude::*;
 /// would read anything. Returns these, which have not arrived. May take some hundred milliseconds.
 ///
 /// # Errors
-/// `EIO` if the GPU is lost, its aperture does not reach that far, or more memory failed than copy engines could note; `EAGAIN` if it does
+/// `EIO` if the GPU is lost, its aperture does not reach that far, or more memory failed than anybody knows which; `EAGAIN` if it does
 /// not answer for a moment; `ENOMEM`.
 pub(super) fn copy(
     gpu: &Gpu,
@@ -24,10 +24,16 @@ pub(super) fn copy(
     chunk: ChunkId,
     pages: &PageMask,
 ) -> Result<PageMask> {
-    let failed = || pages.and(&gpu.known_to_fail(chunk));
-    if poison::is_short(gpu.index()) {
-        return Err(EIO);
-    }
+    // No engine comes by here, which would say so for itself.
+    let failed = || {
+        if ecc::hear(gpu).is_err() {
+            return gpu.check().and(Err(EAGAIN));
+        }
+        match gpu.has_unknown_failures() {
+            true => Err(EIO),
+            false => Ok(pages.and(&gpu.known_to_fail(chunk))),
+        }
+    };
     // All ones are read of one that is gone, if only for a moment, and anything of one that was reset.
     let heard = || match gpu.answers() {
         true => Ok(()),
@@ -37,7 +43,7 @@ pub(super) fn copy(
     // CAST: 2 MiB.
     let window = gpu.window(chunk.byte_offset().get(), BLOCK_BYTES as usize);
     let window = window.map_err(|e| if e == EINVAL { EIO } else { e })?;
-    for page in pages.and_not(&failed()).iter() {
+    for page in pages.and_not(&failed()?).iter() {
         if !host.read_from(page, &window) {
             return Err(EIO);
         }
@@ -47,5 +53,5 @@ pub(super) fn copy(
     task::give_way();
     gpu.check()?;
     // Some may have failed meanwhile.
-    Ok(failed())
+    failed()
 }

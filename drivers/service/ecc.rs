@@ -17,6 +17,7 @@ use crate::account::{self, counters::Counter, events};
 use crate::channel::poison;
 use crate::device::{registry, Gpu};
 use crate::kernel::ffi::uapi;
+use crate::kernel::thread;
 use crate::memory::chunk::Victim;
 use crate::memory::clients::Client;
 use crate::memory::{PageIndex, BLOCK_BYTES, BLOCK_PAGES, PAGE_BYTES};
@@ -33,51 +34,66 @@ struct Done {
     left: Result,
 }
 
-/// Takes the chunks out of service whose memory failed: those that GPUs report, and those that copy engines stood at. Bounded.
-/// Whether there was one that nobody knew of.
-pub(crate) fn attend() -> bool {
-    let mut news = false;
+/// Takes the chunks of `gpu` out of service whose memory failed, as it or its copy engines said, and has others see to theirs. Those
+/// that could not be emptied before, too. Bounded. Whether there was one that nobody knew of. By its service thread.
+pub(crate) fn attend(gpu: &Arc<Gpu>) -> bool {
     for i in 0..registry::count() {
-        if let Some(gpu) = registry::gpu(i) {
-            news |= reported(&gpu);
-        }
-    }
-    for i in 0..registry::count() {
-        if let Some(gpu) = registry::gpu(i) {
-            for page in (0..poison::MAX).filter_map(|at| poison::nth(gpu.index(), at)) {
-                news |= condemn(&gpu, page).is_new;
+        if let Some(other) = registry::gpu(i) {
+            if other.index() != gpu.index() && other.hal(hear(&other)) == Ok(true) {
+                other.call_for_service();
             }
         }
+    }
+    let _lost_is_known = gpu.hal(hear(gpu));
+    let mut news = false;
+    let said = (0..).map_while(|at| gpu.chunks().suspect(at));
+    let said = said.filter_map(|(id, page)| page_of(id)?.checked_add(page.get().into()));
+    let met = (0..poison::MAX).filter_map(|at| poison::nth(gpu.index(), at));
+    for page in Iterator::chain(said, met) {
+        if thread::should_stop() {
+            break;
+        }
+        news |= condemn(gpu, page).is_new;
     }
     news
 }
 
-/// The pages that a GPU reports. What it had no room for is found again by the next who reads it.
-fn reported(gpu: &Arc<Gpu>) -> bool {
-    let mut news = false;
+/// Takes what a GPU says of its memory. All of it is known before the first chunk is emptied: another page may lie there too.
+/// Whether there was anything.
+///
+/// # Errors
+/// The GPU does not answer.
+pub(super) fn hear(gpu: &Gpu) -> huvm_hal::Result<bool> {
     if gpu.is_lost() || !gpu.ext().is_some_and(|e| e.ecc) {
-        return news;
+        return Ok(false);
     }
-    // All are known before the first chunk is emptied: another page may lie there too.
-    let (mut pages, mut n) = ([0; ecc::REPORTS_MAX], 0);
-    for slot in &mut pages {
-        let Ok(Some(page)) = gpu.hal(ecc::take_report(&**gpu)) else {
-            break;
-        };
-        note(gpu, page);
-        *slot = page;
-        n += 1;
-    }
-    for page in pages.iter().take(n) {
-        news |= condemn(gpu, *page).is_new;
-    }
-    if let Ok(true) = gpu.hal(ecc::take_overflow(&**gpu)) {
+    let _one_at_a_time = gpu.reports.lock();
+    let (reports, overflow) = ecc::look(gpu)?;
+    if overflow {
+        // What it had no room for is found again by the next who reads it, but for the CPU.
+        gpu.chunks().note_missed();
         pr_warn!(
             "gpu {}: more memory errors than it can report\n",
             gpu.index()
         );
     }
-    news
+    for _ in 0..reports {
+        match ecc::take_report(gpu) {
+            Ok(Some(page)) => note(gpu, page),
+            Ok(None) => break,
+            Err(e) => {
+                // It may have been taken.
+                gpu.chunks().note_missed();
+                return Err(e);
+            }
+        }
+    }
+    Ok(reports != 0)
+}
+
+/// The first page of a chunk.
+fn page_of(id: ChunkId) -> Option<u32> {
+    id.0.checked_mul(BLOCK_PAGES.into())
 }
 
 /// A launch met memory that failed at `va`, and [`attend`] was called since. Whether the fault can be served like any other: by
@@ -100,7 +116,7 @@ pub(super) fn relieve(gpu: &Arc<Gpu>, client: &Client, va: u64, blindly: bool) -
         }
     };
     let bad = chunk.filter(|id| blindly || gpu.chunks().is_condemned(*id));
-    let first = bad.and_then(|id| id.0.checked_mul(u32::from(BLOCK_PAGES)));
+    let first = bad.and_then(page_of);
     let vram = first.and_then(|first| first.checked_add(page.get().into()));
     vram.is_none_or(|page| {
         note(gpu, page);
@@ -119,8 +135,7 @@ fn note(gpu: &Gpu, page: u32) {
 /// # Errors
 /// `ENOMEM`, `EIO`: its block still has it.
 pub(super) fn leaves(gpu: &Arc<Gpu>, id: ChunkId) -> Result {
-    let page = id.0.checked_mul(BLOCK_PAGES.into());
-    page.map_or(Ok(()), |page| condemn(gpu, page).left)
+    page_of(id).map_or(Ok(()), |page| condemn(gpu, page).left)
 }
 
 /// Page `page` of a GPU's memory failed, it is said.

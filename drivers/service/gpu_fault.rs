@@ -337,7 +337,7 @@ impl Service {
         self.faults.clear();
         let failed = |p: &hw::Fault| p.fault_type == hw::FaultType::Poisoned;
         if self.raw.iter().any(failed) {
-            self.blind = match ecc::attend() {
+            self.blind = match ecc::attend(gpu) {
                 true => 0,
                 false => self.blind.saturating_add(1),
             };
@@ -1025,7 +1025,7 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     if failed {
         // The chunk was to be emptied, and there was no memory for what is in it; or somebody is about it. Nothing that is written there
         // tells of it.
-        let _news = ecc::attend();
+        let _news = ecc::attend(gpu);
         let chunk = {
             let s = w.block.settled();
             let still = !unfit(&s).is_empty();

@@ -177,7 +177,7 @@ pub(crate) fn registers(c: &Chaos, reached: &mut Reached) {
     let _ = (list.init(c, &mut c.wait()), list.preempt(c, &mut c.wait()));
     let _ = (list.state(c, entry.chid), list.clear_faulted(c, entry.chid));
     let _ = invalidate::replay(c, ReplayKind::Start, &mut c.wait());
-    let _ = (ecc::take_report(c), ecc::take_overflow(c));
+    let _ = (ecc::take_report(c), ecc::look(c));
     let (engine, chid) = (c.word() as u16, Chid(c.word() as u16));
     if let Ok(Some(at)) = ecc::stands(c, engine, chid) {
         assert!(at.gpu < 16 && at.page < 1 << 27);

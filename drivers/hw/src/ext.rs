@@ -544,6 +544,8 @@ pub mod inject {
     pub const WRITES_LOST: u32 = BASE + 0x70;
     /// Reads of a slot's STATUS that say a number that means nothing.
     pub const STATUS_WRONG: u32 = BASE + 0x74;
+    /// What the block ECC's STANDS registers say, whatever is true; 0 what is.
+    pub const STANDS_SAYS: u32 = BASE + 0x78;
     /// PACKET_LOST, PACKET_BAD, PACKET_NEVER_VALID, GET_CORRUPT, PUT_WRONG: the next so many.
     pub const PACKETS: u32 = 0xffff;
     /// The same: those of the non-replayable ring.

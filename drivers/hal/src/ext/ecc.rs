@@ -41,16 +41,20 @@ pub fn take_report<M: Mmio + ?Sized>(m: &M) -> Result<Option<u32>> {
     Ok((v & hw::PAGE_VALID != 0).then_some(v & hw::PAGE_MASK))
 }
 
-/// Whether a page was found that there was no room to report, since the last time that somebody asked.
+/// How many reports there are to take, at most [`REPORTS_MAX`]; and whether a page was found that there was no room to report, since
+/// the last time that somebody asked.
 ///
 /// # Errors
 /// [`Error::Gone`].
-pub fn take_overflow<M: Mmio + ?Sized>(m: &M) -> Result<bool> {
-    let overflow = read_sane(m, hw::STATUS)? & hw::STATUS_OVERFLOW;
+pub fn look<M: Mmio + ?Sized>(m: &M) -> Result<(usize, bool)> {
+    let status = read_sane(m, hw::STATUS)?;
+    let overflow = status & hw::STATUS_OVERFLOW;
     if overflow != 0 {
         write(m, hw::STATUS, overflow);
     }
-    Ok(overflow != 0)
+    // CAST: 16 bits.
+    let reports = (status & hw::STATUS_COUNT) as usize;
+    Ok((reports.min(REPORTS_MAX), overflow != 0))
 }
 
 /// The register of a channel of the copy engine with MMU id `engine`.

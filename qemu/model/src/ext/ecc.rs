@@ -108,6 +108,9 @@ impl Gpu {
                 .reports
                 .pop_front()
                 .map_or(0, |n| reg::PAGE_VALID | (n & reg::PAGE_MASK)),
+            _ if channel_of(offset).is_some() && self.inject.stands_says != 0 => {
+                self.inject.stands_says
+            }
             _ => self.stands_at(offset).map_or(0, Page::raw),
         }
     }

@@ -37,6 +37,7 @@ pub(crate) struct Inject {
     reads_ones: u32,
     writes_lost: u32,
     status_wrong: u32,
+    pub(crate) stands_says: u32,
     rng: u64,
 }
 
@@ -70,6 +71,7 @@ impl Inject {
             reads_ones: 0,
             writes_lost: 0,
             status_wrong: 0,
+            stands_says: 0,
             rng: scramble(seed),
         }
     }
@@ -216,6 +218,7 @@ impl Gpu {
             reg::READS_ONES => i.reads_ones,
             reg::WRITES_LOST => i.writes_lost,
             reg::STATUS_WRONG => i.status_wrong,
+            reg::STANDS_SAYS => i.stands_says,
             _ => 0,
         }
     }
@@ -283,6 +286,7 @@ impl Gpu {
             reg::READS_ONES => i.reads_ones = value,
             reg::WRITES_LOST => i.writes_lost = value,
             reg::STATUS_WRONG => i.status_wrong = value,
+            reg::STANDS_SAYS => i.stands_says = value,
             _ => {}
         }
     }
