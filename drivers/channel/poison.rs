@@ -5,8 +5,8 @@
 //! lets it go on behind the page. So the push ends, and whoever publishes its copy asks first what it lacks ([`left_out`]).
 //! A page that failed stays so: later copies from it lack it too, and what is copied to it is not to be relied on ([`met`]).
 //!
-//! What a device says is noted if there is such a page, and where its own engines are. There is room for [`MAX`] pages for each GPU;
-//! a channel that stands at one more is given up, as after any fault that does not end.
+//! What a device says is noted if there is such a page, and where its own engines are. There is room for [`EACH_MAX`] of its own pages and as many
+//! of others'; a channel that stands at one more is given up, as after any fault that does not end.
 
 use super::Tracker;
 use crate::kernel::global::{Global, Which};
@@ -15,8 +15,10 @@ use huvm_hal::ids::ChannelId;
 use huvm_policy::types::{ChunkId, PageIndex, PageMask, PAGES_PER_BLOCK};
 use kernel::sync::atomic::{Atomic, Relaxed};
 
-/// Pages noted for the engines of a GPU, at most.
-pub(crate) const MAX: usize = 256;
+/// Pages noted for the engines of a GPU, at most: of its own memory, and as many of others'.
+const EACH_MAX: usize = 256;
+/// All of them.
+pub(crate) const MAX: usize = 2 * EACH_MAX;
 /// GPUs, at most.
 const GPUS: usize = crate::kernel::ffi::uapi::HUVM_MAX_GPUS as usize;
 
@@ -35,7 +37,7 @@ struct LeftOut {
 struct Met {
     /// Pages that its own memory has; none for one that is not there.
     pages: u32,
-    /// There was no room for one.
+    /// There was no room for one of them.
     short: bool,
     noted: u32,
     left_out: [Option<LeftOut>; MAX],
@@ -95,17 +97,20 @@ pub(super) fn note(by: u8, (gpu, page): (u8, u32), channel: ChannelId, value: u3
     let Some(met) = t.get_mut(usize::from(by)).filter(|_| page < pages) else {
         return false;
     };
-    let mut free = None;
+    let is_home = |of: u8| of == by;
+    let (mut free, mut alike) = (None, 0);
     for slot in met.left_out.iter_mut() {
         match slot {
             // Later pushes lack it too.
             Some(l) if (l.gpu, l.page, l.channel) == (gpu, page, channel) => return true,
+            Some(l) if is_home(l.gpu) == is_home(gpu) => alike += 1,
             None if free.is_none() => free = Some(slot),
             _ => {}
         }
     }
-    let Some(slot) = free else {
-        met.short = true;
+    let Some(slot) = free.filter(|_| alike < EACH_MAX) else {
+        // Of its own memory another one says what failed.
+        met.short |= is_home(gpu);
         return false;
     };
     *slot = Some(LeftOut {
@@ -161,7 +166,7 @@ pub(crate) fn left_out(tracker: &Tracker, gpu: u8, id: ChunkId) -> PageMask {
     })
 }
 
-/// Whether copy engines of a GPU met a page that is not noted, for want of room.
+/// Whether copy engines of a GPU met a page of its own that is not noted, for want of room.
 pub(crate) fn is_short(gpu: u8) -> bool {
     let t = TABLE.lock();
     t.get(usize::from(gpu)).is_some_and(|met| met.short)

@@ -252,28 +252,29 @@ impl State {
 
     /// Pages valid anywhere but at `place`. Some may be on a GPU that was lost: until it is unbound nobody says that they are gone.
     pub(crate) fn valid_beside(&self, place: Place) -> PageMask {
-        self.beside(place, |_| true)
+        self.beside(place, |_, _| PageMask::FULL)
     }
 
     /// The same where they can be read: a copy may go if others are there.
     pub(crate) fn kept_beside(&self, place: Place) -> PageMask {
-        self.beside(place, |gpu| !gpu.is_lost())
+        self.beside(place, |gpu, id| match id {
+            _ if gpu.is_lost() => PageMask::EMPTY,
+            Some(id) => PageMask::FULL.and_not(&gpu.unfit(id)),
+            None => PageMask::FULL,
+        })
     }
 
-    fn beside(&self, place: Place, counts: impl Fn(&Gpu) -> bool) -> PageMask {
+    /// `counts`: which pages of a chunk of a GPU count.
+    fn beside(&self, place: Place, counts: impl Fn(&Gpu, Option<ChunkId>) -> PageMask) -> PageMask {
         let mut m = PageMask::EMPTY;
         if place != Place::Host {
             m |= self.host_valid;
         }
         if let Some(s) = self.spare.as_ref().filter(|_| place != Place::Spare) {
-            if counts(&s.gpu) {
-                m |= s.valid;
-            }
+            m |= s.valid.and(&counts(&s.gpu, Some(s.chunk)));
         }
         for p in self.parts.iter().filter(|p| place != Place::Gpu(p.gpu())) {
-            if counts(&p.sg.gpu) {
-                m |= p.valid;
-            }
+            m |= p.valid.and(&counts(&p.sg.gpu, p.chunk));
         }
         m
     }

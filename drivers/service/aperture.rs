@@ -26,8 +26,11 @@ pub(super) fn copy(
 ) -> Result<PageMask> {
     // No engine comes by here, which would say so for itself.
     let failed = || {
-        if ecc::hear(gpu).is_err() {
-            return gpu.check().and(Err(EAGAIN));
+        match ecc::hear(gpu) {
+            // Its thread takes the chunks out of service.
+            Ok(true) => gpu.call_for_service(),
+            Ok(false) => {}
+            Err(_) => return gpu.check().and(Err(EAGAIN)),
         }
         match gpu.has_unknown_failures() {
             true => Err(EIO),

@@ -287,7 +287,11 @@ pub(super) fn empty(
             _ => Place::Host,
         };
         if dst == Place::Host {
-            pool::host_memory(gpu, space, &mut s, &copy, &p, need)?;
+            if let Err(e) = pool::host_memory(gpu, space, &mut s, &copy, &p, need) {
+                // A chunk that was just borrowed, and is unfit.
+                s.release_empty_chunks();
+                return Err(e);
+            }
         }
         map::unmap_gpus(&mut s, &valid);
         // Who does not acknowledge that is lost, and what it had beside this GPU is here alone now.

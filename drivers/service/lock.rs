@@ -11,13 +11,14 @@
 //! | 5 | `Block` | changing one block; **never a wait for DMA on the usual road** ([`Block::settled`]) | yes |
 //! | 6 | `SpaceGpu::tree` | changing page tables; making directories, and the invalidate (6a) that tells of them | yes |
 //! | 6a | a GPU's commands (`Gpu::commands`) | one invalidate or replay until it is acknowledged: 2 s at most, then the GPU is lost, which may take a second | yes |
+//! | 6b | what a GPU says of its memory (`Gpu::reports`) | taking it, and noting it (8) | yes |
 //! | 7 | `i_mmap_rwsem` (kernel's) | taking CPU mappings away, under 5 | yes |
 //! | 8 | `ChunkPool`, `HostPool` | O(1), adding | yes |
 //! | 8a | a GPU's DMA mappings (`DmaDev::open`) | making or removing one; for writing, their end | yes |
 //! | 9 | channel; what its copies stand on (`channel::Pool::space`); its restarts | building and submitting one push; mapping one buffer; one restart | yes |
 //! | 9a | a GPU's peer names (`Gpu::naming`) | giving or taking one id | yes |
-//! | 10 | registries of GPUs (asked under 5 for lenders) and spaces (walked under 5: the listeners to all events), clients, policies, streams and queue of prefetch | looking up, adding; nothing but 11 under them | yes |
-//! | 11 | leaves: event rings, pages that failed (`channel::poison`), channels' semaphores, a copy engine's last fault, launch tables, spare cursor, thrashing window, wait queues | O(1) | no |
+//! | 10 | registries of GPUs (asked under 5 for lenders) and spaces (walked under 5: the listeners to all events), clients, policies, streams and queue of prefetch, pages that failed (`channel::poison`) | looking up, adding; nothing but 11 under them | yes |
+//! | 11 | leaves: event rings, channels' semaphores, a copy engine's last fault, launch tables, spare cursor, thrashing window, wait queues | O(1) | no |
 //!
 //! Rules beside the order:
 //! - Two blocks are never locked at once. Who needs room while serving a block lets go of it, evicts

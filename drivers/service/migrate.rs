@@ -246,7 +246,7 @@ fn take_chunk(
 /// Drops the copies of `pages` that are not at `keep`, where they are valid too.
 ///
 /// # Errors
-/// `EIO` if `keep` is a GPU that was lost; then nothing was dropped.
+/// `EIO` if `keep` is a GPU that was lost, or its memory failed and another copy is good; then nothing was dropped.
 pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMask) -> Result {
     let stale = pages.and(&s.valid_beside(keep)).and(&s.valid_at(keep));
     if stale.is_empty() {
@@ -257,6 +257,9 @@ pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMa
         Place::Host | Place::Spare => Ok(()),
     };
     works(s)?;
+    if stale.and(&s.unfit(keep)).intersects(&s.kept_beside(keep)) {
+        return Err(EIO);
+    }
     map::unmap_gpus(s, &stale);
     // It may have been lost by that.
     works(s)?;

@@ -480,6 +480,71 @@ static void written_after_it_was_told(void)
 	close(fd);
 }
 
+/* As start(), with all chunks of @gpu in use again: no matter which ones other tests took. */
+static int comes_anew(uint32_t gpu)
+{
+	int fd = huvm_open();
+	char name[32];
+
+	pci_name(fd, gpu, name);
+	CHECK_OK(close(fd));
+	rebind(name);
+	return start(0, 0, 0);
+}
+
+static void other_copy_stays(void)
+{
+	/* Half of a block is on GPU 0 too. GPU 1's page failed, and its chunk cannot be emptied; so GPU 0's copy of it is the only one. */
+	int fd = start(0, 0, 0);
+	uint32_t was = retired(fd, 1);
+	struct job j = job_begin(1, 1, 65);
+	ARG(huvm_test_evict, evict, .gpu = 0, .chunks = 1);
+
+	CHECK_OK(gpu_register(j.fd, 0));
+	CHECK_OK(advise(j.fd, j.p, j.len, HUVM_ADVISE_READ_MOSTLY, 0));
+	gpu_check(j.fd, 0, j.p, j.len / 2, 1, j.add, j.mul);
+	CHECK_EQ(block_info(j.fd, j.p).gpu_pages[0], PAGES / 2);
+	CHECK_EQ(block_info(j.fd, j.p).gpu_pages[1], PAGES);
+	CHECK_EQ(block_info(j.fd, j.p).host_pages, 0);
+	poison(fd, 1, chunk_of(j.p, 1), 12);
+	let_fail(fd, HUVM_FAIL_DMA_MAP, ~0u);
+	ended_by_ecc(read_all(&j), j.p + 12 * PAGE / 8);
+	CHECK_EQ(retired(fd, 1), was);
+	CHECK(ioctl(fd, HUVM_IOC_TEST_EVICT, &evict) < 0 || !evict.evicted);
+	CHECK_ERR(migrate(j.fd, j.p, BLOCK, 1), EIO);
+	let_fail(fd, HUVM_FAIL_DMA_MAP, 0);
+	job_check_gpu(&j);
+	gets_retired(fd, 1, was, 1);
+	job_end(&j);
+	all_idle(fd);
+	close(fd);
+}
+
+static void neighbours_memory(void)
+{
+	/* What fails of a neighbour's memory, met by GPU 0's engine, takes no room from what fails of its own. */
+	int fd = start(1 << 1, 1 << 0, 4);
+	uint32_t chunk;
+	uint64_t *block, *own = NULL;
+	struct job j = borrower(fd, 0, &block, &chunk);
+
+	for (uint32_t page = 0; page < 256; page++)
+		poison(fd, 1, chunk, 2 * page);
+	CHECK_ERR(migrate(j.fd, block, BLOCK, 0), EIO);
+	test_reg(fd, 1, INJ_ECC_POISON, ~0u);
+	for (uint64_t b = 0; b < 8 && !own; b++)
+		if (chunk_behind(j.p + b * BLOCK / 8, " 0:") >= 0 && j.p + b * BLOCK / 8 != block)
+			own = j.p + b * BLOCK / 8;
+	CHECK(own);
+	poison(fd, 0, chunk_of(own, 0), 7);
+	CHECK_ERR(migrate(j.fd, own, BLOCK, HUVM_PLACE_HOST), EIO);
+	says("doctor", "gpu 0 *ok *0000:");
+	ends_without(&j, 257);
+	all_idle(fd);
+	CHECK_OK(close(comes_anew(1)));
+	CHECK_OK(close(comes_anew(0)));
+}
+
 static void lent_and_stuck(void)
 {
 	/* What is in a chunk that failed cannot go home for want of memory, and one of its pages is new: evicted, it comes to a place
@@ -571,18 +636,6 @@ static void while_it_moves(void)
 	adds_up(fd);
 }
 
-/* As start(), with all chunks of @gpu in use again: no matter which ones other tests took. */
-static int comes_anew(uint32_t gpu)
-{
-	int fd = huvm_open();
-	char name[32];
-
-	pci_name(fd, gpu, name);
-	CHECK_OK(close(fd));
-	rebind(name);
-	return start(0, 0, 0);
-}
-
 /* GPU 0, anew, whose engine that evicts was given up; with a job of @blocks blocks on it. */
 static int without_engine(struct job *j, uint64_t blocks)
 {
@@ -663,7 +716,7 @@ static void silent_for_a_moment(void)
 	 */
 	uint32_t came = 0, lost = 0;
 
-	for (uint32_t n = 0; n < 8; n++) {
+	for (uint32_t n = 0; n < 16; n++) {
 		struct job j;
 		int fd = without_engine(&j, 1);
 
@@ -888,6 +941,8 @@ static const struct ktap_test tests[] = {
 	{ "free_and_reported", free_and_reported },
 	{ "nonsense_is_reported", nonsense_is_reported },
 	{ "no_host_memory", no_host_memory },
+	{ "other_copy_stays", other_copy_stays, 60 },
+	{ "neighbours_memory", neighbours_memory, 60 },
 	{ "written_after_it_was_told", written_after_it_was_told, 60 },
 	{ "lent_and_stuck", lent_and_stuck, 60 },
 	{ "while_it_moves", while_it_moves, 120 },
