@@ -312,6 +312,8 @@ pub(crate) enum Injection {
     WritesLost,
     /// The next so many looks at whether a launch runs are told nonsense
     StatusWrong,
+    /// Channels of copy engines stand at this page that failed, they say (Documentation/device.md 2.8)
+    StandsSays,
 }
 
 #[derive(Args, Debug)]
