@@ -172,6 +172,7 @@ impl Gpu {
         let clients = Clients::new()?;
         let queue = prefetch::Queue::new()?;
         let host_pool = HostPool::new()?;
+        let launches = Slots::new()?;
         let latencies = Arc::new(Latencies::new(), GFP_KERNEL)?;
         Arc::pin_init(
             try_pin_init!(Gpu {
@@ -210,7 +211,7 @@ impl Gpu {
                 counters: Counters::new(),
                 latencies,
                 policy <- GpuPolicy::new()?,
-                launches <- Slots::new(),
+                launches <- launches,
                 faults <- Bell::new(),
                 called: Atomic::new(false),
                 reports <- new_mutex!((), "huvm_ecc_reports"),

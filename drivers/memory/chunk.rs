@@ -134,13 +134,14 @@ pub(crate) struct ChunkPool {
     told: Atomic<bool>,
     missed: Atomic<bool>,
     offer: Offer,
+    /// In memory of its own: whoever makes a pool, or a GPU with one, has a small stack.
     #[pin]
-    inner: Mutex<Inner>,
+    inner: Mutex<KBox<Inner>>,
 }
 
 /// The chunks, locked. What there is then is told to those who look without the lock.
 struct Locked<'a> {
-    inner: MutexGuard<'a, Inner>,
+    inner: MutexGuard<'a, KBox<Inner>>,
     offer: &'a Offer,
 }
 
@@ -224,6 +225,7 @@ impl ChunkPool {
     ///
     /// # Errors
     /// `ENOMEM`, `EINVAL` without a whole chunk.
+    #[inline(never)]
     pub(crate) fn new(vram_bytes: u64) -> Result<impl PinInit<Self, Error>> {
         let count = u32::try_from(vram_bytes / BLOCK_BYTES).map_err(|_| EINVAL)?;
         if count == 0 {
@@ -240,7 +242,7 @@ impl ChunkPool {
             owners.push(None, GFP_KERNEL)?;
             failed.push(PageMask::EMPTY, GFP_KERNEL)?;
         }
-        let mut inner = Inner {
+        let inner = Inner {
             entries,
             lists: ChunkLists::new(),
             owners,
@@ -253,6 +255,7 @@ impl ChunkPool {
             refaults: Refaults::new(),
             closed: false,
         };
+        let mut inner = KBox::new(inner, GFP_KERNEL)?;
         inner.table().format();
         let offer = Offer::new(count);
         Ok(try_pin_init!(Self {

@@ -67,7 +67,8 @@ static NEXT_ID: Atomic<u64> = Atomic::new(1);
 const ID_BITS: u64 = (1 << 56) - 1;
 
 struct Table {
-    busy: [Option<Busy>; SLOTS],
+    /// Of each slot; in memory of its own, as whoever makes a GPU has a small stack.
+    busy: KVec<Option<Busy>>,
 }
 
 /// What the device was given for its slots.
@@ -99,9 +100,16 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// All free.
-    pub(crate) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            table <- new_spinlock!(Table { busy: [None; SLOTS] }, "huvm_launches"),
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<impl PinInit<Self>> {
+        let mut busy = KVec::with_capacity(SLOTS, GFP_KERNEL)?;
+        for _ in 0..SLOTS {
+            busy.push(None, GFP_KERNEL)?;
+        }
+        Ok(pin_init!(Self {
+            table <- new_spinlock!(Table { busy }, "huvm_launches"),
             buffers <- new_mutex!(Buffers {
                 made: KVec::new(),
                 limits: [0; SUBCONTEXTS],
@@ -110,7 +118,7 @@ impl Slots {
             divided_ns: Atomic::new(0),
             wait <- WaitQueue::new(),
             held: Atomic::new(0),
-        })
+        }))
     }
 
     /// Something ended, or the GPU is lost: waiters look again. Any context.
