@@ -304,7 +304,11 @@ pub(super) fn empty(
     let did = match dst {
         Place::Spare => super::migrate::submit_to_spare(block, &mut s, gpu, &copy, &mut tracker)
             .map(|()| PageMask::EMPTY),
-        _ => super::migrate::submit_to_host(block, &mut s, &copy, &mut tracker),
+        _ if copy.is_empty() => Ok(PageMask::EMPTY),
+        // From what is given away: another copy, if there is one, failed.
+        _ => {
+            super::migrate::submit_chunk_to_host(block, &mut s.host, (gpu, id), &copy, &mut tracker)
+        }
     };
     if let Err(e) = did {
         s.inflight = Some(Inflight {

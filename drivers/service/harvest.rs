@@ -406,7 +406,9 @@ fn start_write_back(
     let p = policy::in_force(block.space(), Some(&lender));
     pool::host_memory(&lender, block.space(), s, pages, &p, need)?;
     block.begin_sending();
-    let did = migrate::submit_to_host(block, s, pages, tracker);
+    // From there: another copy, if there is one, may have failed.
+    let from = (&*lender, id);
+    let did = migrate::submit_chunk_to_host(block, &mut s.host, from, pages, tracker);
     s.inflight = Some(Inflight {
         tracker: *tracker,
         pages: if did.is_ok() { *pages } else { PageMask::EMPTY },

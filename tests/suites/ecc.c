@@ -513,6 +513,10 @@ static void other_copy_stays(void)
 	CHECK(ioctl(fd, HUVM_IOC_TEST_EVICT, &evict) < 0 || !evict.evicted);
 	CHECK_ERR(migrate(j.fd, j.p, BLOCK, 1), EIO);
 	let_fail(fd, HUVM_FAIL_DMA_MAP, 0);
+	/* And it is that which goes home. */
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &evict));
+	CHECK_EQ(evict.evicted, 1);
+	CHECK_EQ(unreadable(j.p, j.len, j.add, j.mul), 0);
 	job_check_gpu(&j);
 	gets_retired(fd, 1, was, 1);
 	job_end(&j);
