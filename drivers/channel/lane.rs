@@ -22,7 +22,7 @@ use huvm_lockless::claim::{Begun, Lie};
 use huvm_lockless::stamps::Stamps;
 use huvm_lockless::standing::Standing;
 use kernel::prelude::*;
-use kernel::sync::atomic::{Acquire, Atomic, Relaxed, Release};
+use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, new_spinlock, Arc, Mutex, SpinLock};
 
 /// A channel's memory: the ring's owner writes it, waiters look at the semaphore.
@@ -172,8 +172,6 @@ pub(crate) struct Lane {
     disobeyed: Disobeyed,
     /// While it leaves it is being taken off its engine, and what it was copying may be rescued ([`super::watch`]).
     standing: Standing,
-    /// It was given up, and is off its engine.
-    stopped: Atomic<bool>,
     /// Who sees to what it was copying when it is given up.
     #[pin]
     pub(super) attendant: Attendant,
@@ -229,7 +227,6 @@ impl Lane {
                 latencies,
                 disobeyed,
                 standing: Standing::new(),
-                stopped: Atomic::new(false),
                 attendant <- Attendant::new(),
                 closing: Atomic::new(false),
                 ring <- new_mutex!(Some(channel), "huvm_channel"),
@@ -285,9 +282,9 @@ impl Lane {
         self.standing.leaves()
     }
 
-    /// Whether it was given up and is off its engine since: it reads and writes nothing any more.
+    /// Whether it was given up and somebody sees to what it was copying: it is off its engine, reads and writes nothing any more.
     pub(super) fn is_stopped(&self) -> bool {
-        self.stopped.load(Acquire)
+        self.attendant.was_called()
     }
 
     /// Whether it takes pushes.
@@ -740,9 +737,7 @@ impl Lane {
         );
         waits::tell();
         self.announce_end(why);
-        let stopped = self.stop();
-        self.stopped.store(stopped.is_ok(), Release);
-        match stopped {
+        match self.stop() {
             Ok(()) if self.attendant.call() => {}
             Ok(()) => self.let_go(),
             Err(what) => {

@@ -5,14 +5,14 @@
 //! lets it go on behind the page. So the push ends, and whoever publishes its copy asks first what it lacks ([`left_out`]).
 //! A page that failed stays so: later copies from it lack it too, and what is copied to it is not to be relied on ([`met`]).
 //!
-//! What a device says is noted if there is such a page, and where its own engines are. There is room for [`EACH_MAX`] of its own pages and as many
-//! of others'; a channel that stands at one more is given up, as after any fault that does not end.
+//! What a device says is noted if there is such a page, and where its own engines are. There is room for [`EACH_MAX`] of its own
+//! pages and as many of others'; a channel that stands at one more is given up, as after any fault that does not end.
 
 use super::Tracker;
 use crate::kernel::global::{Global, Which};
 use huvm_hal::channel::is_complete;
 use huvm_hal::ids::ChannelId;
-use huvm_policy::types::{ChunkId, PageIndex, PageMask, PAGES_PER_BLOCK};
+use huvm_policy::types::{ChunkId, PageIndex, PageMask, PAGES_PER_BLOCK, PAGE_SHIFT};
 use kernel::sync::atomic::{Atomic, Relaxed};
 
 /// Pages noted for the engines of a GPU, at most: of its own memory, and as many of others'.
@@ -142,10 +142,7 @@ fn of_chunk(by: Option<u8>, gpu: u8, id: ChunkId, is: impl Fn(&LeftOut) -> bool)
         }
         for l in met.left_out.iter().flatten() {
             if l.gpu == gpu && chunk_of(l.page) == id && is(l) {
-                // CAST: below 512.
-                if let Some(page) = PageIndex::new((l.page % u32::from(PAGES_PER_BLOCK)) as u16) {
-                    pages.set(page);
-                }
+                pages.set(index_of(l.page));
             }
         }
     }
@@ -155,6 +152,11 @@ fn of_chunk(by: Option<u8>, gpu: u8, id: ChunkId, is: impl Fn(&LeftOut) -> bool)
 /// The chunk that a page lies in.
 pub(crate) fn chunk_of(page: u32) -> ChunkId {
     ChunkId(page / u32::from(PAGES_PER_BLOCK))
+}
+
+/// Where in that chunk it lies.
+pub(crate) fn index_of(page: u32) -> PageIndex {
+    PageIndex::of_va(u64::from(page) << PAGE_SHIFT)
 }
 
 /// Pages of chunk `id` of a GPU that the copies of `tracker`, which are over, did not read.

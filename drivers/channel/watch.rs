@@ -29,6 +29,11 @@ impl Attendant {
         pin_init!(Self { hand: Handover::new(), wait <- WaitQueue::new() })
     }
 
+    /// Whether it did call somebody: the lane is off its engine then.
+    pub(super) fn was_called(&self) -> bool {
+        self.hand.was_called()
+    }
+
     /// Calls. Whether somebody comes.
     pub(super) fn call(&self) -> bool {
         let comes = self.hand.call();

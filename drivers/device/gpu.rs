@@ -638,7 +638,7 @@ impl Gpu {
 
     /// Whether somebody did, since the last look.
     pub(super) fn is_called(&self) -> bool {
-        self.called.xchg(false, Relaxed)
+        self.called.load(Relaxed) && self.called.xchg(false, Relaxed)
     }
 
     /// Whether it answers now.

@@ -5,7 +5,8 @@
 //! the fault thread comes here. The chunk is condemned: it is never put to use again, whoever has it. Then it is emptied as by an
 //! eviction, and the copy engine says which of its pages cannot be read: those are lost, if nobody else has them. So a number that a
 //! device reports costs at most a chunk, never data; what is lost is decided by the copies alone
-//! ([`memory::block`](crate::memory::block), [`channel::poison`](crate::channel::poison)).
+//! ([`memory::block`](crate::memory::block), [`channel::poison`](crate::channel::poison)). But where the CPU copies in place of an engine
+//! ([`super::aperture`]), the numbers are all that there is to go by.
 //!
 //! A chunk that is in somebody's hands is left to them: it is retired when they let go of it. The hard case is one that changes
 //! owner: its new block may get it while the copy out of it still runs and before that meets the page. What was copied to such a page
@@ -47,7 +48,7 @@ pub(crate) fn attend(gpu: &Arc<Gpu>) -> bool {
     let _lost_is_known = gpu.hal(hear(gpu));
     let mut news = false;
     let said = (0..).map_while(|at| gpu.chunks().suspect(at));
-    let said = said.filter_map(|(id, page)| page_of(id)?.checked_add(page.get().into()));
+    let said = said.filter_map(|(id, page)| number(id, page));
     let met = (0..poison::MAX).filter_map(|at| poison::nth(gpu.index(), at));
     for page in Iterator::chain(said, met) {
         if thread::should_stop() {
@@ -91,9 +92,10 @@ pub(super) fn hear(gpu: &Gpu) -> huvm_hal::Result<bool> {
     Ok(reports != 0)
 }
 
-/// The first page of a chunk.
-fn page_of(id: ChunkId) -> Option<u32> {
-    id.0.checked_mul(BLOCK_PAGES.into())
+/// The number of a page of a chunk in the GPU's memory.
+fn number(id: ChunkId, page: PageIndex) -> Option<u32> {
+    let first = id.0.checked_mul(BLOCK_PAGES.into())?;
+    first.checked_add(page.get().into())
 }
 
 /// A launch met memory that failed at `va`, and [`attend`] was called since. Whether the fault can be served like any other: by
@@ -116,8 +118,7 @@ pub(super) fn relieve(gpu: &Arc<Gpu>, client: &Client, va: u64, blindly: bool) -
         }
     };
     let bad = chunk.filter(|id| blindly || gpu.chunks().is_condemned(*id));
-    let first = bad.and_then(page_of);
-    let vram = first.and_then(|first| first.checked_add(page.get().into()));
+    let vram = bad.and_then(|id| number(id, page));
     vram.is_none_or(|page| {
         note(gpu, page);
         condemn(gpu, page).left.is_ok()
@@ -126,8 +127,8 @@ pub(super) fn relieve(gpu: &Arc<Gpu>, client: &Client, va: u64, blindly: bool) -
 
 /// Remembers a page that was told, not met by a copy engine.
 fn note(gpu: &Gpu, page: u32) {
-    let index = PageIndex::of_va(u64::from(page) * PAGE_BYTES);
-    gpu.chunks().note_failed(poison::chunk_of(page), index);
+    gpu.chunks()
+        .note_failed(poison::chunk_of(page), poison::index_of(page));
 }
 
 /// Sees to it that chunk `id`, whose memory failed, is empty now, or in the hands of somebody who empties it.
@@ -135,7 +136,7 @@ fn note(gpu: &Gpu, page: u32) {
 /// # Errors
 /// `ENOMEM`, `EIO`: its block still has it.
 pub(super) fn leaves(gpu: &Arc<Gpu>, id: ChunkId) -> Result {
-    page_of(id).map_or(Ok(()), |page| condemn(gpu, page).left)
+    number(id, PageIndex::FIRST).map_or(Ok(()), |page| condemn(gpu, page).left)
 }
 
 /// Page `page` of a GPU's memory failed, it is said.

@@ -514,8 +514,7 @@ static void other_copy_stays(void)
 	CHECK_ERR(migrate(j.fd, j.p, BLOCK, 1), EIO);
 	let_fail(fd, HUVM_FAIL_DMA_MAP, 0);
 	/* And it is that which goes home. */
-	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &evict));
-	CHECK_EQ(evict.evicted, 1);
+	evict_one(&fd);
 	CHECK_EQ(unreadable(j.p, j.len, j.add, j.mul), 0);
 	job_check_gpu(&j);
 	gets_retired(fd, 1, was, 1);
@@ -645,12 +644,10 @@ static int without_engine(struct job *j, uint64_t blocks)
 {
 	int fd = comes_anew(0);
 	struct job first = job_begin(0, 1, 43);
-	ARG(huvm_test_evict, evict, .gpu = 0, .chunks = 1);
 
 	*j = job_begin(0, blocks, 45);
 	test_reg(fd, 0, INJ_CE_FAULT_EACH, 2);
-	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &evict));
-	CHECK_EQ(evict.evicted, 1);
+	evict_one(&fd);
 	test_reg(fd, 0, INJ_CE_FAULT_EACH, 0);
 	doctor_finds("gpu 0 channels *given up: gpu-to-host; *bind it again");
 	cpu_check(first.p, first.len, first.add, first.mul);

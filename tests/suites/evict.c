@@ -187,15 +187,6 @@ static void copy_in_waits_for_copy_out(void)
 	CHECK_OK(limit_chunks(fd, 0, 0));
 }
 
-static void *evict_one(void *arg)
-{
-	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
-
-	CHECK_OK(ioctl(*(int *)arg, HUVM_IOC_TEST_EVICT, &e));
-	CHECK_EQ(e.evicted, 1);
-	return NULL;
-}
-
 struct end {
 	int fd;
 	uint64_t launch;

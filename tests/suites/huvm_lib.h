@@ -399,6 +399,16 @@ static inline int is_listed(const char *want, int pid)
 	return found;
 }
 
+/* A thread that evicts a chunk of GPU 0; @arg: an open file. */
+static inline void *evict_one(void *arg)
+{
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
+
+	CHECK_OK(ioctl(*(int *)arg, HUVM_IOC_TEST_EVICT, &e));
+	CHECK_EQ(e.evicted, 1);
+	return NULL;
+}
+
 static inline void pci_name(int fd, uint32_t gpu, char *name)
 {
 	ARG(huvm_gpu_info, g, .gpu = gpu);

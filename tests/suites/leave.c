@@ -213,14 +213,6 @@ static void evictions_are_rescued(void)
 	}
 }
 
-static void *evicts_one(void *arg)
-{
-	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
-
-	CHECK_OK(ioctl(*(int *)arg, HUVM_IOC_TEST_EVICT, &e));
-	return NULL;
-}
-
 /*
  * Two engines stand, one behind the other: that which evicts to a neighbour, and then that for the host, by which this is to come home. The CPU
  * reads what neither could bring, a block among it of which half was on its way by the second one, whose channel had no room for more.
@@ -240,7 +232,7 @@ static void evictions_are_rescued_twice(void)
 	knob(fd, 0, "host_chunk_sizes", 0);
 	test_reg(fd, 0, INJ_CE_HANG, 1);
 	for (uint32_t n = 0; n < SMALL; n++)
-		CHECK_EQ(pthread_create(&t[n], NULL, evicts_one, &fd), 0);
+		CHECK_EQ(pthread_create(&t[n], NULL, evict_one, &fd), 0);
 	CHECK(WITHIN(5000, of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) == before + SMALL));
 	CHECK_EQ(read_reg(fd, 0, INJ_CE_HANG), 0);
 	/* The next one too. */

@@ -3,7 +3,7 @@
 //!
 //! It is settled by exactly one of them, also when the thread is just leaving.
 
-use crate::atomic::{Atomic, Full, Relaxed};
+use crate::atomic::{Acquire, Atomic, Full, Relaxed};
 
 /// Nobody is there.
 const NOBODY: u32 = 0;
@@ -38,6 +38,11 @@ impl Handover {
     /// Whether who listens was called and did not come yet: what it waits for.
     pub fn is_called(&self) -> bool {
         self.0.load(Relaxed) == CALLED
+    }
+
+    /// Whether who listens was called, be it that it has come. Then the caller sees what was done before the call.
+    pub fn was_called(&self) -> bool {
+        self.0.load(Acquire) >= CALLED
     }
 
     /// Who listens comes if it was called. `true`: it settles it.
@@ -138,6 +143,27 @@ mod tests {
     #[test]
     fn settled_once_by_who_is_leaving() {
         settled_once(0, 1);
+    }
+
+    #[test]
+    fn who_sees_that_it_was_called_sees_why() {
+        loom::model(|| {
+            let case = Arc::new(Case::new());
+            let with = |f: fn(&Case)| {
+                let case = case.clone();
+                thread::spawn(move || f(&case))
+            };
+            let listens = with(|c| c.attend(1));
+            let looks = with(|c| {
+                if c.hand.was_called() {
+                    assert_eq!(c.what.load(Ordering::Relaxed), 7);
+                }
+            });
+            case.goes_wrong();
+            listens.join().unwrap();
+            looks.join().unwrap();
+            assert_eq!(case.settled.load(Ordering::Relaxed), 1);
+        });
     }
 
     #[test]
