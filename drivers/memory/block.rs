@@ -294,6 +294,23 @@ impl State {
         }
     }
 
+    /// Drops the copies of `pages` at GPU or spare memory `place`. Gives no chunk back ([`Self::release_empty_chunks`]).
+    pub(crate) fn forget_at(&mut self, place: Place, pages: &PageMask) {
+        match place {
+            Place::Host => {}
+            Place::Gpu(g) => {
+                if let Some(p) = self.part_mut(g) {
+                    p.valid = p.valid.and_not(pages);
+                }
+            }
+            Place::Spare => {
+                if let Some(s) = self.spare.as_mut() {
+                    s.valid = s.valid.and_not(pages);
+                }
+            }
+        }
+    }
+
     /// Notes that `place` faulted on `pages` more. Returns how many it has faulted on since anybody else did.
     pub(crate) fn note_faults(&mut self, place: Place, pages: u32) -> u32 {
         let before = match self.faulted_by {

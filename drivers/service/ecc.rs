@@ -19,9 +19,10 @@ use crate::channel::poison;
 use crate::device::{registry, Gpu};
 use crate::kernel::ffi::uapi;
 use crate::kernel::thread;
+use crate::memory::block::Block;
 use crate::memory::chunk::Victim;
 use crate::memory::clients::Client;
-use crate::memory::{PageIndex, BLOCK_BYTES, BLOCK_PAGES, PAGE_BYTES};
+use crate::memory::{PageIndex, PageMask, Place, BLOCK_BYTES, BLOCK_PAGES, PAGE_BYTES};
 use huvm_hal::ext::ecc;
 use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
@@ -135,8 +136,29 @@ fn note(gpu: &Gpu, page: u32) {
 ///
 /// # Errors
 /// `ENOMEM`, `EIO`: its block still has it.
-pub(super) fn leaves(gpu: &Arc<Gpu>, id: ChunkId) -> Result {
+fn leaves(gpu: &Arc<Gpu>, id: ChunkId) -> Result {
     number(id, PageIndex::FIRST).map_or(Ok(()), |page| condemn(gpu, page).left)
+}
+
+/// Sees to it that `block` has no chunk on `gpu` in which some of `pages`, which are not there, cannot be: nothing that is written to
+/// such a page tells of it. With no block locked.
+///
+/// # Errors
+/// As [`leaves`].
+pub(super) fn make_way(gpu: &Arc<Gpu>, block: &Block, pages: &PageMask) -> Result {
+    let here = Place::Gpu(gpu.index());
+    let chunk = {
+        let s = block.settled();
+        let missing = pages
+            .and(&s.managed)
+            .and_not(&s.gone())
+            .and_not(&s.valid_at(here));
+        let part = s
+            .part(gpu.index())
+            .filter(|_| missing.intersects(&s.unfit(here)));
+        part.and_then(|p| p.chunk)
+    };
+    chunk.map_or(Ok(()), |id| leaves(gpu, id))
 }
 
 /// Page `page` of a GPU's memory failed, it is said.

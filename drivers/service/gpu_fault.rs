@@ -997,8 +997,8 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
         upgrade(&w.block, &mut s, g, &w.write.and(&faulted))?;
     }
     let after = s.part(g).map_or(PageMask::EMPTY, |p| p.mapped);
-    let unfit = |s: &State| s.unfit(Place::Gpu(g)).and(&faulted).and_not(&after);
-    let failed = !unfit(&s).is_empty();
+    let missing = faulted.and_not(&after);
+    let failed = missing.intersects(&s.unfit(Place::Gpu(g)));
     let served = faulted.and(&after).and_not(&before).count().get();
     let stale = faulted.and(&before).count().get();
     if let Some(part) = s.part_mut(g) {
@@ -1023,17 +1023,9 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
         gpu.latencies().add(Latency::Fault, took);
     }
     if failed {
-        // The chunk was to be emptied, and there was no memory for what is in it; or somebody is about it. Nothing that is written there
-        // tells of it.
+        // The chunk was to be emptied, and there was no memory for what is in it; or somebody is about it.
         let _news = ecc::attend(gpu);
-        let chunk = {
-            let s = w.block.settled();
-            let still = !unfit(&s).is_empty();
-            s.part(g).filter(|_| still).and_then(|p| p.chunk)
-        };
-        if let Some(id) = chunk {
-            ecc::leaves(gpu, id)?;
-        }
+        ecc::make_way(gpu, &w.block, &missing)?;
     }
     Ok(())
 }
@@ -1047,6 +1039,10 @@ fn upgrade(block: &Block, s: &mut State, g: u8, write: &PageMask) -> Result {
     if pages.is_empty() {
         return Ok(());
     }
-    migrate::collapse(block, s, Place::Gpu(g), &pages)?;
+    match migrate::collapse(block, s, Place::Gpu(g), &pages) {
+        // Some are not there any more. Nobody loses what the others do not get this time.
+        Err(e) if e == EAGAIN => return Ok(()),
+        did => did?,
+    }
     map::map_local(s, g, &pages, false)
 }

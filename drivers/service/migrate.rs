@@ -7,7 +7,7 @@
 //! [`Stop::NeedChunk`] and has changed nothing.
 
 use super::evict::{self, Room};
-use super::{aperture, map};
+use super::{aperture, ecc, map};
 use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::{self, Engine, Tracker};
 use crate::device::{registry, Gpu};
@@ -246,7 +246,8 @@ fn take_chunk(
 /// Drops the copies of `pages` that are not at `keep`, where they are valid too.
 ///
 /// # Errors
-/// `EIO` if `keep` is a GPU that was lost, or its memory failed and another copy is good; then nothing was dropped.
+/// `EIO` if `keep` is a GPU that was lost; then nothing was dropped. `EAGAIN` if its memory failed and other copies are good: then its
+/// own was dropped instead.
 pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMask) -> Result {
     let stale = pages.and(&s.valid_beside(keep)).and(&s.valid_at(keep));
     if stale.is_empty() {
@@ -257,8 +258,9 @@ pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMa
         Place::Host | Place::Spare => Ok(()),
     };
     works(s)?;
-    if stale.and(&s.unfit(keep)).intersects(&s.kept_beside(keep)) {
-        return Err(EIO);
+    if s.unfit(keep).and(&stale).intersects(&s.kept_beside(keep)) {
+        drop_failed(s, keep, &stale);
+        return Err(EAGAIN);
     }
     map::unmap_gpus(s, &stale);
     // It may have been lost by that.
@@ -267,6 +269,16 @@ pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMa
     s.forget_beside(keep, &stale);
     s.release_empty_chunks();
     Ok(())
+}
+
+/// Drops those of the copies of `pages` at `place` whose memory failed, where others are good.
+fn drop_failed(s: &mut State, place: Place, pages: &PageMask) {
+    let failed = pages.and(&s.unfit(place));
+    map::unmap_gpus(s, &failed);
+    // Whoever has the others may have been lost by that.
+    let failed = failed.and(&s.kept_beside(place));
+    s.forget_at(place, &failed);
+    s.release_empty_chunks();
 }
 
 /// One copy or fill of a run of pages.
@@ -683,6 +695,9 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
     for _ in 0..TRIES {
         if task::fatal_signal_pending() {
             return Err(EINTR);
+        }
+        if let Some(sg) = sg {
+            ecc::make_way(&sg.gpu, block, &m.pages)?;
         }
         let need_chunk = {
             let mut s = block.settled();

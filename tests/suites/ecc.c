@@ -511,7 +511,7 @@ static void other_copy_stays(void)
 	ended_by_ecc(read_all(&j), j.p + 12 * PAGE / 8);
 	CHECK_EQ(retired(fd, 1), was);
 	CHECK(ioctl(fd, HUVM_IOC_TEST_EVICT, &evict) < 0 || !evict.evicted);
-	CHECK_ERR(migrate(j.fd, j.p, BLOCK, 1), EIO);
+	CHECK_ERR(migrate(j.fd, j.p, BLOCK, 1), ENOMEM);
 	let_fail(fd, HUVM_FAIL_DMA_MAP, 0);
 	/* And it is that which goes home. */
 	evict_one(&fd);
@@ -521,6 +521,60 @@ static void other_copy_stays(void)
 	job_end(&j);
 	all_idle(fd);
 	close(fd);
+}
+
+static void alone_again(int migrated)
+{
+	/* As there; now GPU 1 is to have the block for itself, as it writes the page or as it is asked for. The copy that failed goes, not the other, and what is written comes to memory that
+	 * is sound. As long as the chunk cannot be emptied the client is told why, and may try again. */
+	const uint64_t word = 0x5eed5eed5eedull;
+	int fd = start(0, 0, 0);
+	uint32_t was = retired(fd, 1);
+	struct job j = job_begin(1, 1, 66);
+	uint64_t *page = j.p + 12 * PAGE / 8;
+	struct huvm_instr i = { .op = HUVM_OP_FILL, .count = PAGE / 8, .steps = 1, .dst = (uintptr_t)page, .imm0 = word };
+	struct huvm_wait w;
+
+	CHECK_OK(gpu_register(j.fd, 0));
+	CHECK_OK(advise(j.fd, j.p, j.len, HUVM_ADVISE_READ_MOSTLY, 0));
+	gpu_check(j.fd, 0, j.p, j.len / 2, 1, j.add, j.mul);
+	CHECK_EQ(block_info(j.fd, j.p).gpu_pages[0], PAGES / 2);
+	poison(fd, 1, chunk_of(j.p, 1), 12);
+	let_fail(fd, HUVM_FAIL_DMA_MAP, ~0u);
+	ended_by_ecc(read_all(&j), page);
+	if (migrated) {
+		CHECK_ERR(migrate(j.fd, j.p, BLOCK, 1), ENOMEM);
+	} else {
+		w = run_program(j.fd, 1, 1, &i, 1, 8);
+		CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
+		CHECK_EQ(w.error, HUVM_ERROR_NO_MEMORY);
+	}
+	CHECK_EQ(retired(fd, 1), was);
+	let_fail(fd, HUVM_FAIL_DMA_MAP, 0);
+	if (migrated) {
+		CHECK_OK(migrate(j.fd, j.p, BLOCK, 1));
+		CHECK_EQ(block_info(j.fd, j.p).gpu_pages[0], 0);
+		CHECK_EQ(block_info(j.fd, j.p).gpu_pages[1], PAGES);
+	}
+	run_ok(j.fd, 1, 1, &i, 1, 8);
+	gets_retired(fd, 1, was, 1);
+	CHECK_EQ(unreadable(page, PAGE, word, 0), 0);
+	CHECK_EQ(unreadable(j.p, 12 * PAGE, j.add, j.mul), 0);
+	CHECK_EQ(unreadable(page + PAGE / 8, j.len - 13 * PAGE, j.add + 13 * PAGE / 8 * j.mul, j.mul), 0);
+	CHECK_OK(munmap(j.p, j.len));
+	close(j.fd);
+	all_idle(fd);
+	close(fd);
+}
+
+static void written_beside_another_copy(void)
+{
+	alone_again(0);
+}
+
+static void migrated_beside_another_copy(void)
+{
+	alone_again(1);
 }
 
 static void neighbours_memory(void)
@@ -943,6 +997,8 @@ static const struct ktap_test tests[] = {
 	{ "nonsense_is_reported", nonsense_is_reported },
 	{ "no_host_memory", no_host_memory },
 	{ "other_copy_stays", other_copy_stays, 60 },
+	{ "written_beside_another_copy", written_beside_another_copy, 60 },
+	{ "migrated_beside_another_copy", migrated_beside_another_copy, 60 },
 	{ "neighbours_memory", neighbours_memory, 60 },
 	{ "written_after_it_was_told", written_after_it_was_told, 60 },
 	{ "lent_and_stuck", lent_and_stuck, 60 },
