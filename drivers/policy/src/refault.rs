@@ -107,7 +107,7 @@ impl EvictConfig {
         let order = VictimOrder::from_u64(policy.get(KnobId::EvictOrder)).unwrap_or_default();
         // What streams fetched ahead must not pass through the guard before it is used. Of what they left there behind them, or
         // went astray with, nobody knows: no more is believed than they may have ahead.
-        let ahead = ahead.min(StreamConfig::of(policy).ahead_max());
+        let ahead = ahead.min(StreamConfig::of(policy).on(policy, chunks).ahead_max());
         let mut least = policy.get_u32(KnobId::EvictGuardChunks);
         let order = match order {
             VictimOrder::Adaptive => {
@@ -569,7 +569,8 @@ mod tests {
         assert_eq!(of(&p, 8192, 50), (Adaptive, 82));
         // Eight streams, 32 MiB each; half of the memory.
         assert_eq!(of(&p, 8192, 1000), (Adaptive, 160));
-        assert_eq!(of(&p, 128, 50), (Adaptive, 64));
+        // Sixteen that they share in.
+        assert_eq!(of(&p, 128, 50), (Adaptive, 32));
         // What the GPU needs at once is held, or nothing is kept.
         let front = |front| {
             let memory = Memory {

@@ -11,7 +11,8 @@
 //!   limit; both directions in both modes.
 //! - **Follow.** A stream knows its last fault and how far it has been fetched ahead. A fault up to four steps past that
 //!   continues it: what is resident already does not fault. So do faults on blocks fetched ahead but not there yet.
-//! - **Fetch.** After each fault, up to the amount ahead of it, within the VA range, nothing twice. What the driver gave
+//! - **Fetch.** After each fault, up to the amount ahead of it, within the VA range, nothing twice. Where that is bounded by the
+//!   memory, the streams of late share in it ([`StreamConfig::on`]). What the driver gave
 //!   up it reports ([`StreamTable::abandoned`]), and is advised again with the next fault of that stream.
 //! - **Bridge.** A row of blocks that is on the GPU already needs no fetching, and is gone over in no time; a caller who says so gets as
 //!   many blocks beyond ([`StreamTable::beyond`]). So a stream goes on behind the part of a cycle that stays.
@@ -44,8 +45,12 @@ use crate::config::{KnobId, Policy};
 use crate::evict::VictimOrder;
 use crate::types::BLOCK_SHIFT;
 
-/// Where a part of a cycle is kept, a stream is fetched ahead by no more than this part of the memory.
+/// Where a part of a cycle is kept, no more than this part of the memory is fetched ahead, by all streams together.
 const STREAM_PART: u32 = 8;
+/// But so many blocks by each: one on its way, and one to go on with.
+const EACH_LEAST: u32 = 2;
+/// A stream shares in that if it was confirmed within so many faults.
+const LIVELY: u64 = 64;
 /// Streams followed at most.
 pub const STREAMS_MAX: usize = 8;
 /// Unexplained faults remembered.
@@ -146,6 +151,8 @@ pub struct StreamConfig {
     pub mode: StreamMode,
     /// Blocks fetched ahead of the last fault.
     pub amount: u32,
+    /// Blocks that all streams share in, but for a few each.
+    pub together: u32,
     /// Step of [`StreamMode::NextLine`], in blocks; zero is taken for one.
     pub stride: u32,
     /// Longest step of [`StreamMode::Stride`], in blocks.
@@ -169,6 +176,7 @@ impl StreamConfig {
                 _ => StreamMode::Off,
             },
             amount: blocks(KnobId::StreamAmount),
+            together: u32::MAX,
             stride: blocks(KnobId::StreamStride),
             stride_max: blocks(KnobId::StreamStrideMax),
             streams: policy.get_u32(KnobId::StreamCount),
@@ -179,6 +187,7 @@ impl StreamConfig {
 
     /// The same on a GPU of so many chunks. Where a part of a cycle is kept ([`VictimOrder::Adaptive`]), what is fetched ahead has to
     /// pass through the guard, which a small memory has no room for: half of 16 blocks ahead in 64 chunks left before they were used.
+    /// And each chunk of the guard is one that is not kept: three streams that each had an eighth ahead left a third of 64 to keep.
     pub fn on(self, policy: &Policy, chunks: u32) -> Self {
         let keeps = policy.get(KnobId::EvictOrder) == VictimOrder::Adaptive as u64;
         let most = if keeps {
@@ -188,20 +197,26 @@ impl StreamConfig {
         };
         Self {
             amount: self.amount.min(most),
+            together: most,
             ..self
         }
     }
 
     /// Blocks that all streams together may have fetched ahead, at most.
-    pub const fn ahead_max(&self) -> u32 {
-        match self.mode {
-            StreamMode::Off => 0,
-            // CAST: narrowing of 8.
-            _ if self.streams > STREAMS_MAX as u32 => {
-                self.amount.saturating_mul(STREAMS_MAX as u32)
-            }
-            _ => self.amount.saturating_mul(self.streams),
+    pub fn ahead_max(&self) -> u32 {
+        if self.mode == StreamMode::Off {
+            return 0;
         }
+        // CAST: narrowing of 8.
+        let streams = self.streams.min(STREAMS_MAX as u32);
+        let all = self.amount.saturating_mul(streams);
+        all.min(self.together.max(EACH_LEAST.saturating_mul(streams)))
+    }
+
+    /// How far ahead each of so many streams is fetched.
+    fn each(&self, streams: u32) -> u32 {
+        let share = self.together.checked_div(streams).unwrap_or(u32::MAX);
+        self.amount.min(share.max(EACH_LEAST))
     }
 
     /// True if a stream may have this step.
@@ -794,9 +809,11 @@ impl StreamTable {
 
     /// Extends the stream in slot `i`.
     fn advise(&mut self, i: usize, config: &StreamConfig) -> Option<BlockRun> {
+        let lively = |s: &&Stream| self.clock.saturating_sub(s.confirmed) < LIVELY;
+        let lively = self.streams.iter().flatten().filter(lively).count();
         let s = self.streams.get_mut(i)?.as_mut()?;
         let before = s.owed;
-        s.amount = config.amount;
+        s.amount = config.each(u32::try_from(lively).unwrap_or(u32::MAX));
         let row = if s.is_trusted() { s.row } else { 0 };
         let amount = s.amount.saturating_add(row);
         let run = s.extend(u8::try_from(i).ok()?, amount, config.cycles);
@@ -921,6 +938,43 @@ mod tests {
             [3, 64, 127, 128, 8192].map(|n| amount(&p, n)),
             [1, 8, 15, 16, 16]
         );
+    }
+
+    /// Catches three streams that each have as much ahead as one alone, and a share for one that is over.
+    #[test]
+    fn streams_share_what_the_memory_has_room_for() {
+        let mut p = Policy::new();
+        p.set(KnobId::StreamMode, 2).unwrap();
+        p.set(KnobId::EvictOrder, VictimOrder::Adaptive as u64)
+            .unwrap();
+        let small = StreamConfig::of(&p).on(&p, 64);
+        assert_eq!((small.amount, small.together), (8, 8));
+        assert_eq!([1, 2, 3, 8].map(|n| small.each(n)), [8, 4, 2, 2]);
+        assert_eq!(small.ahead_max(), 16);
+        let large = StreamConfig::of(&p).on(&p, 8192);
+        assert_eq!([1, 8].map(|n| large.each(n)), [16, 16]);
+        assert_eq!(large.ahead_max(), 128);
+        // Three thirds of a range in lock-step, then one of them alone.
+        let span = BlockSpan {
+            first: BlockNo(0),
+            end: BlockNo(3000),
+        };
+        let mut t = StreamTable::new();
+        for b in 0..20 {
+            for third in 0..3 {
+                t.fault(BlockNo(1000 * third + b), &span, b, &small);
+            }
+        }
+        let amounts = |t: &StreamTable| {
+            let all: Vec<_> = t.streams.iter().flatten().collect();
+            all.iter().map(|s| (s.amount, s.ahead)).collect::<Vec<_>>()
+        };
+        assert_eq!(t.len(), 3);
+        assert_eq!(amounts(&t)[1..], [(2, 2), (2, 2)]);
+        for b in 20..100 {
+            t.fault(BlockNo(b), &span, b, &small);
+        }
+        assert_eq!(amounts(&t)[0], (8, 8));
     }
 
     #[test]

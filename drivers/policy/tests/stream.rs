@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const STRIDE: StreamConfig = StreamConfig {
     mode: StreamMode::Stride,
     amount: 4,
+    together: u32::MAX,
     stride: 1,
     stride_max: 32,
     streams: 8,

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 const CONFIG: StreamConfig = StreamConfig {
     mode: StreamMode::Stride,
     amount: 16,
+    together: u32::MAX,
     stride: 1,
     stride_max: 32,
     streams: 8,
