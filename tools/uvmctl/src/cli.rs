@@ -572,7 +572,7 @@ pub(crate) struct Bench {
     /// Measured passes per row; of scaling, 128 faults for each
     #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) iterations: u32,
-    /// Blocks of the launches: many, so that those that run together walk through memory as one stream
+    /// Blocks of the launches: many, so that those that run together walk through memory as a few streams
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) blocks: u32,
     /// Also write the rows to this file, as a JSON array
