@@ -92,13 +92,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Writes an event of `space` to the stream of `listener`.
-    fn push(listener: &Space, space: Option<&Space>, e: &Event) {
+    /// Writes an event of `space` to the stream of `listener`. Unless `at_once`, its readers are not woken before the stream is half full.
+    fn push(listener: &Space, space: Option<&Space>, e: &Event, at_once: bool) {
         let stream = &listener.events;
         if stream.mask.load(Relaxed) & 1u32.checked_shl(e.kind).unwrap_or(0) == 0 {
             return;
         }
-        {
+        let is_half_full = {
             let mut r = stream.ring.lock();
             let r = &mut *r;
             if r.mask & 1u32.checked_shl(e.kind).unwrap_or(0) == 0 {
@@ -130,8 +130,11 @@ impl Stream {
                 };
                 r.len += 1;
             }
+            r.len >= room / 2
+        };
+        if at_once || is_half_full {
+            stream.wait.wake_all();
         }
-        stream.wait.wake_all();
     }
 
     /// The oldest record, which stays until it is [taken](Self::take).
@@ -180,15 +183,33 @@ impl Stream {
 ///
 /// Call it in process context when somebody may listen to all; events of no space from interrupts are not emitted.
 pub(crate) fn emit(space: Option<&Space>, e: &Event) {
+    tell(space, e, true);
+}
+
+/// As [`emit`], for one of many: who reads is woken by [`wake`], which must follow. A reader that is quick would be woken for each, which takes
+/// microseconds.
+pub(crate) fn emit_one_of_many(space: &Space, e: &Event) {
+    tell(Some(space), e, false);
+}
+
+/// Wakes who reads events of `space`.
+pub(crate) fn wake(space: &Space) {
+    if space.events.is_on() {
+        space.events.wait.wake_all();
+    }
+    registry::each_listener(|listener| listener.events.wait.wake_all());
+}
+
+fn tell(space: Option<&Space>, e: &Event, at_once: bool) {
     super::trace::event(space, e);
     if let Some(s) = space {
         if s.events.is_on() {
-            Stream::push(s, Some(s), e);
+            Stream::push(s, Some(s), e, at_once);
         }
     }
     registry::each_listener(|listener| {
         if space.is_none_or(|s| s.id() != listener.id()) {
-            Stream::push(listener, space, e);
+            Stream::push(listener, space, e, at_once);
         }
     });
 }

@@ -290,6 +290,9 @@ impl Service {
                 Err(_) => {}
             }
         }
+        for work in &self.work {
+            events::wake(work.block.space());
+        }
         let crowded = is_crowded(gpu, self.work.len());
         gpu.crowded.store(crowded, Relaxed);
         note_front(gpu, self.work.len());
@@ -662,8 +665,8 @@ fn begin(
         if f.access >= Access::Write {
             write.set(f.page());
         }
-        events::emit(
-            Some(&client.space),
+        events::emit_one_of_many(
+            &client.space,
             &events::Event {
                 kind: uapi::HUVM_EVENT_FAULT,
                 cause: uapi::HUVM_CAUSE_GPU_FAULT,

@@ -619,22 +619,28 @@ static void *sleeps_in_poll(void *arg)
 
 static void sleepers_are_woken(void)
 {
-	/* Who sleeps when the event comes must hear of it: nothing else wakes him. */
+	/* Who sleeps when the event comes must hear of it: nothing else wakes him. Of a GPU's faults he hears by the batch. */
 	static void *(*const sleepers[])(void *) = { sleeps_in_read, sleeps_in_poll };
-	ARG(huvm_events, on, .mask = 1u << HUVM_EVENT_CPU_FAULT, .records = 16);
+	static const uint32_t kinds[] = { HUVM_EVENT_CPU_FAULT, HUVM_EVENT_FAULT };
+	ARG(huvm_events, on, .records = 1024);
 	struct huvm_event e;
 	pthread_t t;
 
-	for (int i = 0; i < 2; i++) {
-		int fd = huvm_open();
+	for (int n = 0; n < 4; n++) {
+		int fd = huvm_open(), i = n & 1;
 		volatile uint64_t *p = managed(fd, BLOCK);
 
+		CHECK_OK(gpu_register(fd, 0));
+		on.mask = 1u << kinds[n / 2];
 		CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &on));
 		woken = 0;
 		CHECK_EQ(pthread_create(&t, NULL, sleepers[i], &fd), 0);
 		give_time(200);
 		CHECK_EQ(woken, 0);
-		p[0] = 1;
+		if (n < 2)
+			p[0] = 1;
+		else
+			gpu_fill(fd, 0, (void *)(uintptr_t)p, BLOCK, 1, 7, 1);
 		CHECK(WITHIN(3000, woken));
 		CHECK_EQ(woken, 1);
 		pthread_join(t, NULL);
