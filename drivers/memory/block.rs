@@ -294,23 +294,6 @@ impl State {
         }
     }
 
-    /// Drops the copies of `pages` at GPU or spare memory `place`. Gives no chunk back ([`Self::release_empty_chunks`]).
-    pub(crate) fn forget_at(&mut self, place: Place, pages: &PageMask) {
-        match place {
-            Place::Host => {}
-            Place::Gpu(g) => {
-                if let Some(p) = self.part_mut(g) {
-                    p.valid = p.valid.and_not(pages);
-                }
-            }
-            Place::Spare => {
-                if let Some(s) = self.spare.as_mut() {
-                    s.valid = s.valid.and_not(pages);
-                }
-            }
-        }
-    }
-
     /// Notes that `place` faulted on `pages` more. Returns how many it has faulted on since anybody else did.
     pub(crate) fn note_faults(&mut self, place: Place, pages: u32) -> u32 {
         let before = match self.faulted_by {
@@ -498,6 +481,12 @@ impl State {
             Place::Spare => self.spare.as_ref().map(|s| (&s.gpu, s.chunk)),
         };
         chunk.map_or(PageMask::EMPTY, |(gpu, id)| gpu.unfit(id))
+    }
+
+    /// Whether some of `pages` cannot be at a place: their memory there is known to have failed.
+    pub(crate) fn cannot_be(&self, place: Place, pages: &PageMask) -> bool {
+        // Mostly there are none, and nobody has to be asked.
+        !pages.is_empty() && pages.intersects(&self.unfit(place))
     }
 
     /// The block's chunk on GPU `g` goes to somebody else. Judges what it was fetched ahead for.

@@ -132,19 +132,11 @@ fn note(gpu: &Gpu, page: u32) {
         .note_failed(poison::chunk_of(page), poison::index_of(page));
 }
 
-/// Sees to it that chunk `id`, whose memory failed, is empty now, or in the hands of somebody who empties it.
-///
-/// # Errors
-/// `ENOMEM`, `EIO`: its block still has it.
-fn leaves(gpu: &Arc<Gpu>, id: ChunkId) -> Result {
-    number(id, PageIndex::FIRST).map_or(Ok(()), |page| condemn(gpu, page).left)
-}
-
 /// Sees to it that `block` has no chunk on `gpu` in which some of `pages`, which are not there, cannot be: nothing that is written to
-/// such a page tells of it. With no block locked.
+/// such a page tells of it. It is empty then, or in the hands of somebody who empties it. With no block locked.
 ///
 /// # Errors
-/// As [`leaves`].
+/// `ENOMEM`, `EIO`: it still has it.
 pub(super) fn make_way(gpu: &Arc<Gpu>, block: &Block, pages: &PageMask) -> Result {
     let here = Place::Gpu(gpu.index());
     let chunk = {
@@ -153,12 +145,12 @@ pub(super) fn make_way(gpu: &Arc<Gpu>, block: &Block, pages: &PageMask) -> Resul
             .and(&s.managed)
             .and_not(&s.gone())
             .and_not(&s.valid_at(here));
-        let part = s
-            .part(gpu.index())
-            .filter(|_| missing.intersects(&s.unfit(here)));
-        part.and_then(|p| p.chunk)
+        let part = s.part(gpu.index());
+        part.filter(|_| s.cannot_be(here, &missing))
+            .and_then(|p| p.chunk)
     };
-    chunk.map_or(Ok(()), |id| leaves(gpu, id))
+    let first = chunk.and_then(|id| number(id, PageIndex::FIRST));
+    first.map_or(Ok(()), |page| condemn(gpu, page).left)
 }
 
 /// Page `page` of a GPU's memory failed, it is said.

@@ -290,8 +290,13 @@ impl Service {
                 Err(_) => {}
             }
         }
-        for work in &self.work {
-            events::wake(work.block.space());
+        for of_space in self
+            .work
+            .chunk_by(|a, b| Arc::ptr_eq(a.block.space(), b.block.space()))
+        {
+            if let Some(w) = of_space.first() {
+                events::wake(w.block.space());
+            }
         }
         let crowded = is_crowded(gpu, self.work.len());
         gpu.crowded.store(crowded, Relaxed);
@@ -1001,7 +1006,7 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     }
     let after = s.part(g).map_or(PageMask::EMPTY, |p| p.mapped);
     let missing = faulted.and_not(&after);
-    let failed = missing.intersects(&s.unfit(Place::Gpu(g)));
+    let failed = s.cannot_be(Place::Gpu(g), &missing);
     let served = faulted.and(&after).and_not(&before).count().get();
     let stale = faulted.and(&before).count().get();
     if let Some(part) = s.part_mut(g) {

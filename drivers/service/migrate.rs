@@ -258,9 +258,11 @@ pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMa
         Place::Host | Place::Spare => Ok(()),
     };
     works(s)?;
-    if s.unfit(keep).and(&stale).intersects(&s.kept_beside(keep)) {
-        drop_failed(s, keep, &stale);
-        return Err(EAGAIN);
+    if let Place::Gpu(g) = keep {
+        if s.cannot_be(keep, &stale.and(&s.kept_beside(keep))) {
+            drop_failed(s, g, &stale);
+            return Err(EAGAIN);
+        }
     }
     map::unmap_gpus(s, &stale);
     // It may have been lost by that.
@@ -271,13 +273,16 @@ pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMa
     Ok(())
 }
 
-/// Drops those of the copies of `pages` at `place` whose memory failed, where others are good.
-fn drop_failed(s: &mut State, place: Place, pages: &PageMask) {
-    let failed = pages.and(&s.unfit(place));
+/// Drops those of GPU `g`'s copies of `pages` whose memory failed, where others are good.
+fn drop_failed(s: &mut State, g: u8, pages: &PageMask) {
+    let here = Place::Gpu(g);
+    let failed = pages.and(&s.unfit(here));
     map::unmap_gpus(s, &failed);
     // Whoever has the others may have been lost by that.
-    let failed = failed.and(&s.kept_beside(place));
-    s.forget_at(place, &failed);
+    let failed = failed.and(&s.kept_beside(here));
+    if let Some(p) = s.part_mut(g) {
+        p.valid = p.valid.and_not(&failed);
+    }
     s.release_empty_chunks();
 }
 

@@ -492,13 +492,14 @@ static int comes_anew(uint32_t gpu)
 	return start(0, 0, 0);
 }
 
-static void other_copy_stays(void)
+/*
+ * A job of one block on GPU 1, of which half is on GPU 0 too. GPU 1's page 12 failed, and its chunk cannot be emptied until HUVM_FAIL_DMA_MAP is
+ * taken back; so GPU 0's copy of it is the only one.
+ */
+static struct job failed_here(int fd, uint64_t seed)
 {
-	/* Half of a block is on GPU 0 too. GPU 1's page failed, and its chunk cannot be emptied; so GPU 0's copy of it is the only one. */
-	int fd = start(0, 0, 0);
 	uint32_t was = retired(fd, 1);
-	struct job j = job_begin(1, 1, 65);
-	ARG(huvm_test_evict, evict, .gpu = 0, .chunks = 1);
+	struct job j = job_begin(1, 1, seed);
 
 	CHECK_OK(gpu_register(j.fd, 0));
 	CHECK_OK(advise(j.fd, j.p, j.len, HUVM_ADVISE_READ_MOSTLY, 0));
@@ -510,6 +511,16 @@ static void other_copy_stays(void)
 	let_fail(fd, HUVM_FAIL_DMA_MAP, ~0u);
 	ended_by_ecc(read_all(&j), j.p + 12 * PAGE / 8);
 	CHECK_EQ(retired(fd, 1), was);
+	return j;
+}
+
+static void other_copy_stays(void)
+{
+	int fd = start(0, 0, 0);
+	uint32_t was = retired(fd, 1);
+	struct job j = failed_here(fd, 65);
+	ARG(huvm_test_evict, evict, .gpu = 0, .chunks = 1);
+
 	CHECK(ioctl(fd, HUVM_IOC_TEST_EVICT, &evict) < 0 || !evict.evicted);
 	CHECK_ERR(migrate(j.fd, j.p, BLOCK, 1), ENOMEM);
 	let_fail(fd, HUVM_FAIL_DMA_MAP, 0);
@@ -525,23 +536,16 @@ static void other_copy_stays(void)
 
 static void alone_again(int migrated)
 {
-	/* As there; now GPU 1 is to have the block for itself, as it writes the page or as it is asked for. The copy that failed goes, not the other, and what is written comes to memory that
-	 * is sound. As long as the chunk cannot be emptied the client is told why, and may try again. */
+	/* GPU 1 is to have the block for itself, as it writes the page or as it is asked for. The copy that failed goes, not the other, and
+	 * what is written comes to memory that is sound. As long as the chunk cannot be emptied the client is told why, and may try again. */
 	const uint64_t word = 0x5eed5eed5eedull;
 	int fd = start(0, 0, 0);
 	uint32_t was = retired(fd, 1);
-	struct job j = job_begin(1, 1, 66);
+	struct job j = failed_here(fd, 66);
 	uint64_t *page = j.p + 12 * PAGE / 8;
 	struct huvm_instr i = { .op = HUVM_OP_FILL, .count = PAGE / 8, .steps = 1, .dst = (uintptr_t)page, .imm0 = word };
 	struct huvm_wait w;
 
-	CHECK_OK(gpu_register(j.fd, 0));
-	CHECK_OK(advise(j.fd, j.p, j.len, HUVM_ADVISE_READ_MOSTLY, 0));
-	gpu_check(j.fd, 0, j.p, j.len / 2, 1, j.add, j.mul);
-	CHECK_EQ(block_info(j.fd, j.p).gpu_pages[0], PAGES / 2);
-	poison(fd, 1, chunk_of(j.p, 1), 12);
-	let_fail(fd, HUVM_FAIL_DMA_MAP, ~0u);
-	ended_by_ecc(read_all(&j), page);
 	if (migrated) {
 		CHECK_ERR(migrate(j.fd, j.p, BLOCK, 1), ENOMEM);
 	} else {

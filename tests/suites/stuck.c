@@ -35,6 +35,28 @@ static void ends_as_lost(int fd, uint64_t id)
 	CHECK_EQ(w.error, HUVM_ERROR_GPU_LOST);
 }
 
+/* Why a GPU is lost that hears no command: a replay comes first if a launch has faulted on nothing for a while, to see whether it waits for one. */
+static const char *const unheard[] = { "a TLB invalidate was not acknowledged", "a replay of faults was not acknowledged" };
+
+static unsigned int told_unheard(const struct teller *e, unsigned int why)
+{
+	char pattern[96];
+
+	snprintf(pattern, sizeof(pattern), "gpu-lost *gpu0 *%s", unheard[why]);
+	return told(e, pattern);
+}
+
+/* GPU 0 was lost so, once; the doctor knows why, and says @hint. */
+static void lost_unheard(const struct teller *e, const char *hint)
+{
+	char pattern[96];
+
+	tells(e, "gpu-lost *gpu0 *a * was not acknowledged", 1);
+	CHECK_EQ(told_unheard(e, 0) + told_unheard(e, 1), 1);
+	snprintf(pattern, sizeof(pattern), "gpu 0 *lost: %s%s", unheard[told_unheard(e, 1)], hint);
+	doctor_finds(pattern);
+}
+
 /* GPU 1 and its client noticed nothing. */
 static void other_works(int other, uint64_t *q)
 {
@@ -90,9 +112,7 @@ static void writes_no_more(void)
 	give_time(300);
 	CHECK_EQ(memcmp(seen, (void *)(uintptr_t)host, BLOCK), 0);
 	CHECK(gets_logged(log, " lost: ", "was not acknowledged", 1));
-	/* An invalidate, or a replay to see whether the launch waits for one, if that comes first. */
-	doctor_finds("gpu 0 *lost: a * was not acknowledged*unbind");
-	tells(&e, "gpu-lost *gpu0 *a * was not acknowledged", 1);
+	lost_unheard(&e, "*unbind");
 
 	other_works(other, q);
 	cpu_check(home, BLOCK, 60, 3);
@@ -179,11 +199,15 @@ static void loses_while_it_copies(uint32_t inject, uint32_t kept, uint32_t silen
 	/* The owner has its memory again: also where that copy would go, if nobody knows when. */
 	CHECK(WITHIN(5000, !lent(fd, 1)));
 	CHECK_EQ(mem_info(fd, 1).retired, kept);
-	tells(&e, silent ? "gpu-lost *gpu0 *it does not answer" : "gpu-lost *gpu0 *a * was not acknowledged", 1);
+	if (silent)
+		tells(&e, "gpu-lost *gpu0 *it does not answer", 1);
+	else
+		lost_unheard(&e, "");
 	snprintf(what, sizeof(what), "forfeit *gpu1  %u chunks that gpu0 borrowed", kept);
 	tells(&e, kept ? what : "forfeit", kept != 0);
 	snprintf(what, sizeof(what), "gpu 1 lent memory *%u of * retired: *may still write", kept);
-	doctor_finds(kept ? what : "gpu 0 *lost: a TLB invalidate");
+	if (kept)
+		doctor_finds(what);
 	owner = job_begin(1, mem_info(fd, 1).free, 11);
 	CHECK_EQ(mem_info(fd, 1).free, 0);
 	test_reg(fd, 0, inject, 0);
@@ -719,7 +743,6 @@ static void first_to_hear(void)
 /* The n-th command of a launch that faults is not acknowledged: now an invalidate after a mapping was made, now a replay. */
 static void while_serving_faults(void)
 {
-	static const char *const reasons[] = { "gpu-lost *gpu0 *a TLB invalidate was not", "gpu-lost *gpu0 *a replay of faults was not" };
 	unsigned int of[2];
 	int other = huvm_open(), lost = 0;
 	uint64_t *q = managed(other, BLOCK);
@@ -766,7 +789,7 @@ static void while_serving_faults(void)
 	CHECK(lost >= 2);
 	/* Each for its own reason. */
 	for (unsigned int r = 0; r < 2; r++)
-		of[r] = told(&e, reasons[r]);
+		of[r] = told_unheard(&e, r);
 	printf("# lost %u times at an invalidate, %u at a replay\n", of[0], of[1]);
 	CHECK(of[0] && of[1]);
 	teller_end(&e);
