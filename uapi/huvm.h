@@ -465,6 +465,7 @@ enum huvm_counter {
 	HUVM_CNT_BLIND_REPLAYS,		/* replays without a fault, in case one was lost on its way; not among HUVM_CNT_REPLAYS */
 	HUVM_CNT_INTERRUPT_STORMS,	/* times that a message interrupt was off for a while, as it came without end */
 	HUVM_CNT_VICTIMS_PASSED_OVER,	/* chunks that were next to be evicted, and stayed, as their owner had no more than its share */
+	HUVM_CNT_EVICTIONS_CLEAN,	/* evictions without a copy, as all was elsewhere too (knob keep_host_copy, advice, neighbours) */
 	HUVM_CNT_COUNT
 };
 

@@ -165,6 +165,8 @@ pub(crate) enum Counter {
     InterruptStorms = uapi::HUVM_CNT_INTERRUPT_STORMS,
     /// `HUVM_CNT_VICTIMS_PASSED_OVER`: chunks that stayed because of their owner's share.
     VictimsPassedOver = uapi::HUVM_CNT_VICTIMS_PASSED_OVER,
+    /// `HUVM_CNT_EVICTIONS_CLEAN`: evictions without a copy.
+    EvictionsClean = uapi::HUVM_CNT_EVICTIONS_CLEAN,
 }
 
 /// The counters of one scope.

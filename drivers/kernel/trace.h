@@ -137,6 +137,7 @@
 	HUVM_WORD(HUVM_CNT_BLIND_REPLAYS, "blind_replays")		\
 	HUVM_WORD(HUVM_CNT_INTERRUPT_STORMS, "interrupt_storms")	\
 	HUVM_WORD(HUVM_CNT_VICTIMS_PASSED_OVER, "victims_passed_over")	\
+	HUVM_WORD(HUVM_CNT_EVICTIONS_CLEAN, "evictions_clean")		\
 	HUVM_LAST(HUVM_CNT_COUNT, "none")
 
 /* perf reads the format without the header: give it the numbers. */

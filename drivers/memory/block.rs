@@ -22,6 +22,7 @@ use crate::channel::{self, poison, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::memcg::{For, CHARGED};
+use huvm_policy::keep::Writes;
 use huvm_policy::stream::Outcome;
 use huvm_policy::thrash::BlockThrash;
 use huvm_policy::types::ChunkId;
@@ -145,6 +146,17 @@ impl Ahead {
     }
 }
 
+/// What becomes of the copies of pages elsewhere once the pages have come to a place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Others {
+    /// They go: a move.
+    Go,
+    /// They go, but the host's stays where it has one: a move for reading. What leaves again before it is written needs no copy.
+    GoButHost,
+    /// They stay: a duplicate, for reading.
+    Stay,
+}
+
 /// A copy operation under way.
 pub(crate) struct Inflight {
     /// Over when this is.
@@ -153,8 +165,8 @@ pub(crate) struct Inflight {
     pub(crate) pages: PageMask,
     /// ...here.
     pub(crate) dst: Place,
-    /// Other copies of `pages` are dropped then (a move; `false` for a duplicate).
-    pub(crate) exclusive: bool,
+    /// Other copies of `pages`.
+    pub(crate) others: Others,
     /// The chunk that the block gave away, and that the pages are copied from.
     pub(crate) given: Option<(Arc<Gpu>, ChunkId)>,
     /// Of `pages`, those that the CPU, which copied in an engine's place, left out: their memory failed.
@@ -199,6 +211,8 @@ pub(crate) struct State {
     pub(crate) missed: bool,
     /// `HUVM_CAUSE_*` of the last migration.
     pub(crate) last_cause: u32,
+    /// Whether GPUs write what they read.
+    pub(crate) writes: Writes,
 }
 
 impl State {
@@ -341,7 +355,7 @@ impl State {
             let spare = self.spare.as_ref();
             spare.is_some_and(|s| s.is(gpu, *id))
         };
-        i.dst == Place::Host && !i.exclusive && i.given.as_ref().is_some_and(reads)
+        i.dst == Place::Host && i.others == Others::Stay && i.given.as_ref().is_some_and(reads)
     }
 
     /// Publishes the copy in flight if it is over. What it is still waiting for; `None`: nothing is in flight.
@@ -386,8 +400,12 @@ impl State {
             _ => self.unfit(i.dst),
         };
         let arrived = i.pages.and_not(&unread).and_not(&unfit);
-        if i.exclusive {
+        let on_host = self.host_valid;
+        if i.others != Others::Stay {
             self.forget_beside(i.dst, &arrived);
+        }
+        if i.others == Others::GoButHost {
+            self.host_valid = on_host;
         }
         match i.dst {
             Place::Host => self.host_valid |= arrived,
@@ -579,6 +597,7 @@ impl Block {
             ahead: None,
             missed: false,
             last_cause: uapi::HUVM_CAUSE_NONE,
+            writes: Writes::UNKNOWN,
         };
         Arc::pin_init(
             pin_init!(Self { va, space, sends: Atomic::new(false), state <- new_mutex!(state, "huvm_block") }),

@@ -9,7 +9,7 @@ use crate::kernel::ffi::uapi;
 use crate::kernel::vma::{Inserter, Outcome};
 use crate::kernel::{task, time};
 use crate::memory::backing::SIZE_2M;
-use crate::memory::block::State;
+use crate::memory::block::{Others, State};
 use crate::memory::space::Space;
 use crate::memory::{block_base, PageIndex, PageMask, PageRegion, Place, BLOCK_BYTES, PAGE_BYTES};
 use huvm_policy::config::KnobId;
@@ -91,7 +91,7 @@ fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge:
         let m = Move {
             pages: want,
             dst: Place::Host,
-            exclusive: !duplicate,
+            others: if duplicate { Others::Stay } else { Others::Go },
             cause: uapi::HUVM_CAUSE_CPU_FAULT,
         };
         let moves = want.and_not(&s.host_valid);
@@ -216,7 +216,7 @@ pub(crate) fn access(space: &Arc<Space>, va: u64, buf: &mut [u8], write: bool) -
         let m = Move {
             pages: PageMask::from_page(page),
             dst: Place::Host,
-            exclusive: true,
+            others: Others::Go,
             cause: uapi::HUVM_CAUSE_CPU_FAULT,
         };
         if migrate::finish(&block, None, &m).is_err() {

@@ -15,7 +15,7 @@ use crate::channel::{self, Engine, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::time;
-use crate::memory::block::{Block, Inflight};
+use crate::memory::block::{Block, Inflight, Others};
 use crate::memory::chunk::{Departure, Victim};
 use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
@@ -270,21 +270,29 @@ pub(super) fn empty(
             // The block let go of it in the meantime.
             _ => return Ok(Tracker::EMPTY),
         };
-        let copy = valid.and_not(&s.kept_beside(Place::Gpu(g)));
-        let borrows = p.is_on(KnobId::HarvestBorrow) && !copy.is_empty();
-        let dst = match borrows.then(|| harvest::find_spare(&mut s, block, gpu, &p)) {
+        let only = valid.and_not(&s.kept_beside(Place::Gpu(g)));
+        // From a neighbour it comes back sooner, so what the host has goes there as well; but nothing makes way for that.
+        let mut near = only;
+        if p.is_on(KnobId::KeepHostCopy) {
+            near |= valid.and(&s.host_valid).and_not(&s.in_spare());
+        }
+        let is_clean = only.is_empty();
+        let borrows = p.is_on(KnobId::HarvestBorrow) && !near.is_empty();
+        let found = borrows.then(|| harvest::find_spare(&mut s, block, gpu, is_clean, &p));
+        let (dst, copy) = match found {
             // What is known to have failed there and is not condemned yet would not keep them.
-            Some(Found::Chunk) if !copy.intersects(&s.unfit(Place::Spare)) => Place::Spare,
+            Some(Found::Chunk) if !near.intersects(&s.unfit(Place::Spare)) => (Place::Spare, near),
             // Once: another block makes way, whose lock is not taken under this one's.
             Some(Found::Removable)
-                if core::mem::take(&mut may_replace)
+                if !is_clean
+                    && core::mem::take(&mut may_replace)
                     && replace.allows(gpu.channels().pending(Engine::DeviceToHost)) =>
             {
                 drop(s);
                 let _else_to_the_host = harvest::replace(gpu, &p);
                 continue;
             }
-            _ => Place::Host,
+            _ => (Place::Host, only),
         };
         if dst == Place::Host {
             if let Err(e) = pool::host_memory(gpu, space, &mut s, &copy, &p, need) {
@@ -295,7 +303,7 @@ pub(super) fn empty(
         }
         map::unmap_gpus(&mut s, &valid);
         // Who does not acknowledge that is lost, and what it had beside this GPU is here alone now.
-        if valid.and_not(&s.kept_beside(Place::Gpu(g))) == copy {
+        if valid.and_not(&s.kept_beside(Place::Gpu(g))) == only {
             break (s, copy, dst);
         }
     };
@@ -315,7 +323,7 @@ pub(super) fn empty(
             tracker,
             pages: PageMask::EMPTY,
             dst,
-            exclusive: false,
+            others: Others::Stay,
             given: None,
             skipped: PageMask::EMPTY,
         });
@@ -331,11 +339,12 @@ pub(super) fn empty(
         part.departed = Some(Departure::of(gpu));
     }
     s.left(g);
+    s.writes.left();
     s.inflight = Some(Inflight {
         tracker,
         pages: copy,
         dst,
-        exclusive: false,
+        others: Others::Stay,
         given: Some((gpu.clone(), id)),
         skipped: did.unwrap_or(PageMask::EMPTY),
     });
@@ -345,6 +354,7 @@ pub(super) fn empty(
     for (counter, n) in [
         (Counter::Evictions, 1),
         (Counter::EvictionBytes, bytes),
+        (Counter::EvictionsClean, u64::from(copy.is_empty())),
         (Counter::EvictionsInFault, u64::from(in_fault)),
         (Counter::SpareEvictions, u64::from(dst == Place::Spare)),
     ] {

@@ -19,7 +19,7 @@ use crate::account::{self, counters::Counter, events, policy};
 use crate::device::{faults::FaultState, Gpu};
 use crate::kernel::ffi::uapi;
 use crate::kernel::time;
-use crate::memory::block::{Block, State};
+use crate::memory::block::{Block, Others, State};
 use crate::memory::clients::Client;
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
@@ -49,6 +49,8 @@ struct Work {
     fatal: bool,
     /// They continue a stream.
     stream: bool,
+    /// Which writes what it goes over.
+    writes: bool,
     /// What becomes of them, once it was decided.
     plan: Option<Plan>,
     /// The first pass is over.
@@ -693,6 +695,7 @@ fn begin(
         write,
         fatal: faults.iter().any(|f| f.is_fatal),
         stream: false,
+        writes: false,
         plan: None,
         begun: false,
         failed: None,
@@ -792,7 +795,7 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
             return None;
         }
         let space = w.block.space();
-        let mut plan = placement::plan(space, gpu, s, &faulted, &w.write, p);
+        let mut plan = placement::plan(space, gpu, s, &faulted, &w.write, w.writes, p);
         densify(gpu, space, s, &mut plan, p, w.stream);
         w.plan = Some(plan);
     }
@@ -805,8 +808,10 @@ fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
     let p = policy::in_force(block.space(), Some(gpu));
     // Before the block is locked: it looks at the space's ranges.
     // No two batches of a GPU are fetched in the same nanosecond, nor served at once.
-    let stream = prefetch::note_fault(gpu, &w.sg, &block, w.fetched_ns, &p);
+    let writes = !w.write.is_empty();
+    let stream = prefetch::note_fault(gpu, &w.sg, &block, w.fetched_ns, writes, &p);
     w.stream = stream.as_ref().is_some_and(|s| s.goes_on);
+    w.writes = stream.as_ref().is_some_and(|s| s.writes);
     let did = copy(gpu, w, &block, &p);
     // What was fetched ahead until here came too late for this fault.
     if let Some(stream) = stream {
@@ -909,13 +914,18 @@ fn advance(
     let Some(plan) = w.plan.as_ref() else {
         return Ok(true);
     };
+    let moved = if plan.keeps {
+        Others::GoButHost
+    } else {
+        Others::Go
+    };
     let steps = [
-        (plan.remote, Place::Host, true),
-        (plan.local, here, true),
-        (plan.copies, here, false),
+        (plan.remote, Place::Host, Others::Go),
+        (plan.local, here, moved),
+        (plan.copies, here, Others::Stay),
     ];
     for _ in 0..TURNS_MAX {
-        let Some((pages, dst, exclusive)) = steps.get(*step).copied() else {
+        let Some((pages, dst, others)) = steps.get(*step).copied() else {
             return Ok(true);
         };
         // What went meanwhile is none of ours.
@@ -930,7 +940,7 @@ fn advance(
         let wanted = Move {
             pages,
             dst,
-            exclusive,
+            others,
             cause: uapi::HUVM_CAUSE_GPU_FAULT,
         };
         let first = migrate::before(s, &wanted);

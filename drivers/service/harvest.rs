@@ -26,7 +26,7 @@ use crate::channel::{Engine, Tracker};
 use crate::device::{peer, registry, Gpu};
 use crate::kernel::ffi::uapi;
 use crate::kernel::{thread, time};
-use crate::memory::block::{Block, Inflight, Spare, State};
+use crate::memory::block::{Block, Inflight, Others, Spare, State};
 use crate::memory::chunk::Victim;
 use crate::memory::offer::{Stock, Terms};
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
@@ -52,8 +52,15 @@ pub(super) enum Found {
     Nothing,
 }
 
-/// Sees to it that the block has a chunk in a neighbour's memory that `gpu` can copy to, if there is one.
-pub(super) fn find_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &Policy) -> Found {
+/// Sees to it that the block has a chunk in a neighbour's memory that `gpu` can copy to, if there is one. `copied`: the host keeps what
+/// will be in it.
+pub(super) fn find_spare(
+    s: &mut State,
+    block: &Arc<Block>,
+    gpu: &Arc<Gpu>,
+    copied: bool,
+    p: &Policy,
+) -> Found {
     if let Some(spare) = s.spare.as_ref() {
         let reaches = !spare.gpu.is_lost() && gpu.peer_id(spare.gpu.index()).is_some();
         return if reaches && !spare.is_condemned() {
@@ -66,7 +73,7 @@ pub(super) fn find_spare(s: &mut State, block: &Arc<Block>, gpu: &Arc<Gpu>, p: &
     let _got = choose(gpu, p, &mut |lender, from| match from {
         SpareFrom::Free => {
             let cause = uapi::HUVM_CAUSE_EVICTION;
-            let lent = lend(s, block, gpu.index(), lender, false, cause);
+            let lent = lend(s, block, gpu.index(), lender, copied, cause);
             if lent {
                 found = Found::Chunk;
             }
@@ -413,7 +420,7 @@ fn start_write_back(
         tracker: *tracker,
         pages: if did.is_ok() { *pages } else { PageMask::EMPTY },
         dst: Place::Host,
-        exclusive: false,
+        others: Others::Stay,
         given: Some((lender, id)),
         skipped: did.unwrap_or(PageMask::EMPTY),
     });

@@ -15,7 +15,7 @@ use crate::kernel::ffi::uapi;
 use crate::kernel::memcg::{self, For};
 use crate::kernel::task;
 use crate::memory::backing::Backing;
-use crate::memory::block::{Block, Inflight, Part, State};
+use crate::memory::block::{Block, Inflight, Others, Part, State};
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageIndex, PageMask, Pages, Place, BLOCK_BYTES, PAGE_BYTES};
@@ -32,8 +32,8 @@ pub(crate) struct Move {
     pub(crate) pages: PageMask,
     /// Where to.
     pub(crate) dst: Place,
-    /// Other copies go (a move); `false` keeps them (a duplicate, for reading).
-    pub(crate) exclusive: bool,
+    /// Other copies.
+    pub(crate) others: Others,
     /// `HUVM_CAUSE_*`.
     pub(crate) cause: u32,
 }
@@ -91,7 +91,9 @@ pub(crate) fn start(
     // What the first copy to the destination waits for.
     let mut after = Tracker::EMPTY;
     // The spare memory is given back with the last page of it, and the write-back reads it.
-    let joins = matches!(m.dst, Place::Gpu(_)) && m.exclusive && s.in_spare().intersects(&need);
+    let joins = matches!(m.dst, Place::Gpu(_))
+        && m.others != Others::Stay
+        && s.in_spare().intersects(&need);
     if overtaken.is_some() && !joins {
         return Err(Stop::Failed(EAGAIN));
     }
@@ -114,12 +116,12 @@ pub(crate) fn start(
                 .report(|c, n| account::count(None, Some(block.space()), c, n));
         }
         // Into a chunk that the block has been lent, of pages that the host keeps.
-        (Place::Spare, _) if !m.exclusive && need.and_not(&s.host_valid).is_empty() => {
+        (Place::Spare, _) if m.others == Others::Stay && need.and_not(&s.host_valid).is_empty() => {
             s.spare.as_ref().ok_or(ENOSPC)?.gpu.check()?;
         }
         _ => return Err(Stop::Failed(EINVAL)),
     }
-    if m.exclusive {
+    if m.others == Others::Go {
         collapse(block, s, m.dst, &pages.and_not(&need))?;
     }
     if need.is_empty() {
@@ -128,7 +130,7 @@ pub(crate) fn start(
     // From here on nobody may write the old copies. For a duplicate they may still read; a mapping that is gone only
     // faults again, so both cases take all of it.
     map::unmap_gpus(s, &need);
-    if m.dst != Place::Host || m.exclusive {
+    if m.dst != Place::Host || m.others != Others::Stay {
         map::unmap_cpu(block, s, &need);
     }
     let mut tracker = Tracker::EMPTY;
@@ -148,7 +150,7 @@ pub(crate) fn start(
         // Pages of a copy that was not all submitted stay where they are; what was submitted must still end.
         pages: if did.is_ok() { need } else { PageMask::EMPTY },
         dst: m.dst,
-        exclusive: m.exclusive,
+        others: m.others,
         given: None,
         skipped: did.unwrap_or(PageMask::EMPTY),
     });
@@ -594,7 +596,15 @@ fn to_gpu(
             need = need.and_not(&here);
         }
     }
-    let from_host = need.and(host_valid);
+    // So is that of another GPU that has them too.
+    let mut near = PageMask::EMPTY;
+    for part in parts.iter().filter(|p| p.gpu() != g && !p.sg.gpu.is_lost()) {
+        let link = part.sg.gpu.peer_id(g).and_then(|_| gpu.link_to(part.gpu()));
+        if link.is_some_and(|l| l.mb_per_s > gpu.host_mbps()) {
+            near |= part.valid;
+        }
+    }
+    let from_host = need.and(host_valid).and_not(&near);
     if !from_host.is_empty() {
         submit_host_runs(
             host,
@@ -682,7 +692,10 @@ pub(crate) fn before(s: &State, m: &Move) -> Option<Move> {
     (!stage.is_empty()).then_some(Move {
         pages: stage,
         dst: Place::Host,
-        exclusive: m.exclusive || leaves,
+        others: match m.others {
+            Others::Stay if !leaves => Others::Stay,
+            _ => Others::Go,
+        },
         cause: m.cause,
     })
 }
@@ -776,7 +789,7 @@ pub(crate) fn bring_home(block: &Arc<Block>, g: u8) -> Result {
         let m = Move {
             pages,
             dst: Place::Host,
-            exclusive: true,
+            others: Others::Go,
             cause: uapi::HUVM_CAUSE_API,
         };
         match finish(block, None, &m) {
@@ -807,7 +820,7 @@ pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, dst: Place, moved: &m
         let m = Move {
             pages: crate::memory::pages_between(block.va(), at, end),
             dst,
-            exclusive: true,
+            others: Others::Go,
             cause: uapi::HUVM_CAUSE_API,
         };
         super::thrash::reset(&mut block.lock(), &m.pages);

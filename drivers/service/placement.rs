@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) throttled: PageMask,
     /// When the first pin of a remote page ends, ns.
     pub(crate) unpin_ns: Option<u64>,
+    /// Of what is moved, the host keeps its copies.
+    pub(crate) keeps: bool,
 }
 
 impl Plan {
@@ -36,16 +38,30 @@ impl Plan {
         remote: PageMask::EMPTY,
         throttled: PageMask::EMPTY,
         unpin_ns: None,
+        keeps: false,
     };
 }
 
-/// Decides for `faulted` pages of a GPU, of which `write` want to write.
+/// Whether the host keeps its copy of a block that GPU `g` fetches (more of) now, to read it; `writes`: it comes with a stream that
+/// writes. One that somebody has advised about, or that is fought over, is treated as they have it.
+pub(super) fn keeps(s: &State, g: u8, writes: bool, p: &Policy) -> bool {
+    if !p.is_on(KnobId::KeepHostCopy) || !s.advice.is_none() || thrash::is_thrashing(s) {
+        return false;
+    }
+    if s.part(g).is_some_and(|p| !p.valid.is_empty()) {
+        return s.writes.is_keeping();
+    }
+    !writes && s.writes.would_keep()
+}
+
+/// Decides for `faulted` pages of a GPU, of which `write` want to write. `writes`: they come with a stream that does.
 pub(crate) fn plan(
     space: &Space,
     gpu: &Gpu,
     s: &mut State,
     faulted: &PageMask,
     write: &PageMask,
+    writes: bool,
     p: &Policy,
 ) -> Plan {
     let mut plan = Plan::NOTHING;
@@ -54,6 +70,9 @@ pub(crate) fn plan(
     let thrashing = p.is_on(KnobId::ThrashEnable) && thrash::is_thrashing(s);
     if !thrashing && s.advice.is_none() && !config.zero_copy {
         plan.local = *faulted;
+        if p.is_on(KnobId::KeepHostCopy) {
+            keep(s, gpu.index(), write, writes, p, &mut plan);
+        }
         return plan;
     }
     for page in faulted.iter() {
@@ -97,6 +116,23 @@ pub(crate) fn plan(
         }
     }
     plan
+}
+
+/// Completes a plan that moves all: with or without the host's copies.
+fn keep(s: &mut State, g: u8, write: &PageMask, writes: bool, p: &Policy, plan: &mut Plan) {
+    let here = s.part(g).map_or(PageMask::EMPTY, |p| p.valid);
+    if write.is_empty() {
+        plan.keeps = keeps(s, g, writes, p);
+        if here.is_empty() {
+            s.writes.fetched(plan.keeps);
+        }
+        return;
+    }
+    // One write is taken for all of it: else each page would fault once more.
+    if s.writes.is_keeping() {
+        plan.local |= here.and(&s.host_valid);
+    }
+    s.writes.wrote();
 }
 
 fn advice(a: PageAdvice) -> residency::Advice {

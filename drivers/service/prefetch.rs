@@ -17,7 +17,7 @@ use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::memcg::CHARGED;
 use crate::kernel::thread;
-use crate::memory::block::{Ahead, Block, State};
+use crate::memory::block::{Ahead, Block, Others, State};
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES};
@@ -96,6 +96,8 @@ struct Job {
     /// The range that the stream is in, and how far ahead of it blocks are fetched.
     span: BlockSpan,
     amount: u32,
+    /// The stream writes what it goes over.
+    writes: bool,
     /// Value of the GPU's abandon counter when it was asked for.
     asked: u32,
 }
@@ -143,14 +145,18 @@ pub(super) struct InStream {
     pub(super) goes_on: bool,
     /// It was foreseen.
     expected: bool,
+    /// The stream writes what it goes over.
+    pub(super) writes: bool,
 }
 
-/// A demand fault of `gpu` reached `block`, with others of the same `batch`. Call [`judge`] with what it is once it is served.
+/// A demand fault of `gpu` reached `block`, with others of the same `batch`; `writes`: some wanted to write. Call [`judge`] with what
+/// it is once it is served.
 pub(super) fn note_fault(
     gpu: &Arc<Gpu>,
     sg: &Arc<SpaceGpu>,
     block: &Block,
     batch: u64,
+    writes: bool,
     p: &Policy,
 ) -> Option<InStream> {
     if p.get(KnobId::StreamMode) == 0 {
@@ -173,11 +179,12 @@ pub(super) fn note_fault(
             .streams
             .table
             .lock()
-            .fault(BlockNo::of_va(block.va()), &span, batch, &config);
+            .fault(BlockNo::of_va(block.va()), &span, batch, writes, &config);
     went_over(gpu, space, &advice);
     let stream = InStream {
         goes_on: advice.expected || advice.run.is_some(),
         expected: advice.expected,
+        writes: advice.writes,
     };
     if advice.cancel {
         gpu.prefetch_abandon.add(1, Relaxed);
@@ -191,6 +198,7 @@ pub(super) fn note_fault(
         run,
         span,
         amount: config.amount,
+        writes: advice.writes,
         asked: gpu.prefetch_abandon.load(Relaxed),
     };
     match gpu.prefetch_queue.push(job) {
@@ -476,15 +484,20 @@ fn fetch(gpu: &Arc<Gpu>, job: &Job, block: &Arc<Block>, p: &Policy) -> bool {
     for _ in 0..4 {
         {
             let mut s = block.fetchable(joins);
-            let m = match wanted(&s, g, p) {
+            let mut m = match wanted(&s, g, p) {
                 Some(m) => m,
                 None => return false,
             };
             // What a fault has brought in part was not ahead of it any more; that fault was the late one.
             let is_ahead = s.part(g).is_none_or(|p| p.valid.is_empty());
+            let keeps = placement::keeps(&s, g, job.writes, p);
+            if m.others == Others::Go && keeps {
+                m.others = Others::GoButHost;
+            }
             match migrate::start(block, &mut s, Some(&job.sg), &mut room, &m) {
                 Ok(()) if s.inflight.is_none() => return false,
                 Ok(()) if is_ahead => {
+                    s.writes.fetched(keeps);
                     // Before anybody else sees the block: a fault that finds it on its way is late, and has not wasted it.
                     let ahead = ahead(gpu, job, block);
                     ahead.tell(uapi::HUVM_PREFETCH_BEGUN);
@@ -524,16 +537,15 @@ fn wanted(s: &State, g: u8, p: &Policy) -> Option<Move> {
         .and_not(&placement::stays(s, here))
         .and_not(&s.valid_at(here));
     // One move takes pages away from where they are, or leaves them there.
-    let exclusive = !pages.is_subset_of(&s.advice.read_mostly());
-    let pages = if exclusive {
-        pages.and_not(&s.advice.read_mostly())
+    let (pages, others) = if pages.is_subset_of(&s.advice.read_mostly()) {
+        (pages, Others::Stay)
     } else {
-        pages
+        (pages.and_not(&s.advice.read_mostly()), Others::Go)
     };
     let m = Move {
         pages,
         dst: here,
-        exclusive,
+        others,
         cause: uapi::HUVM_CAUSE_PREFETCH,
     };
     (!pages.is_empty() && migrate::before(s, &m).is_none()).then_some(m)

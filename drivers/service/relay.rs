@@ -13,7 +13,7 @@ use super::harvest;
 use super::migrate::{self, Move, Stop};
 use crate::channel::Engine;
 use crate::device::{registry, Gpu};
-use crate::memory::block::{Block, State};
+use crate::memory::block::{Block, Others, State};
 use crate::memory::{PageMask, Place};
 use huvm_policy::config::Policy;
 use huvm_policy::path::{choose_path, LenderPath, Path};
@@ -161,7 +161,7 @@ pub(super) fn start(
     let m = Move {
         pages: *pages,
         dst: Place::Spare,
-        exclusive: false,
+        others: Others::Stay,
         cause,
     };
     let did = migrate::start(block, s, None, &mut Room::empty(), &m);

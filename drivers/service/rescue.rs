@@ -25,7 +25,7 @@ use crate::account::{self, counters::Counter, policy};
 use crate::channel::{self, Engine, Failed, Tracker, Watch};
 use crate::device::Gpu;
 use crate::kernel::{thread, time};
-use crate::memory::block::{Block, Inflight};
+use crate::memory::block::{Block, Inflight, Others};
 use crate::memory::{registry, Place, BLOCK_BYTES};
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -208,7 +208,7 @@ impl Rescue<'_> {
             tracker: copy,
             pages,
             dst: Place::Host,
-            exclusive: false,
+            others: Others::Stay,
             given: Some((gpu.clone(), chunk)),
             skipped,
         });

@@ -181,16 +181,19 @@ static void under_a_launch(void)
 	close(log);
 }
 
-static void there_is_another_copy(void)
+/* The host has the pages too: the launch goes on with them, and ends well. */
+static void another_copy(int advised)
 {
-	/* The host has the pages too: the launch goes on with them, and ends well. */
 	int fd = start(0, 0, 0);
 	uint32_t was = retired(fd, 0);
 	uint64_t lost = of_gpu(fd, 0, HUVM_CNT_ECC_LOST_PAGES);
 	struct job j = job_make(0, 2, 9);
 
 	cpu_fill(j.p, j.len, j.add, j.mul);
-	CHECK_OK(advise(j.fd, j.p, j.len, HUVM_ADVISE_READ_MOSTLY, 0));
+	if (advised)
+		CHECK_OK(advise(j.fd, j.p, j.len, HUVM_ADVISE_READ_MOSTLY, 0));
+	else
+		CHECK_OK(set_knob(j.fd, HUVM_SCOPE_SPACE, "keep_host_copy", 1));
 	job_check_gpu(&j);
 	CHECK_EQ(block_info(j.fd, j.p).host_pages, PAGES);
 	for (uint32_t page = 0; page < PAGES; page += 73)
@@ -201,6 +204,16 @@ static void there_is_another_copy(void)
 	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_ECC_LOST_PAGES), lost);
 	job_end(&j);
 	all_idle(fd);
+}
+
+static void there_is_another_copy(void)
+{
+	another_copy(1);
+}
+
+static void what_was_only_read_is_there(void)
+{
+	another_copy(0);
 }
 
 static void met_by_eviction(void)
@@ -987,6 +1000,7 @@ static void two_chunks_left(void)
 
 static const struct ktap_test tests[] = {
 	{ "under_a_launch", under_a_launch },
+	{ "what_was_only_read_is_there", what_was_only_read_is_there },
 	{ "there_is_another_copy", there_is_another_copy },
 	{ "met_by_eviction", met_by_eviction },
 	{ "met_by_the_cpu", met_by_the_cpu },

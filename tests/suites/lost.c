@@ -72,18 +72,28 @@ static void data_only_there_is_lost(void)
 	int fd = huvm_open(), status;
 	uint32_t n = gpu_count(fd), g = n - 2;
 	volatile uint64_t *p = managed(fd, BLOCK);
+	uint64_t *q;
 
 	if (n < 3)
 		SKIP("needs three GPUs");
 	CHECK_OK(gpu_register(fd, g));
 	gpu_fill(fd, g, (void *)(uintptr_t)p, BLOCK, 4, 1, 1);
 	CHECK_EQ(block_info(fd, (void *)(uintptr_t)p).gpu_pages[g], 512);
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "keep_host_copy", 1));
+	q = managed(fd, BLOCK);
+	cpu_fill(q, BLOCK, 4, 3);
+	gpu_check(fd, g, q, BLOCK, 4, 4, 3);
+	CHECK_EQ(block_info(fd, q).gpu_pages[g], 512);
 	test_reg(fd, g, INJ_GONE, 0xdead);
 	{
 		ARG(huvm_migrate, m, .va = (uintptr_t)p, .length = BLOCK, .dst = HUVM_PLACE_HOST);
 
 		CHECK_ERR(ioctl(fd, HUVM_IOC_MIGRATE, &m), EIO);
 	}
+	/* But not what it only read (knob keep_host_copy). */
+	cpu_check(q, BLOCK, 4, 3);
+	q[1] = 1;
+	CHECK_EQ(block_info(fd, q).host_pages, 512);
 	signal(SIGBUS, SIG_DFL);
 	status = open("/proc/self/mem", O_RDONLY);
 	CHECK_ERR(pread(status, &n, 4, (off_t)(uintptr_t)p), EIO);

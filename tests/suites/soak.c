@@ -532,6 +532,7 @@ static void new_policy(void)
 	for (uint32_t g = 0; g < gpus; g++) {
 		knob(ctl, g, "harvest_lend", dice(2));
 		knob(ctl, g, "fair_memory", dice(2));
+		knob(ctl, g, "keep_host_copy", dice(2));
 	}
 	did.policies++;
 }

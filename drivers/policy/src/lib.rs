@@ -20,6 +20,7 @@
 //! | [`stream`] | which blocks to fetch ahead of a stream of faults |
 //! | [`path`] | over which links a block comes from the host |
 //! | [`residency`] | where a faulting page should live |
+//! | [`keep`] | whether the host keeps its copy of what a GPU reads |
 //! | [`thrash`] | when a page that bounces is throttled or pinned |
 //! | [`share`] | what a client may have beside others |
 //! | [`config`] | every knob, once |
@@ -43,6 +44,7 @@ pub mod chunk;
 pub mod config;
 pub mod evict;
 pub mod host_pool;
+pub mod keep;
 pub mod pace;
 mod page_mask;
 mod page_region;

@@ -43,6 +43,7 @@ pub static PRESETS: &[Preset] = &[
             (KnobId::EvictKeepSoon, 25),
             (KnobId::CopyOverlap, 1),
             (KnobId::FairMemory, 1),
+            (KnobId::KeepHostCopy, 1),
         ],
     },
     Preset {
@@ -252,6 +253,7 @@ mod tests {
             EvictGuardFit,
             EvictKeepSoon,
             FairMemory,
+            KeepHostCopy,
         ] {
             assert_eq!(p.get(off), 0, "{}", off.knob().name);
         }
@@ -280,6 +282,7 @@ mod tests {
                 EvictGuardFit,
                 EvictKeepSoon,
                 FairMemory,
+                KeepHostCopy,
             ])
             .collect();
         huvm.sort();

@@ -273,6 +273,8 @@ pub struct Advice {
     /// Blocks that the stream went over since its last fault, without a fault there; some may not have been advised. The second
     /// run is of the next pass.
     pub passed: [Option<BlockRun>; 2],
+    /// The stream writes what it goes over.
+    pub writes: bool,
 }
 
 /// What became of a block that was fetched ahead.
@@ -340,6 +342,8 @@ struct Stream {
     /// Faults of other ranges since its last. With any, its next pass does not follow this one: where several arrays are walked in
     /// lock-step, the next pass is often over others of them, and all would be fetched ahead at once.
     elsewhere: u32,
+    /// Of this pass, a block was written.
+    writes: bool,
     /// Where it was found, or this pass began.
     begun: BlockNo,
     /// Faults in its range since that were of no stream.
@@ -379,6 +383,7 @@ impl Stream {
             owed: 0,
             round: false,
             elsewhere: 0,
+            writes: false,
             begun: block,
             strays: 0,
             followed: 0,
@@ -518,6 +523,7 @@ impl Stream {
             // The next pass, unless this one looked like chance.
             self.round = self.elsewhere == 0 && self.is_trusted();
             (self.begun, self.strays, self.followed) = (self.cycle().0, 0, 0);
+            self.writes = false;
         }
         self.elsewhere = 0;
         self.last = block;
@@ -607,12 +613,13 @@ impl StreamTable {
     }
 
     /// A demand fault reached `block` of the range `span`, with others of the same `batch`: any number that the next batch does
-    /// not have. A block outside its span changes nothing.
+    /// not have. A block outside its span changes nothing. `writes`: some of the faults there were of writes.
     pub fn fault(
         &mut self,
         block: BlockNo,
         span: &BlockSpan,
         batch: u64,
+        writes: bool,
         config: &StreamConfig,
     ) -> Advice {
         if config.mode == StreamMode::Off || !span.contains(block) {
@@ -635,7 +642,10 @@ impl StreamTable {
                 Seen::Ahead(steps) if nearest.is_none_or(|(best, _)| steps < best) => {
                     nearest = Some((steps, i));
                 }
-                Seen::Behind => behind = Some(s.step),
+                Seen::Behind => {
+                    behind = Some(s.step);
+                    s.writes |= writes;
+                }
                 _ => (),
             }
         }
@@ -643,7 +653,9 @@ impl StreamTable {
             if let Some(s) = self.streams.get_mut(i).and_then(Option::as_mut) {
                 let passed = s.between(i, steps);
                 let expected = s.advance(block, steps, now);
+                s.writes |= writes;
                 return Advice {
+                    writes: s.writes,
                     run: self.advise(i, config),
                     cancel: false,
                     expected,
@@ -659,6 +671,7 @@ impl StreamTable {
             if let Some(Some(s)) = self.streams.get(i) {
                 let next = Stream {
                     round: s.elsewhere == 0,
+                    writes,
                     ..Stream::new(span, block, s.step, now)
                 };
                 return self.begin(i, next, config);
@@ -691,7 +704,11 @@ impl StreamTable {
             };
         };
         let i = self.slot_for_new(slots);
-        self.begin(i, Stream::new(span, block, step, now), config)
+        let stream = Stream {
+            writes,
+            ..Stream::new(span, block, step, now)
+        };
+        self.begin(i, stream, config)
     }
 
     /// The `left` furthest blocks advised for this stream were not fetched. They may be advised again.
@@ -803,6 +820,7 @@ impl StreamTable {
         }
         self.counts.streams = self.counts.streams.saturating_add(1);
         Advice {
+            writes: stream.writes,
             run: self.advise(i, config),
             ..Advice::default()
         }
@@ -963,7 +981,7 @@ mod tests {
         let mut t = StreamTable::new();
         for b in 0..20 {
             for third in 0..3 {
-                t.fault(BlockNo(1000 * third + b), &span, b, &small);
+                t.fault(BlockNo(1000 * third + b), &span, b, false, &small);
             }
         }
         let amounts = |t: &StreamTable| {
@@ -973,9 +991,38 @@ mod tests {
         assert_eq!(t.len(), 3);
         assert_eq!(amounts(&t)[1..], [(2, 2), (2, 2)]);
         for b in 20..100 {
-            t.fault(BlockNo(b), &span, b, &small);
+            t.fault(BlockNo(b), &span, b, false, &small);
         }
         assert_eq!(amounts(&t)[0], (8, 8));
+    }
+
+    /// Catches blocks ahead of a stream that writes, kept on the host for nothing; and one that does so for ever.
+    #[test]
+    fn a_stream_that_writes_says_so_for_the_rest_of_its_pass() {
+        let span = BlockSpan {
+            first: BlockNo(0),
+            end: BlockNo(64),
+        };
+        let mut p = Policy::new();
+        p.set(KnobId::StreamMode, 2).unwrap();
+        p.set(KnobId::StreamCycles, 1).unwrap();
+        let config = StreamConfig::of(&p);
+        let mut t = StreamTable::new();
+        let pass = |t: &mut StreamTable, writes: Option<u64>| -> Vec<bool> {
+            let fault = |b| t.fault(BlockNo(b), &span, b, Some(b) == writes, &config);
+            (0..64).map(fault).map(|a| a.writes).collect()
+        };
+        assert!(pass(&mut t, None).iter().all(|w| !w));
+        let told = pass(&mut t, Some(20));
+        assert!(told[..20].iter().all(|w| !w));
+        assert!(told[20..].iter().all(|w| *w));
+        assert!(pass(&mut t, None).iter().all(|w| !w));
+        // A straggler counts as well.
+        t.fault(BlockNo(0), &span, 99, false, &config);
+        t.fault(BlockNo(20), &span, 99, false, &config);
+        let behind = t.fault(BlockNo(18), &span, 100, true, &config);
+        assert!(!behind.writes);
+        assert!(t.fault(BlockNo(21), &span, 101, false, &config).writes);
     }
 
     #[test]
@@ -1029,7 +1076,7 @@ mod tests {
         let mut t = StreamTable::new();
         let mut run = None;
         for b in 0..5 {
-            run = t.fault(BlockNo(b), &span, b, &config).run;
+            run = t.fault(BlockNo(b), &span, b, false, &config).run;
         }
         let run = run.unwrap();
         assert_eq!((run.first, run.count), (BlockNo(5), 16));
@@ -1046,7 +1093,7 @@ mod tests {
         assert_eq!(t.beyond(run.stream, 9, 9), None);
         assert_eq!(t.counts().advised, 6);
         // Far beyond the amount it is still the same stream, and nothing is advised twice.
-        let at = t.fault(BlockNo(38), &span, 9, &config);
+        let at = t.fault(BlockNo(38), &span, 9, false, &config);
         assert!(at.expected && !at.cancel && at.run.is_none());
         let gone = StreamId {
             born: run.stream.born + 1,
@@ -1066,29 +1113,39 @@ mod tests {
         let up_to = |end| {
             let mut t = StreamTable::new();
             for b in 0..end {
-                t.fault(BlockNo(b), &span, b, &on);
+                t.fault(BlockNo(b), &span, b, false, &on);
             }
             t
         };
         // Fetched ahead to 39, the last one.
         let ended = up_to(24);
-        let next = ended.clone().fault(BlockNo(7), &span, 99, &on);
+        let next = ended.clone().fault(BlockNo(7), &span, 99, false, &on);
         let run = next.run.unwrap();
         assert_eq!((run.first, run.count, run.step), (BlockNo(8), 16, 1));
         assert!(!next.cancel && !next.expected);
-        assert!(ended.clone().fault(BlockNo(7), &span, 99, &off).cancel);
+        assert!(
+            ended
+                .clone()
+                .fault(BlockNo(7), &span, 99, false, &off)
+                .cancel
+        );
         // Stragglers are none, nor is another range's fault.
         assert!(ended
             .clone()
-            .fault(BlockNo(20), &span, 99, &on)
+            .fault(BlockNo(20), &span, 99, false, &on)
             .run
             .is_none());
         let other = BlockSpan {
             first: BlockNo(50),
             end: BlockNo(90),
         };
-        assert!(ended.clone().fault(BlockNo(57), &other, 99, &on).cancel);
-        assert!(up_to(23).fault(BlockNo(7), &span, 99, &on).cancel);
+        assert!(
+            ended
+                .clone()
+                .fault(BlockNo(57), &other, 99, false, &on)
+                .cancel
+        );
+        assert!(up_to(23).fault(BlockNo(7), &span, 99, false, &on).cancel);
     }
 
     #[test]

@@ -51,7 +51,7 @@ fn batch() -> u64 {
 
 /// A fault in a batch of its own.
 fn fault(t: &mut StreamTable, at: u64, s: &BlockSpan, c: &StreamConfig) -> Advice {
-    t.fault(BlockNo(at), s, batch(), c)
+    t.fault(BlockNo(at), s, batch(), false, c)
 }
 
 /// Faults on `at` one after another, each in a batch of its own; what each was answered.

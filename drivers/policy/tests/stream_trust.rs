@@ -88,7 +88,7 @@ impl Memory {
         }
         for (block, mut parts) in missing {
             self.cost.faults += u64::from(parts.count_ones());
-            let advice = self.table.fault(BlockNo(block), span, nr, config);
+            let advice = self.table.fault(BlockNo(block), span, nr, false, config);
             for p in advice.passed.iter().flatten().flat_map(|r| r.blocks()) {
                 if let Some(t) = self.blocks.get_mut(&p.0).filter(|t| t.ahead) {
                     t.ahead = false;
@@ -332,7 +332,7 @@ fn short_arrays_in_ranges_of_their_own_are_streams() {
                 first: BlockNo(first),
                 end: BlockNo(first + each),
             };
-            let advice = table.fault(BlockNo(first + i), &span, i, &CONFIG);
+            let advice = table.fault(BlockNo(first + i), &span, i, false, &CONFIG);
             advised += advice.run.map_or(0, |r| r.count);
         }
     }

@@ -410,4 +410,9 @@ knobs! {
         "While several use this GPU, who has no more than its share of the memory does not lose it to those who have more.",
         "chosen for this project: one that streams would evict all others; NVIDIA has none (nvidia-uvm.md 4.4)"
     }
+    KeepHostCopy {
+        "keep_host_copy", "", Choice(OFF_ON), 0..=1, 0, true,
+        "The host keeps its copy of what a GPU fetches to read: until it is written it leaves the GPU without a copy.",
+        "chosen for this project: NVIDIA copies back what was never written (nvidia-uvm.md 9.2, dirty tracking)"
+    }
 }

@@ -80,6 +80,7 @@ pub(crate) const NAMES: &[&str] = &[
     "blind_replays",
     "interrupt_storms",
     "victims_passed_over",
+    "evictions_clean",
 ];
 
 #[cfg(test)]
