@@ -181,9 +181,10 @@ pub(super) fn note_fault(
             .lock()
             .fault(BlockNo::of_va(block.va()), &span, batch, writes, &config);
     went_over(gpu, space, &advice);
+    let in_time = writes && is_there(gpu, block);
     let stream = InStream {
         goes_on: advice.expected || advice.run.is_some(),
-        expected: advice.expected,
+        expected: advice.expected && !in_time,
         writes: advice.writes,
     };
     if advice.cancel {
@@ -206,6 +207,20 @@ pub(super) fn note_fault(
         Err(job) => abandon(gpu, &job, job.run.count),
     }
     Some(stream)
+}
+
+/// Whether a block that was fetched ahead is there: then a GPU that writes it faults since the host keeps its copy, and not for want of it.
+fn is_there(gpu: &Gpu, block: &Block) -> bool {
+    let mut s = block.lock();
+    let there = s.part(gpu.index()).is_some_and(|p| !p.mapped.is_empty());
+    let ahead = s.ahead.take_if(|_| there);
+    drop(s);
+    if let Some(a) = ahead.as_ref() {
+        a.tell(uapi::HUVM_PREFETCH_USEFUL);
+        let space = block.space();
+        space.streams.report(gpu, space, Outcome::Useful, 1);
+    }
+    ahead.is_some()
 }
 
 /// What a fault at `block`, served by now, says about its being fetched ahead.
