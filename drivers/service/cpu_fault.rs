@@ -94,7 +94,9 @@ fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge:
             others: if duplicate { Others::Stay } else { Others::Go },
             cause: uapi::HUVM_CAUSE_CPU_FAULT,
         };
-        let moves = want.and_not(&s.host_valid);
+        // A write takes from GPUs what they read, though nothing is copied. What is to be in several places is not fought over.
+        let taken = blocked.and_not(&s.advice.read_mostly());
+        let moves = want.and_not(&s.host_valid).or(&taken);
         match migrate::start(&block, &mut s, None, &mut room, &m) {
             Ok(()) => thrash::note(space, &mut s, &moves, Place::Host, &p),
             Err(Stop::Failed(e)) if huge && (e == ENOMEM || e == EIO) => return Outcome::Fallback,

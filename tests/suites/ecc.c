@@ -619,10 +619,10 @@ static void neighbours_memory(void)
 	CHECK_OK(close(comes_anew(0)));
 }
 
-static void lent_and_stuck(void)
+/* What is in a chunk that failed cannot go home for want of memory, and one of its pages is new: evicted, it comes to a place where it
+ * can be read. @at_home: the lender's own engine met it, not the borrower's. */
+static void stuck_in_spare(int at_home)
 {
-	/* What is in a chunk that failed cannot go home for want of memory, and one of its pages is new: evicted, it comes to a place
-	 * where it can be read, or whoever reads it is told. */
 	static const uint32_t sizes[] = { HUVM_FAIL_HOST_4K, HUVM_FAIL_HOST_64K, HUVM_FAIL_HOST_2M };
 	const uint64_t word = 0x5eed5eed5eedull;
 	int fd = start(1 << 1, 1 << 0, 4);
@@ -634,17 +634,28 @@ static void lent_and_stuck(void)
 	struct job j = borrower(fd, 0, &block, &chunk);
 
 	page = block + 77 * PAGE / 8;
+	i.dst = look.a = (uintptr_t)page;
+	i.imm0 = word;
+	if (at_home) {
+		/* There is host memory for it and its neighbours, so that they alone can go home. */
+		CHECK_OK(set_knob(j.fd, HUVM_SCOPE_SPACE, "host_chunk_sizes", 0));
+		CHECK_EQ(*page, j.add + j.mul * (uint64_t)(page - j.p));
+		run_ok(j.fd, 0, 1, &i, 1, 8);
+		while (chunk_behind(block, " 0:") >= 0)
+			CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
+		CHECK(spare_of(block, 1) >= 0);
+		chunk = (uint32_t)spare_of(block, 1);
+	}
 	poison(fd, 1, chunk, 77);
 	for (int n = 0; n < 3; n++)
 		let_fail(fd, sizes[n], ~0u);
-	look.a = (uintptr_t)page;
+	if (at_home)
+		CHECK_ERR(migrate(j.fd, page, PAGE, HUVM_PLACE_HOST), EIO);
 	ended_by_ecc(run_program(j.fd, 0, 1, &look, 1, 8), page);
 	CHECK_EQ(retired(fd, 1), was);
 	CHECK_EQ(spare_of(block, 1), chunk);
 	CHECK_OK(munmap(page, PAGE));
 	CHECK(mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, j.fd, 0) == page);
-	i.dst = (uintptr_t)page;
-	i.imm0 = word;
 	run_ok(j.fd, 0, 1, &i, 1, 8);
 	/* The block stays, or goes where it has a chunk already. */
 	for (int n = 0; n < 8; n++)
@@ -654,10 +665,20 @@ static void lent_and_stuck(void)
 	while (chunk_behind(block, " 0:") >= 0)
 		CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
 	printf("# evicted, the chunk is %lld, that was %u\n", (long long)spare_of(block, 1), chunk);
-	CHECK(unreadable(page, PAGE, word, 0) <= 1);
+	CHECK_EQ(unreadable(page, PAGE, word, 0), 0);
 	CHECK_OK(munmap(j.p, j.len));
 	close(j.fd);
 	all_idle(fd);
+}
+
+static void lent_and_stuck(void)
+{
+	stuck_in_spare(0);
+}
+
+static void lent_and_stuck_at_home(void)
+{
+	stuck_in_spare(1);
 }
 
 static void while_it_moves(void)
@@ -1020,6 +1041,7 @@ static const struct ktap_test tests[] = {
 	{ "neighbours_memory", neighbours_memory, 60 },
 	{ "written_after_it_was_told", written_after_it_was_told, 60 },
 	{ "lent_and_stuck", lent_and_stuck, 60 },
+	{ "lent_and_stuck_at_home", lent_and_stuck_at_home, 60 },
 	{ "while_it_moves", while_it_moves, 120 },
 	{ "met_without_the_engine", met_without_the_engine, 60 },
 	{ "told_to_nobody", told_to_nobody, 60 },

@@ -313,6 +313,56 @@ static void nobodys_write_is_lost(void)
 	CHECK_OK(close(fd));
 }
 
+static void *cpu_writes(void *arg)
+{
+	volatile uint64_t *word = arg;
+	uint64_t turns = 0;
+
+	while (!__atomic_load_n(&race.end, __ATOMIC_ACQUIRE)) {
+		*word = ++turns;
+		usleep(100);
+	}
+	return (void *)turns;
+}
+
+static void what_is_fought_over_is_pinned(void)
+{
+	/* The CPU writes a word that a GPU reads: nothing is copied home, and it is a fight all the same, which ends in a mapping. */
+	int fd = open_with(1, 1);
+	uint64_t *p = managed(fd, 2 * BLOCK), pins = 0, *seen = p + BLOCK / 8;
+	struct huvm_instr i[2] = {
+		{ .op = HUVM_OP_SCALE, .count = 1, .steps = 1, .imm0 = 1 },
+		{ .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = 300000 },
+	};
+	ARG(huvm_launch, l, .gpu = 0, .blocks = 1, .iterations = 200, .elem_bytes = 8, .nr_instr = 2, .instrs = (uintptr_t)i);
+	pthread_t t;
+	void *turns;
+
+	i[0].a = (uintptr_t)p;
+	i[0].dst = (uintptr_t)seen;
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "thrash_pin_threshold_periods", 3));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "thrash_pin_windows", 50));
+	race.end = 0;
+	CHECK_EQ(pthread_create(&t, NULL, cpu_writes, p), 0);
+	for (uint64_t n = 1; n <= 10 && !pins; n++) {
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "thrash_window_us", 20000 * n));
+		CHECK_OK(ioctl(fd, HUVM_IOC_LAUNCH, &l));
+		CHECK_EQ(wait_launch(fd, l.launch).status, HUVM_LAUNCH_DONE);
+		pins = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_PINS);
+	}
+	__atomic_store_n(&race.end, 1, __ATOMIC_RELEASE);
+	pthread_join(t, &turns);
+	printf("# %llu pinned, the CPU wrote %llu times, the GPU saw %llu\n", (unsigned long long)pins,
+	       (unsigned long long)(uintptr_t)turns, (unsigned long long)*seen);
+	CHECK(pins > 0);
+	CHECK(*seen <= (uint64_t)(uintptr_t)turns);
+	CHECK_EQ(*p, (uint64_t)(uintptr_t)turns);
+	/* What was written last is what it reads next. */
+	run_ok(fd, 0, 1, i, 1, 8);
+	CHECK_EQ(*seen, *p);
+	CHECK_OK(close(fd));
+}
+
 static const struct ktap_test tests[] = {
 	{ "stays_on_the_host_while_it_is_read", stays_on_the_host_while_it_is_read },
 	{ "goes_there_with_the_first_write", goes_there_with_the_first_write },
@@ -323,5 +373,6 @@ static const struct ktap_test tests[] = {
 	{ "goes_to_a_neighbour_as_well", goes_to_a_neighbour_as_well, 60 },
 	{ "another_gpu_takes_it_from_the_first", another_gpu_takes_it_from_the_first },
 	{ "nobodys_write_is_lost", nobodys_write_is_lost, 90 },
+	{ "what_is_fought_over_is_pinned", what_is_fought_over_is_pinned, 90 },
 };
 KTAP_MAIN(tests)
