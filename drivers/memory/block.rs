@@ -298,6 +298,11 @@ impl State {
         if keep != Place::Host {
             self.host_valid = self.host_valid.and_not(pages);
         }
+        self.forget_on_gpus_beside(keep, pages);
+    }
+
+    /// The same, but for the host's.
+    fn forget_on_gpus_beside(&mut self, keep: Place, pages: &PageMask) {
         if let Some(s) = self.spare.as_mut().filter(|_| keep != Place::Spare) {
             s.valid = s.valid.and_not(pages);
         }
@@ -400,12 +405,10 @@ impl State {
             _ => self.unfit(i.dst),
         };
         let arrived = i.pages.and_not(&unread).and_not(&unfit);
-        let on_host = self.host_valid;
-        if i.others != Others::Stay {
-            self.forget_beside(i.dst, &arrived);
-        }
-        if i.others == Others::GoButHost {
-            self.host_valid = on_host;
+        match i.others {
+            Others::Go => self.forget_beside(i.dst, &arrived),
+            Others::GoButHost => self.forget_on_gpus_beside(i.dst, &arrived),
+            Others::Stay => {}
         }
         match i.dst {
             Place::Host => self.host_valid |= arrived,

@@ -914,14 +914,9 @@ fn advance(
     let Some(plan) = w.plan.as_ref() else {
         return Ok(true);
     };
-    let moved = if plan.keeps {
-        Others::GoButHost
-    } else {
-        Others::Go
-    };
     let steps = [
         (plan.remote, Place::Host, Others::Go),
-        (plan.local, here, moved),
+        (plan.local, here, plan.others),
         (plan.copies, here, Others::Stay),
     ];
     for _ in 0..TURNS_MAX {

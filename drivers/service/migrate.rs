@@ -596,15 +596,17 @@ fn to_gpu(
             need = need.and_not(&here);
         }
     }
-    // So is that of another GPU that has them too.
-    let mut near = PageMask::EMPTY;
+    let mut from_host = need.and(host_valid);
+    // So is the link to another GPU that has them too.
     for part in parts.iter().filter(|p| p.gpu() != g && !p.sg.gpu.is_lost()) {
-        let link = part.sg.gpu.peer_id(g).and_then(|_| gpu.link_to(part.gpu()));
+        if !part.valid.intersects(&from_host) {
+            continue;
+        }
+        let link = part.sg.gpu.link_to(g);
         if link.is_some_and(|l| l.mb_per_s > gpu.host_mbps()) {
-            near |= part.valid;
+            from_host = from_host.and_not(&part.valid);
         }
     }
-    let from_host = need.and(host_valid).and_not(&near);
     if !from_host.is_empty() {
         submit_host_runs(
             host,

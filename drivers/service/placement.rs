@@ -5,7 +5,7 @@
 use super::thrash;
 use crate::device::Gpu;
 use crate::memory::advice::PageAdvice;
-use crate::memory::block::State;
+use crate::memory::block::{Others, State};
 use crate::memory::space::Space;
 use crate::memory::{PageIndex, PageMask, Place};
 use huvm_policy::config::{KnobId, Policy};
@@ -26,8 +26,8 @@ pub(crate) struct Plan {
     pub(crate) throttled: PageMask,
     /// When the first pin of a remote page ends, ns.
     pub(crate) unpin_ns: Option<u64>,
-    /// Of what is moved, the host keeps its copies.
-    pub(crate) keeps: bool,
+    /// Copies elsewhere of what is moved: all go, or the host keeps its own.
+    pub(crate) others: Others,
 }
 
 impl Plan {
@@ -38,12 +38,12 @@ impl Plan {
         remote: PageMask::EMPTY,
         throttled: PageMask::EMPTY,
         unpin_ns: None,
-        keeps: false,
+        others: Others::Go,
     };
 }
 
 /// Whether the host keeps its copy of a block that GPU `g` fetches (more of) now, to read it; `writes`: it comes with a stream that
-/// writes. One that somebody has advised about, or that is fought over, is treated as they have it.
+/// writes. One that somebody has advised about, or that is fought over, is treated as they have it: it is not.
 pub(super) fn keeps(s: &State, g: u8, writes: bool, p: &Policy) -> bool {
     if !p.is_on(KnobId::KeepHostCopy) || !s.advice.is_none() || thrash::is_thrashing(s) {
         return false;
@@ -122,9 +122,12 @@ pub(crate) fn plan(
 fn keep(s: &mut State, g: u8, write: &PageMask, writes: bool, p: &Policy, plan: &mut Plan) {
     let here = s.part(g).map_or(PageMask::EMPTY, |p| p.valid);
     if write.is_empty() {
-        plan.keeps = keeps(s, g, writes, p);
+        let keeps = keeps(s, g, writes, p);
+        if keeps {
+            plan.others = Others::GoButHost;
+        }
         if here.is_empty() {
-            s.writes.fetched(plan.keeps);
+            s.writes.fetched(keeps);
         }
         return;
     }

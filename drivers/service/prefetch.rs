@@ -181,7 +181,11 @@ pub(super) fn note_fault(
             .lock()
             .fault(BlockNo::of_va(block.va()), &span, batch, writes, &config);
     went_over(gpu, space, &advice);
-    let in_time = writes && is_there(gpu, block);
+    // If it is there, a GPU that writes it faults since the host keeps its copy, and not for want of it.
+    let in_time = writes && outcome(gpu, block, false).is_some();
+    space
+        .streams
+        .report(gpu, space, Outcome::Useful, u32::from(in_time));
     let stream = InStream {
         goes_on: advice.expected || advice.run.is_some(),
         expected: advice.expected && !in_time,
@@ -209,20 +213,6 @@ pub(super) fn note_fault(
     Some(stream)
 }
 
-/// Whether a block that was fetched ahead is there: then a GPU that writes it faults since the host keeps its copy, and not for want of it.
-fn is_there(gpu: &Gpu, block: &Block) -> bool {
-    let mut s = block.lock();
-    let there = s.part(gpu.index()).is_some_and(|p| !p.mapped.is_empty());
-    let ahead = s.ahead.take_if(|_| there);
-    drop(s);
-    if let Some(a) = ahead.as_ref() {
-        a.tell(uapi::HUVM_PREFETCH_USEFUL);
-        let space = block.space();
-        space.streams.report(gpu, space, Outcome::Useful, 1);
-    }
-    ahead.is_some()
-}
-
 /// What a fault at `block`, served by now, says about its being fetched ahead.
 pub(super) fn judge(gpu: &Gpu, block: &Block, stream: &InStream) {
     let late = {
@@ -248,21 +238,29 @@ fn went_over(gpu: &Gpu, space: &Space, advice: &stream::Advice) {
         let Some(b) = space.existing_block(b.0.saturating_mul(BLOCK_BYTES)) else {
             continue;
         };
-        let mut s = b.lock();
-        let there = s.part(gpu.index()).is_some_and(|p| !p.mapped.is_empty());
-        let comes = s.inflight.is_some();
-        if let Some(a) = s.ahead.take_if(|_| there || comes) {
-            let (step, n) = if there {
-                (uapi::HUVM_PREFETCH_USEFUL, &mut useful)
-            } else {
-                (uapi::HUVM_PREFETCH_LATE, &mut late)
-            };
-            a.tell(step);
-            *n += 1;
+        match outcome(gpu, &b, true) {
+            Some(Outcome::Useful) => useful += 1,
+            Some(_) => late += 1,
+            None => {}
         }
     }
     space.streams.report(gpu, space, Outcome::Useful, useful);
     space.streams.report(gpu, space, Outcome::Late, late);
+}
+
+/// What became of a block that was fetched ahead and not judged yet: it is there, or late if it comes and `may_come`. `None`: not known.
+fn outcome(gpu: &Gpu, block: &Block, may_come: bool) -> Option<Outcome> {
+    let mut s = block.lock();
+    let there = s.part(gpu.index()).is_some_and(|p| !p.mapped.is_empty());
+    let comes = may_come && s.inflight.is_some();
+    let a = s.ahead.take_if(|_| there || comes)?;
+    let (step, outcome) = if there {
+        (uapi::HUVM_PREFETCH_USEFUL, Outcome::Useful)
+    } else {
+        (uapi::HUVM_PREFETCH_LATE, Outcome::Late)
+    };
+    a.tell(step);
+    Some(outcome)
 }
 
 /// What a block fetched ahead for a job is judged by.
@@ -506,7 +504,7 @@ fn fetch(gpu: &Arc<Gpu>, job: &Job, block: &Arc<Block>, p: &Policy) -> bool {
             // What a fault has brought in part was not ahead of it any more; that fault was the late one.
             let is_ahead = s.part(g).is_none_or(|p| p.valid.is_empty());
             let keeps = placement::keeps(&s, g, job.writes, p);
-            if m.others == Others::Go && keeps {
+            if keeps {
                 m.others = Others::GoButHost;
             }
             match migrate::start(block, &mut s, Some(&job.sg), &mut room, &m) {

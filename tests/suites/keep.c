@@ -3,7 +3,7 @@
  * The host keeps its copy of what a GPU only reads (knob keep_host_copy): it leaves without a copy, and whoever writes it, wherever, is
  * seen by all.
  */
-#include "huvm_lib.h"
+#include "lend_lib.h"
 
 #include <pthread.h>
 
@@ -239,7 +239,7 @@ static void goes_to_a_neighbour_as_well(void)
 static void another_gpu_takes_it_from_the_first(void)
 {
 	int fd = open_with(2, 1);
-	uint64_t *p = managed(fd, LEN), from_host;
+	uint64_t *p = managed(fd, LEN), *q = managed(fd, LEN), from_host;
 
 	cpu_fill(p, LEN, 2, 9);
 	gpu_check(fd, 0, p, LEN, BLOCKS, 2, 9);
@@ -255,10 +255,19 @@ static void another_gpu_takes_it_from_the_first(void)
 	gpu_scale(fd, 1, p, LEN, BLOCKS, 1, 1);
 	cpu_check(p, LEN, 4, 9);
 	gpu_check(fd, 0, p, LEN, BLOCKS, 4, 9);
+	/* Without a road between them it comes from the host. */
+	cpu_fill(q, LEN, 5, 9);
+	gpu_check(fd, 0, q, LEN, BLOCKS, 5, 9);
+	from_host = of_gpu(fd, 1, HUVM_CNT_BYTES_H2D);
+	test_reg(fd, 0, INJ_LINK_DOWN, link_bit(fd, 0, 1));
+	gpu_check(fd, 1, q, LEN, BLOCKS, 5, 9);
+	CHECK_EQ(of_gpu(fd, 1, HUVM_CNT_BYTES_H2D), from_host + LEN);
+	all_at(fd, q, LEN, PAGES, 1, PAGES);
+	test_reg(fd, 0, INJ_LINK_DOWN, 0);
 	CHECK_OK(close(fd));
 }
 
-/* Word @which of each page of the block grows by one each turn, until told to end. */
+/* What a CPU writes, over and over, until it is told to end. */
 static struct {
 	uint64_t *p;
 	int end;
@@ -290,7 +299,7 @@ static void nobodys_write_is_lost(void)
 
 	race.p = managed(fd, LEN);
 	race.end = 0;
-	/* Reads words that nobody writes: the last of each page, of which there are too few to check all. */
+	/* Reads a word of each page that nobody writes, the last. */
 	look.count = 1;
 	look.steps = LEN / PAGE / BLOCKS;
 	look.step_stride = PAGE * BLOCKS;
