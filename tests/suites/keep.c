@@ -231,7 +231,43 @@ static void goes_to_a_neighbour_as_well(void)
 	knob(ctl, 1, "harvest_lend", 0);
 	cpu_check(p, len, 12, 10);
 	gets_idle(ctl, 1);
-	CHECK_OK(set_preset(ctl, HUVM_SCOPE_GLOBAL, "demand"));
+	CHECK_OK(close(fd));
+	CHECK_OK(close(ctl));
+}
+
+static void stays_if_its_copy_is_refused(void)
+{
+	/* On its way to a neighbour, beside the host's copy: it is where it was, the neighbour has its room, and the next one goes. */
+	int ctl = huvm_open(), fd = open_with(1, 1);
+	uint64_t *p = managed(fd, BLOCK), in, home;
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
+
+	knob(ctl, 1, "harvest_lend", 1);
+	knob(ctl, 1, "lend_reserve_chunks", 0);
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "harvest_borrow", 1));
+	cpu_fill(p, BLOCK, 4, 3);
+	gpu_check(fd, 0, p, BLOCK, BLOCKS, 4, 3);
+	in = of_gpu(fd, 0, HUVM_CNT_BYTES_H2D);
+	home = of_gpu(fd, 0, HUVM_CNT_BYTES_D2H);
+	for (int n = 0; n < 3; n++) {
+		let_fail(fd, HUVM_FAIL_SUBMIT, 1);
+		CHECK_ERR(ioctl(fd, HUVM_IOC_TEST_EVICT, &e), EIO);
+		CHECK_EQ(let_fail_after(fd, HUVM_FAIL_SUBMIT, 0, 0), 0);
+		all_at(fd, p, BLOCK, PAGES, 0, PAGES);
+		cpu_check(p, BLOCK, 4, 3);
+		gpu_check(fd, 0, p, BLOCK, BLOCKS, 4, 3);
+	}
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_BYTES_H2D), in);
+	CHECK_EQ(mem_info(fd, 1).lent_only, 0);
+	CHECK_EQ(mem_info(fd, 1).lent_removable, 0);
+	CHECK_EQ(evicts(fd, 1), 1);
+	CHECK_EQ(mem_info(fd, 1).lent_removable, 1);
+	gpu_check(fd, 0, p, BLOCK, BLOCKS, 4, 3);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_BYTES_H2D), in);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_BYTES_D2H), home);
+	knob(ctl, 1, "harvest_lend", 0);
+	gets_idle(ctl, 1);
+	cpu_check(p, BLOCK, 4, 3);
 	CHECK_OK(close(fd));
 	CHECK_OK(close(ctl));
 }
@@ -380,6 +416,7 @@ static const struct ktap_test tests[] = {
 	{ "advice_and_other_policies_move", advice_and_other_policies_move },
 	{ "streams_keep_what_they_do_not_write", streams_keep_what_they_do_not_write, 120 },
 	{ "goes_to_a_neighbour_as_well", goes_to_a_neighbour_as_well, 60 },
+	{ "stays_if_its_copy_is_refused", stays_if_its_copy_is_refused },
 	{ "another_gpu_takes_it_from_the_first", another_gpu_takes_it_from_the_first },
 	{ "nobodys_write_is_lost", nobodys_write_is_lost, 90 },
 	{ "what_is_fought_over_is_pinned", what_is_fought_over_is_pinned, 90 },
