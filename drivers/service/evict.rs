@@ -271,10 +271,12 @@ pub(super) fn empty(
             _ => return Ok(Tracker::EMPTY),
         };
         let only = valid.and_not(&s.kept_beside(Place::Gpu(g)));
-        // From a neighbour it comes back sooner, so what the host has goes there as well; but nothing makes way for that.
+        // From a neighbour it comes back sooner, so what the host has goes there as well; but nothing makes way for that, nor does an
+        // engine try to read what is known to have failed.
         let mut near = only;
         if p.is_on(KnobId::KeepHostCopy) {
-            near |= valid.and(&s.host_valid).and_not(&s.in_spare());
+            let beside = valid.and(&s.host_valid).and_not(&s.in_spare());
+            near |= beside.and_not(&s.unfit(Place::Gpu(g)));
         }
         let is_clean = only.is_empty();
         let borrows = p.is_on(KnobId::HarvestBorrow) && !near.is_empty();

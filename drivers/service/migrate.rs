@@ -628,8 +628,9 @@ fn to_gpu(
         let Some(src) = part.chunk.filter(|_| !here.is_empty() && part.gpu() != g) else {
             continue;
         };
-        // The callers bring pages home first where no peer path exists; this one went just now.
-        let peer = part.sg.gpu.peer_id(g).ok_or(EAGAIN)?;
+        let Some(peer) = part.sg.gpu.peer_id(g) else {
+            continue;
+        };
         submit_runs(&part.sg.gpu, Engine::Peer, after, &here, done, &|p| {
             let addr = in_chunk(dst, p);
             (
@@ -640,6 +641,13 @@ fn to_gpu(
         .map_err(|e| if_cut_off(&part.sg.gpu, &gpu, e))?;
         account::count(Some(&gpu), space, Counter::BytesP2p, bytes(here.count()));
         left = left.and_not(&here);
+    }
+    if parts
+        .iter()
+        .any(|p| p.gpu() != g && p.valid.intersects(&left))
+    {
+        // The callers bring pages home first where no peer path exists; this one went just now.
+        return Err(EAGAIN);
     }
     if let Some(s) = spare.as_ref().filter(|s| s.valid.intersects(&left)) {
         // The callers bring these home first, unless the link went just now, or the lender is gone with them.

@@ -178,10 +178,15 @@ impl Rescue<'_> {
             },
             _ => return Ok(false),
         };
+        // What the host kept beside is no eviction's to lose; and others read it there.
+        let pages = pages.and_not(&s.host_valid);
+        if pages.is_empty() {
+            return Ok(false);
+        }
         if dst != Place::Host {
             let space = block.space();
             let p = policy::in_force(space, Some(gpu));
-            // Nothing reads or writes host memory of a block that sends: it is as good as settled.
+            // Nothing reads or writes these pages of the host memory of a block that sends: it is as good as settled.
             pool::host_memory(gpu, space, &mut s, &pages, &p, Need::Owner)?;
         }
         if !gpu.channels().works(Engine::DeviceToHost) {

@@ -216,6 +216,33 @@ static void what_was_only_read_is_there(void)
 	another_copy(0);
 }
 
+static void its_good_pages_go_to_a_neighbour(void)
+{
+	/* The same with a neighbour that lends: no engine reads what the GPU said failed, as the host has it. */
+	int fd = start(1 << 1, 0, 0);
+	uint32_t was = retired(fd, 0), page, bad = 0;
+	struct job j = job_make(0, 2, 9);
+	uint64_t lost = of_gpu(fd, 0, HUVM_CNT_ECC_LOST_PAGES), sent, bytes;
+
+	CHECK_OK(set_knob(j.fd, HUVM_SCOPE_SPACE, "keep_host_copy", 1));
+	cpu_fill(j.p, j.len, j.add, j.mul);
+	job_check_gpu(&j);
+	for (page = 0; page < PAGES; page += 73, bad++) {
+		poison(fd, 0, chunk_of(j.p, 0), page);
+		test_reg(fd, 0, INJ_ECC_REPORT, chunk_of(j.p, 0) * (uint32_t)PAGES + page);
+	}
+	sent = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS);
+	bytes = of_gpu(fd, 0, HUVM_CNT_EVICTION_BYTES);
+	for (int turn = 0; turn < 3; turn++)
+		job_check_gpu(&j);
+	gets_retired(fd, 0, was, 1);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS), sent + 1);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_EVICTION_BYTES), bytes + BLOCK - bad * PAGE);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_ECC_LOST_PAGES), lost);
+	job_end(&j);
+	all_idle(fd);
+}
+
 static void met_by_eviction(void)
 {
 	/* All but the pages that failed come home: the first, the last, neighbours, more than a channel may fault at one place. */
@@ -1023,6 +1050,7 @@ static const struct ktap_test tests[] = {
 	{ "under_a_launch", under_a_launch },
 	{ "what_was_only_read_is_there", what_was_only_read_is_there },
 	{ "there_is_another_copy", there_is_another_copy },
+	{ "its_good_pages_go_to_a_neighbour", its_good_pages_go_to_a_neighbour },
 	{ "met_by_eviction", met_by_eviction },
 	{ "met_by_the_cpu", met_by_the_cpu },
 	{ "met_by_unregister", met_by_unregister },

@@ -272,10 +272,44 @@ static void stays_if_its_copy_is_refused(void)
 	CHECK_OK(close(ctl));
 }
 
+static void one_of_two_has_a_road(void)
+{
+	/* On the host, on GPU 2, and on GPU 0, which alone has a link to GPU 1: that gets it over this. */
+	int fd = open_with(3, 1);
+	uint64_t *p = managed(fd, LEN), *q = managed(fd, LEN), from_host;
+
+	for (int n = 0; n < 2; n++) {
+		CHECK_OK(advise(fd, n ? q : p, LEN, HUVM_ADVISE_READ_MOSTLY, 0));
+		cpu_fill(n ? q : p, LEN, 3 + (uint64_t)n, 8);
+		gpu_check(fd, 2, n ? q : p, LEN, BLOCKS, 3 + (uint64_t)n, 8);
+		gpu_check(fd, 0, n ? q : p, LEN, BLOCKS, 3 + (uint64_t)n, 8);
+		all_at(fd, n ? q : p, LEN, PAGES, 2, PAGES);
+		all_at(fd, n ? q : p, LEN, PAGES, 0, PAGES);
+	}
+	from_host = of_gpu(fd, 1, HUVM_CNT_BYTES_H2D);
+	test_reg(fd, 2, INJ_LINK_DOWN, link_bit(fd, 2, 1));
+	/* The driver looks each 100 ms. */
+	give_time(400);
+	gpu_check(fd, 1, p, LEN, BLOCKS, 3, 8);
+	CHECK_OK(migrate(fd, q, LEN, 1));
+	all_at(fd, p, LEN, PAGES, 1, PAGES);
+	CHECK_EQ(of_gpu(fd, 1, HUVM_CNT_BYTES_H2D), from_host);
+	gpu_check(fd, 1, q, LEN, BLOCKS, 4, 8);
+	/* Written there, it is nowhere else. */
+	gpu_scale(fd, 1, p, LEN, BLOCKS, 1, 1);
+	gpu_check(fd, 2, p, LEN, BLOCKS, 4, 8);
+	gpu_check(fd, 0, p, LEN, BLOCKS, 4, 8);
+	cpu_check(p, LEN, 4, 8);
+	test_reg(fd, 2, INJ_LINK_DOWN, 0);
+	give_time(400);
+	CHECK_OK(close(fd));
+}
+
 static void another_gpu_takes_it_from_the_first(void)
 {
 	int fd = open_with(2, 1);
 	uint64_t *p = managed(fd, LEN), *q = managed(fd, LEN), from_host;
+	char name[32];
 
 	cpu_fill(p, LEN, 2, 9);
 	gpu_check(fd, 0, p, LEN, BLOCKS, 2, 9);
@@ -300,7 +334,10 @@ static void another_gpu_takes_it_from_the_first(void)
 	CHECK_EQ(of_gpu(fd, 1, HUVM_CNT_BYTES_H2D), from_host + LEN);
 	all_at(fd, q, LEN, PAGES, 1, PAGES);
 	test_reg(fd, 0, INJ_LINK_DOWN, 0);
+	pci_name(fd, 0, name);
 	CHECK_OK(close(fd));
+	/* Its engine for that was given up. */
+	rebind(name);
 }
 
 /* What a CPU writes, over and over, until it is told to end. */
@@ -417,6 +454,7 @@ static const struct ktap_test tests[] = {
 	{ "streams_keep_what_they_do_not_write", streams_keep_what_they_do_not_write, 120 },
 	{ "goes_to_a_neighbour_as_well", goes_to_a_neighbour_as_well, 60 },
 	{ "stays_if_its_copy_is_refused", stays_if_its_copy_is_refused },
+	{ "one_of_two_has_a_road", one_of_two_has_a_road, 60 },
 	{ "another_gpu_takes_it_from_the_first", another_gpu_takes_it_from_the_first },
 	{ "nobodys_write_is_lost", nobodys_write_is_lost, 90 },
 	{ "what_is_fought_over_is_pinned", what_is_fought_over_is_pinned, 90 },

@@ -213,6 +213,46 @@ static void evictions_are_rescued(void)
 	}
 }
 
+/* What the host kept a copy of needs no rescue: what was written does, block by block, and else nothing is copied home. */
+static void what_the_host_has_needs_no_rescue(void)
+{
+	for (int stands = 0; stands < 2; stands++) {
+		int fd = start(0x2, 0);
+		struct job j = job_make(0, SMALL, 96);
+		uint64_t before = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS), home;
+		pthread_t t[SMALL];
+		char name[32];
+
+		pci_name(fd, 0, name);
+		CHECK_OK(set_knob(j.fd, HUVM_SCOPE_SPACE, "keep_host_copy", 1));
+		cpu_fill(j.p, j.len, j.add, j.mul);
+		job_check_gpu(&j);
+		for (uint64_t b = 0; b < SMALL; b++)
+			CHECK_EQ(block_info(j.fd, j.p + b * BLOCK / 8).host_pages, BLOCK / PAGE);
+		/* Every other block. */
+		for (uint64_t b = 0; b < SMALL; b += 2)
+			gpu_fill(j.fd, 0, j.p + b * BLOCK / 8, BLOCK, WIDE, j.add + j.mul * (b * BLOCK / 8), j.mul);
+		home = of_gpu(fd, 0, HUVM_CNT_BYTES_D2H);
+		test_reg(fd, 0, INJ_CE_HANG, 1);
+		for (uint32_t n = 0; n < SMALL; n++)
+			CHECK_EQ(pthread_create(&t[n], NULL, evict_one, &fd), 0);
+		CHECK(WITHIN(5000, of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) == before + SMALL));
+		CHECK_EQ(read_reg(fd, 0, INJ_CE_HANG), 0);
+		test_reg(fd, 0, INJ_LINK_DOWN, link_bit(fd, 0, 1));
+		if (!stands)
+			copies_fail(fd);
+		for (uint32_t n = 0; n < SMALL; n++)
+			CHECK_EQ(pthread_join(t[n], NULL), 0);
+		CHECK_EQ(unreadable(j.p, j.len, j.add, j.mul), 0);
+		CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_EVICTIONS_RESCUED), SMALL / 2);
+		CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_BYTES_D2H), home + SMALL / 2 * BLOCK);
+		copies_fail(fd);
+		job_end(&j);
+		all_idle(fd);
+		link_is_back(fd, name);
+	}
+}
+
 /*
  * Two engines stand, one behind the other: that which evicts to a neighbour, and then that for the host, by which this is to come home. The CPU
  * reads what neither could bring, a block among it of which half was on its way by the second one, whose channel had no room for more.
@@ -409,6 +449,7 @@ static const struct ktap_test tests[] = {
 	{ "link_goes_down", link_goes_down, 60 },
 	{ "link_goes_down_under_load", link_goes_down_under_load, 60 },
 	{ "evictions_are_rescued", evictions_are_rescued, 60 },
+	{ "what_the_host_has_needs_no_rescue", what_the_host_has_needs_no_rescue, 60 },
 	{ "evictions_are_rescued_twice", evictions_are_rescued_twice, 60 },
 	{ "taken_back_by_the_cpu", taken_back_by_the_cpu, 60 },
 	{ "killed_while_rescued", killed_while_rescued, 60 },
