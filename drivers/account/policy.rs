@@ -7,7 +7,7 @@
 use crate::device::registry::MAX_GPUS;
 use crate::device::Gpu;
 use crate::kernel::global::{Global, Which};
-use crate::kernel::memcg::{self, CHARGED};
+use crate::kernel::memcg::{self, CHARGED, CHARGED_IN_OPEN};
 use crate::memory::space::Space;
 use huvm_lockless::changes::Changes;
 use huvm_policy::config::{KnobId, Policy};
@@ -97,7 +97,7 @@ impl ScopePolicy {
     /// # Errors
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<impl PinInit<Self>> {
-        let values = Scope::new(Arc::new(global(), CHARGED)?);
+        let values = Scope::new(Arc::new(global(), CHARGED_IN_OPEN)?);
         Ok(pin_init!(Self {
             values <- new_mutex!(values, "huvm_policy"),
         }))

@@ -87,12 +87,11 @@ pub(crate) struct Gpu {
     /// The thread that evicts ahead of demand.
     #[pin]
     pub(crate) pre_evict: Bell,
-    /// The thread that fetches ahead, what waits for it, and how often that was given up.
+    /// The thread that fetches ahead, and what waits for it.
     #[pin]
     pub(crate) prefetch: Bell,
     #[pin]
     pub(crate) prefetch_queue: prefetch::Queue,
-    pub(crate) prefetch_abandon: Atomic<u32>,
     /// The thread that keeps host memory ready, and that memory.
     #[pin]
     pub(crate) refill: Bell,
@@ -195,7 +194,6 @@ impl Gpu {
                 pre_evict <- Bell::new(),
                 prefetch <- Bell::new(),
                 prefetch_queue <- queue,
-                prefetch_abandon: Atomic::new(0),
                 refill <- Bell::new(),
                 host_pool,
                 pre_evict_low: Atomic::new(0),

@@ -7,7 +7,7 @@
 //! left. It has no pages and no operations; its host is the device's inode, which the file holds.
 
 use super::ffi::c;
-use super::memcg::CHARGED;
+use super::memcg::CHARGED_IN_OPEN;
 use super::sysfs::Handle;
 use super::vma::NewVma;
 use super::wait::WaitQueue;
@@ -43,7 +43,7 @@ impl Mapping {
                     unsafe { c::huvm_mapping_init(slot, host) }
                 }),
             }),
-            CHARGED,
+            CHARGED_IN_OPEN,
         )?))
     }
 
@@ -131,7 +131,7 @@ impl<H: FileHandler> Fops<H> {
         from_result(|| {
             let mapping = Mapping::new(inode)?;
             // Before the handler, who may be known to others from then on.
-            let room = KBox::<Open<H>>::new_uninit(CHARGED)?;
+            let room = KBox::<Open<H>>::new_uninit(CHARGED_IN_OPEN)?;
             let data = room.write(Open {
                 handler: H::open(mapping.clone())?,
                 mapping,

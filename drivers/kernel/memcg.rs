@@ -16,6 +16,13 @@ pub(crate) const CHARGED: Flags = {
     unsafe { transmute::<c::gfp_t, Flags>(c::HUVM_GFP_SMALL) }
 };
 
+/// The same for what an open file needs from the start. It is opened under a lock of all misc devices' (`misc_mtx`), for which others
+/// wait: so the kernel looks once for memory where there is none, and not over and over.
+pub(crate) const CHARGED_IN_OPEN: Flags = {
+    // SAFETY: as above.
+    unsafe { transmute::<c::gfp_t, Flags>(c::HUVM_GFP_OPEN) }
+};
+
 /// A memory cgroup, of one client; it stands for none on a kernel without them.
 pub(crate) struct MemCg {
     cgroup: *mut c_void,

@@ -25,6 +25,8 @@ static const gfp_t HUVM_GFP_LARGE_AT_ONCE =
 	(GFP_KERNEL_ACCOUNT & ~__GFP_DIRECT_RECLAIM) | __GFP_COMP | __GFP_NORETRY | __GFP_NOWARN;
 /* A 4 KiB page, the last resort, and records of a client: reclaim may work for it, but the OOM killer stays out. */
 static const gfp_t HUVM_GFP_SMALL = GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN;
+/* Records that an open needs, which has the kernel's lock of all misc devices: reclaim works for it once, not over and over. */
+static const gfp_t HUVM_GFP_OPEN = GFP_KERNEL_ACCOUNT | __GFP_NORETRY | __GFP_NOWARN;
 
 /* Coherent buffers: the driver's own, and those of a client. */
 static const gfp_t HUVM_GFP_DMA = GFP_KERNEL | __GFP_NOWARN;

@@ -65,6 +65,8 @@ pub(crate) struct SpaceGpu {
     made_ns: u64,
     inst: DmaBuf,
     root: SysAddr,
+    /// How often what is fetched ahead for it was given up.
+    pub(crate) prefetch_abandon: Atomic<u32>,
     /// The last 512 MiB that [`Self::prepare`] was called for. Tables stay as long as the space.
     prepared: Prepared,
     #[pin]
@@ -106,6 +108,7 @@ impl SpaceGpu {
                 made_ns: time::now_ns(),
                 inst,
                 root,
+                prefetch_abandon: Atomic::new(0),
                 prepared: Prepared::new(),
                 tree <- new_mutex!(tree, "huvm_tree"),
             }),

@@ -3,6 +3,7 @@
 
 use super::space::Space;
 use crate::kernel::global::{Global, Which};
+use crate::kernel::task;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::Arc;
@@ -10,17 +11,17 @@ use kernel::sync::Arc;
 struct Spaces {
     next: u64,
     /// In ascending order of id.
-    all: KVec<Arc<Space>>,
-    /// Those whose event streams want the events of all: few, however many there are.
-    listeners: KVec<Arc<Space>>,
+    all: KVVec<Arc<Space>>,
+    /// Those whose event streams want the events of all, in that order too: few, however many there are.
+    listeners: KVVec<Arc<Space>>,
 }
 
 static SPACES: Global<Spaces> = Global::new(
     Which::Spaces,
     Spaces {
         next: 1,
-        all: KVec::new(),
-        listeners: KVec::new(),
+        all: KVVec::new(),
+        listeners: KVVec::new(),
     },
 );
 
@@ -64,18 +65,22 @@ pub(crate) fn next_id() -> u64 {
 /// # Errors
 /// `ENOMEM`.
 pub(crate) fn add(space: Arc<Space>) -> Result {
-    let mut s = SPACES.lock();
-    let at = s.all.partition_point(|o| o.id() < space.id());
-    s.all.reserve(1, GFP_KERNEL)?;
-    s.all.insert_within_capacity(at, space).map_err(|_| ENOMEM)
+    put(&mut SPACES.lock().all, space)
 }
 
-fn take(from: &mut KVec<Arc<Space>>, id: u64) -> Option<Arc<Space>> {
-    let at = from.iter().position(|o| o.id() == id)?;
+fn put(to: &mut KVVec<Arc<Space>>, space: Arc<Space>) -> Result {
+    let at = to.partition_point(|o| o.id() < space.id());
+    to.reserve(1, GFP_KERNEL)?;
+    to.insert_within_capacity(at, space).map_err(|_| ENOMEM)
+}
+
+fn take(from: &mut KVVec<Arc<Space>>, id: u64) -> Option<Arc<Space>> {
+    let at = from.partition_point(|o| o.id() < id);
+    from.get(at).filter(|o| o.id() == id)?;
     let old = from.remove(at).ok();
     if from.is_empty() {
         // The static is never dropped, so it keeps no memory when the module goes.
-        *from = KVec::new();
+        *from = KVVec::new();
     }
     old
 }
@@ -99,7 +104,8 @@ pub(crate) fn next_space(id: u64) -> Option<Arc<Space>> {
     s.all.get(at).cloned()
 }
 
-/// The spaces that a process opened.
+/// The spaces that a process opened. Numbers of processes are used again, and files go to others: for one that is no administrator its
+/// own alone, if it has any.
 ///
 /// # Errors
 /// `ESRCH` if there is none, `ENOMEM`.
@@ -115,6 +121,9 @@ pub(crate) fn of_process(pid: u32) -> Result<KVec<Arc<Space>>> {
     if found.is_empty() {
         return Err(ESRCH);
     }
+    if !task::is_admin() && found.iter().any(|space| space.is_owner()) {
+        found.retain(|space| space.is_owner());
+    }
     Ok(found)
 }
 
@@ -128,7 +137,7 @@ pub(crate) fn listens(space: &Arc<Space>, to_all: bool, change: impl FnOnce()) -
     let listeners = &mut s.listeners;
     let is_there = listeners.iter().any(|o| o.id() == space.id());
     if to_all && !is_there {
-        listeners.push(space.clone(), GFP_KERNEL)?;
+        put(listeners, space.clone())?;
     }
     // Whoever listens to all is open, so that this is not the last reference.
     let old = if to_all {

@@ -12,7 +12,7 @@ use crate::account::events::Stream;
 use crate::account::policy::SpacePolicy;
 use crate::device::Gpu;
 use crate::kernel::file::Mapping;
-use crate::kernel::memcg::{For, MemCg, CHARGED};
+use crate::kernel::memcg::{For, MemCg, CHARGED_IN_OPEN};
 use crate::kernel::task::{self, MmToken};
 use crate::kernel::time;
 use crate::service;
@@ -100,7 +100,7 @@ impl Space {
                 owner: MmToken::current().ok_or(EPERM)?,
                 user: task::uid(),
                 unbounded: task::may_have_more(),
-                memory: Arc::new(MemCg::of_current(), CHARGED)?,
+                memory: Arc::new(MemCg::of_current(), CHARGED_IN_OPEN)?,
                 mapping,
                 closed: Atomic::new(false),
                 unmapped_ns: Atomic::new(0),
@@ -114,7 +114,7 @@ impl Space {
                 layout <- new_mutex!(Layout::new(), "huvm_layout"),
                 _live: super::registry::Live::new(),
             }? Error),
-            CHARGED,
+            CHARGED_IN_OPEN,
         )?;
         super::registry::add(space.clone())?;
         Ok(space)

@@ -82,7 +82,7 @@ const MISSED_NS: u64 = 100_000_000;
 /// So many of them are late packets; what a GPU goes on to fault on after that is taken to have failed although it reports nothing.
 const BLIND_MAX: u32 = 64;
 
-/// Blocks with pins that are remembered. A pin that is not lasts until the page is moved for another reason.
+/// Blocks with pins that are remembered.
 const PINS: usize = 256;
 
 /// Why a fault is cancelled.
@@ -228,22 +228,12 @@ impl Service {
     fn unpin(&mut self, now: u64) {
         self.pins.retain(|(until, block)| {
             if now < *until {
-                return !block.lock().dead;
+                // On each run: who has it locked may take long.
+                return block.try_lock().is_none_or(|s| !s.dead);
             }
-            let mut s = block.settled();
-            if s.dead {
-                return false;
-            }
-            let Some(t) = s.thrash.as_mut() else {
-                return false;
-            };
-            let over = t.unpin_expired(Nanos(now));
-            let next = t.next_unpin();
-            let remote = s.parts.iter().fold(PageMask::EMPTY, |m, p| m.or(&p.remote));
-            map::unmap_gpus(&mut s, &over.and(&remote));
-            match next {
-                Some(Nanos(t)) => {
-                    *until = t;
+            match end_pins(block, Nanos(now)) {
+                Some(Nanos(next)) => {
+                    *until = next;
                     true
                 }
                 None => false,
@@ -323,18 +313,16 @@ impl Service {
                 work.failed = second_pass(gpu, work).err();
                 replay(gpu, false);
             }
-            let Some(plan) = work.plan.as_ref() else {
-                continue;
-            };
-            let throttled = plan.throttled.count().get();
-            stats.throttled = stats.throttled.saturating_add(throttled);
-            if let Some(until) = plan.unpin_ns {
-                remember(&mut self.pins, &work.block, until);
-            }
+            let throttled = work.plan.as_ref().map(|p| p.throttled.count().get());
+            stats.throttled = stats.throttled.saturating_add(throttled.unwrap_or(0));
         }
         for work in self.work.iter_mut() {
             if work.failed.is_none() && !per_block {
                 work.failed = second_pass(gpu, work).err();
+            }
+            // Now that they are mapped where they are pinned.
+            if let Some(until) = work.plan.as_ref().and_then(|p| p.unpin_ns) {
+                remember(&mut self.pins, &work.block, until);
             }
         }
         self.finish(gpu, raw_count, unique, &poor);
@@ -491,12 +479,39 @@ fn replay(gpu: &Gpu, wait: bool) {
     account::count(Some(gpu), None, Counter::Replays, 1);
 }
 
+/// Later than every pin ends that ends of itself.
+const LASTS_LESS: Nanos = Nanos(u64::MAX - 1);
+
+/// Ends the pins of a block whose time is over at `now`. Returns when the next one is.
+fn end_pins(block: &Block, now: Nanos) -> Option<Nanos> {
+    let mut s = block.settled();
+    if s.dead {
+        return None;
+    }
+    let t = s.thrash.as_mut()?;
+    let over = t.unpin_expired(now);
+    let next = t.next_unpin();
+    let remote = s.parts.iter().fold(PageMask::EMPTY, |m, p| m.or(&p.remote));
+    map::unmap_gpus(&mut s, &over.and(&remote));
+    next
+}
+
+/// Remembers that pins of a block end. Without room those that would last longest end now, whosever they are: who has them last for
+/// days keeps nobody else from any.
 fn remember(pins: &mut KVVec<(u64, Arc<Block>)>, block: &Arc<Block>, until: u64) {
     if let Some((t, _)) = pins.iter_mut().find(|(_, b)| Arc::ptr_eq(b, block)) {
         *t = until.min(*t);
-    } else if pins.len() < PINS {
-        let _has_room = pins.push_within_capacity((until, block.clone()));
+        return;
     }
+    let Err(full) = pins.push_within_capacity((until, block.clone())) else {
+        return;
+    };
+    let longest = pins.iter_mut().max_by_key(|(t, _)| *t);
+    let (_, goes) = match longest.filter(|(t, _)| *t > until) {
+        Some(longest) => core::mem::replace(longest, full.0),
+        None => full.0,
+    };
+    let _none_is_left = end_pins(&goes, LASTS_LESS);
 }
 
 /// See [`ecc::relieve`]; what is nobody's any more needs none.

@@ -15,7 +15,7 @@ use super::{placement, thrash};
 use crate::account::{self, counters::Counter, policy};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
-use crate::kernel::memcg::CHARGED;
+use crate::kernel::memcg::CHARGED_IN_OPEN;
 use crate::kernel::thread;
 use crate::memory::block::{Ahead, Block, Others, State};
 use crate::memory::gpu_space::SpaceGpu;
@@ -57,7 +57,7 @@ impl Streams {
     /// # Errors
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<impl PinInit<Self>> {
-        let table = KBox::new(StreamTable::new(), CHARGED)?;
+        let table = KBox::new(StreamTable::new(), CHARGED_IN_OPEN)?;
         Ok(pin_init!(Self { table <- new_mutex!(table, "huvm_streams") }))
     }
 
@@ -192,7 +192,7 @@ pub(super) fn note_fault(
         writes: advice.writes,
     };
     if advice.cancel {
-        gpu.prefetch_abandon.add(1, Relaxed);
+        sg.prefetch_abandon.add(1, Relaxed);
     }
     let Some(run) = advice.run else {
         return Some(stream);
@@ -204,7 +204,7 @@ pub(super) fn note_fault(
         span,
         amount: config.amount,
         writes: advice.writes,
-        asked: gpu.prefetch_abandon.load(Relaxed),
+        asked: sg.prefetch_abandon.load(Relaxed),
     };
     match gpu.prefetch_queue.push(job) {
         Ok(()) => gpu.prefetch.ring(),
@@ -429,7 +429,7 @@ impl Prefetch {
 
 /// Whether no more is to be fetched for a job.
 fn is_over(gpu: &Gpu, job: &Job) -> bool {
-    let given_up = job.asked != gpu.prefetch_abandon.load(Relaxed);
+    let given_up = job.asked != job.sg.prefetch_abandon.load(Relaxed);
     given_up || thread::should_stop() || gpu.is_lost() || job.sg.is_stopped()
 }
 

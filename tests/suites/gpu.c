@@ -1213,6 +1213,67 @@ static void thrashing(void)
 	CHECK_EQ(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_THROTTLES), 0);
 }
 
+#define MANY 260u
+
+static void *fights_for_many(void *arg)
+{
+	volatile uint64_t *word = arg;
+
+	while (!__atomic_load_n(&stop_fighting, __ATOMIC_RELAXED)) {
+		for (uint64_t b = 0; b < MANY; b++)
+			word[b * (BLOCK / 8)] += 1;
+		usleep(100);
+	}
+	return NULL;
+}
+
+/* Who has pages in more blocks pinned for hours than a GPU keeps in mind keeps no other's pin from its end. */
+static void pinned_for_long(void)
+{
+	int many = open_with_gpu(), fd = open_with_gpu();
+	uint64_t *q = managed(many, MANY * BLOCK), *p = managed(fd, BLOCK), gpu = 0, turns = 0;
+	struct huvm_instr i[2] = {
+		{ .op = HUVM_OP_SCALE, .count = 1, .steps = 1, .block_stride = BLOCK, .imm0 = 1, .imm1 = 1 },
+		{ .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = 300000 },
+	};
+	ARG(huvm_launch, l, .gpu = 0, .blocks = MANY, .iterations = 50, .elem_bytes = 8, .nr_instr = 2, .instrs = (uintptr_t)i);
+	pthread_t t;
+
+	i[0].a = i[0].dst = (uintptr_t)q;
+	set_knob(many, HUVM_SCOPE_SPACE, "host_chunk_sizes", 0);
+	set_knob(many, HUVM_SCOPE_SPACE, "thrash_pin_threshold_periods", 1);
+	set_knob(many, HUVM_SCOPE_SPACE, "thrash_pin_windows", 1000000);
+	set_knob(many, HUVM_SCOPE_SPACE, "thrash_window_us", 500000);
+	stop_fighting = 0;
+	CHECK_EQ(pthread_create(&t, NULL, fights_for_many, q + 1), 0);
+	while (counter(many, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_PINS) < MANY) {
+		CHECK(turns < 200);
+		turns++;
+		CHECK_OK(ioctl(many, HUVM_IOC_LAUNCH, &l));
+		CHECK_EQ(wait_launch(many, l.launch).status, HUVM_LAUNCH_DONE);
+	}
+	__atomic_store_n(&stop_fighting, 1, __ATOMIC_RELAXED);
+	pthread_join(t, NULL);
+	printf("# %llu pinned in %llu launches\n", (unsigned long long)counter(many, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_PINS),
+	       (unsigned long long)turns);
+	for (uint64_t b = 0; b < MANY; b++)
+		CHECK_EQ(q[b * (BLOCK / 8)], 50 * turns);
+	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_pin_threshold_periods", 3);
+	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_pin_windows", 50);
+	do {
+		set_knob(fd, HUVM_SCOPE_SPACE, "thrash_window_us", 20000 * (1 + gpu / 400));
+		fight(fd, p, 200);
+		gpu += 200;
+	} while (!counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_PINS) && gpu < 2000);
+	CHECK(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_PINS) > 0);
+	CHECK(WITHIN(10000, !block_info(fd, p).gpu_mapped[0]));
+	gpu_scale(fd, 0, p, BLOCK, BLOCKS, 1, 0);
+	CHECK(block_info(fd, p).gpu_pages[0] > 0);
+	CHECK_EQ(p[0], gpu);
+	close(fd);
+	close(many);
+}
+
 static void discard(void)
 {
 	int fd = open_with_gpu();
@@ -1368,6 +1429,47 @@ static uint32_t on_gpu(int fd, uint8_t *p, uint64_t block)
 	return block_info(fd, p + block * BLOCK).gpu_pages[0];
 }
 
+static void *strays(void *arg)
+{
+	/* Far from each other, so that each ends a stream of this space. */
+	static const uint64_t order[] = { 0, 5, 2, 7, 1, 6, 3, 4 };
+	int fd = *(int *)arg;
+	uint8_t *p = managed(fd, 8 * BLOCK);
+
+	while (!over_now)
+		for (uint64_t n = 0; n < 8; n++) {
+			p[order[n] * BLOCK] = 1;
+			touch_blocks(fd, p, order[n], order[n] + 1);
+		}
+	CHECK_OK(munmap(p, 8 * BLOCK));
+	return NULL;
+}
+
+/* Catches a client's stray faults that end what is fetched ahead for another. */
+static void strays_of_another(void)
+{
+	const uint64_t len = 16 * BLOCK;
+	int fd = with_streams(0), other = with_streams(0);
+	uint64_t *p = managed(fd, len), ahead = 0;
+	pthread_t t;
+
+	over_now = 0;
+	CHECK_EQ(pthread_create(&t, NULL, strays, &other), 0);
+	for (uint64_t n = 0; n < 20; n++) {
+		cpu_fill(p, len, n, 3);
+		gpu_check(fd, 0, p, len, 1, n, 3);
+	}
+	over_now = 1;
+	pthread_join(t, NULL);
+	ahead = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_PREFETCH_BLOCKS);
+	printf("# %llu blocks were fetched ahead, %llu given up\n", (unsigned long long)ahead,
+	       (unsigned long long)counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_PREFETCH_ABANDONED));
+	CHECK(ahead > 0);
+	CHECK_EQ(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_PREFETCH_ABANDONED), 0);
+	close(fd);
+	close(other);
+}
+
 /* Of the blocks from @first on four are fetched ahead, or none. */
 static void four_or_none(int fd, uint8_t *p, uint64_t first, uint64_t four)
 {
@@ -1424,7 +1526,7 @@ static const struct ktap_test tests[] = {
 	{ "gpu_writes_cpu_reads", gpu_writes_cpu_reads }, { "full_block_is_one_mapping", full_block_is_one_mapping },
 	{ "programs", programs }, { "trace_replay", trace_replay }, { "sparse_small_pages", sparse_small_pages },
 	{ "stream_of_first_touches", stream_of_first_touches },
-	{ "stream_over_what_is_there", stream_over_what_is_there },
+	{ "strays_of_another", strays_of_another, 120 }, { "stream_over_what_is_there", stream_over_what_is_there },
 	{ "stream_of_the_next_pass", stream_of_the_next_pass },
 	{ "each_page_is_fetched_anew", each_page_is_fetched_anew },
 	{ "cpu_and_gpu_race", cpu_and_gpu_race }, { "atomic_additions", atomic_additions },
@@ -1445,7 +1547,8 @@ static const struct ktap_test tests[] = {
 	{ "advice_about_half_a_block", advice_about_half_a_block },
 	{ "read_mostly_pages_of_a_block", read_mostly_pages_of_a_block },
 	{ "advice_goes_with_the_mapping", advice_goes_with_the_mapping },
-	{ "accessed_by", accessed_by }, { "thrashing", thrashing, 60 }, { "discard", discard }, { "two_waiters", two_waiters },
+	{ "accessed_by", accessed_by }, { "thrashing", thrashing, 60 },
+	{ "pinned_for_long", pinned_for_long, 120 }, { "discard", discard }, { "two_waiters", two_waiters },
 	{ "launches_are_their_owners", launches_are_their_owners },
 };
 KTAP_MAIN(tests)

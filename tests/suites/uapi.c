@@ -480,6 +480,14 @@ static void privileges(void)
 		CHECK_OK(set_knob_of(own, HUVM_SCOPE_PROCESS, getpid(), "prefetch_threshold_percent", 4));
 		CHECK_ERR(set_knob_of(own, HUVM_SCOPE_PROCESS, getppid(), "prefetch_threshold_percent", 4), EPERM);
 		CHECK_ERR(set_knob_of(own, HUVM_SCOPE_PROCESS, 1, "prefetch_threshold_percent", 4), ESRCH);
+		/* What its number had open before it was another program is not in its way. */
+		if (!fork()) {
+			CHECK(open("/dev/huvm", O_RDWR) >= 0);
+			execl("/bin/sh", "sh", "-c", "exec uvmctl policy set --pid $$ prefetch_threshold_percent=4 >/dev/null", NULL);
+			_exit(99);
+		}
+		CHECK_OK(wait(&status) < 0);
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 		CHECK_ERR(ioctl(own, HUVM_IOC_EVENTS, &e), EPERM);
 		/* Also through a file that root opened. */
 		test_calls_fail(own, EPERM);
