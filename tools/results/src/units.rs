@@ -41,6 +41,11 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
     let (digits, unit) = text.split_at(cut);
+    if unit.starts_with(['.', ',']) {
+        return Err(format!(
+            "'{text}' is no whole number; use a smaller unit: 1536M for 1.5G"
+        ));
+    }
     let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
         "" => 0,
         "K" | "k" => 10,
@@ -63,7 +68,7 @@ mod tests {
         assert_eq!(parse_bytes("64K"), Ok(65536));
         assert_eq!(parse_bytes("2GiB"), Ok(2 << 30));
         assert_eq!(parse_bytes("17"), Ok(17));
-        for bad in ["", "M", "1X", "99999999T", "-1"] {
+        for bad in ["", "M", "1X", "1.5G", "1,5", "99999999T", "-1"] {
             assert!(parse_bytes(bad).is_err(), "{bad}");
         }
         assert_eq!(bytes(1023), "1023 B");
