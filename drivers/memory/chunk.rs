@@ -385,11 +385,10 @@ impl ChunkPool {
         config: &LendConfig,
     ) -> Option<ChunkId> {
         let mut inner = self.lock();
-        let table = inner.table();
-        let lent = table
-            .count(ChunkState::LentOnly)
-            .saturating_add(table.count(ChunkState::LentRemovable));
-        if config.lendable(table.count(ChunkState::Free), lent) == 0 || inner.closed {
+        // With those that are in somebody's hands: they may stay lent.
+        let lent = inner.lent_to.iter().fold(0u32, |n, m| n.saturating_add(*m));
+        let free = inner.table().count(ChunkState::Free);
+        if config.lendable(free, lent) == 0 || inner.closed {
             return None;
         }
         let chunk = inner.table().take_free()?;

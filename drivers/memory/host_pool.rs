@@ -86,7 +86,7 @@ impl HostPool {
         Some(self.asked.load(Relaxed)).filter(|t| *t != 0)
     }
 
-    /// Whether memory reclaim took pieces since the last call.
+    /// Whether pieces went since the last call because memory is short.
     pub(crate) fn was_shrunk(&self) -> bool {
         self.shrunk.load(Relaxed) && self.shrunk.xchg(false, Full)
     }
@@ -112,6 +112,15 @@ impl HostPool {
     /// Frees up to `n` pieces. Returns how many it were.
     pub(crate) fn shed(&self, n: usize) -> usize {
         (0..n).take_while(|_| self.shed_one()).count()
+    }
+
+    /// Frees all, as memory is short. Returns how many pieces it were.
+    pub(crate) fn give_way(&self) -> usize {
+        let n = self.shed(usize::MAX);
+        if n != 0 {
+            self.shrunk.store(true, Relaxed);
+        }
+        n
     }
 
     fn shed_one(&self) -> bool {

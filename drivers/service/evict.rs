@@ -159,6 +159,7 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
     let need = space.map_or(Need::Owner, Need::Of);
     let mut why = ENOMEM;
     let (mut tried, mut idle) = (0, 0);
+    let mut own_first = false;
     let mut waiting = None;
     while tried < tries && idle < ALL_BUSY_TURNS {
         if gpu.is_lost() {
@@ -167,19 +168,22 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
         if let Some(chunk) = gpu.chunks().take_free() {
             return Ok(Room::new(gpu, chunk, Tracker::EMPTY));
         }
-        // What was lent comes back before anything of its own goes.
-        if let Some(back) = harvest::reclaim(gpu, in_fault) {
-            match back {
-                Ok(room) => return Ok(room),
-                Err(e) => {
-                    tried += 1;
-                    why = e;
-                    continue;
-                }
+        // What was lent comes back before anything of its own goes; but if it does not, as without host memory for it, or goes out of
+        // service on its way, its own does in turn.
+        let back = match own_first {
+            false => harvest::reclaim(gpu, in_fault),
+            true => None,
+        };
+        match back {
+            Some(Ok(room)) => return Ok(room),
+            Some(Err(e)) => {
+                tried += 1;
+                why = e;
+                own_first = enabled;
+                continue;
             }
-        }
-        if !enabled {
-            break;
+            None if !enabled => break,
+            None => own_first = false,
         }
         let Some(victim) = gpu.chunks().take_victim(&order, by) else {
             let listed = || {

@@ -473,8 +473,7 @@ impl Lend {
                 }
                 continue;
             }
-            // The CPU copies nothing ahead of need.
-            if !config.write_back || !gpu.channels().works(Engine::DeviceToHost) {
+            if !config.write_back {
                 continue;
             }
             if looks {
@@ -485,7 +484,13 @@ impl Lend {
                 };
                 write_back(gpu, &in_order, &mut self.started);
             }
-            while !thread::should_stop() && write_back(gpu, &config, &mut self.started) != 0 {}
+            while !thread::should_stop() && write_back(gpu, &config, &mut self.started) != 0 {
+                if time::now_ns().saturating_sub(looked) >= LOOK_NS {
+                    // There is more, but first it looks again.
+                    gpu.lend.ring();
+                    break;
+                }
+            }
         }
     }
 }
@@ -504,7 +509,10 @@ fn write_back(
     let mut refused = 0;
     // Once around: what is left for later is at the end of the line.
     for _ in 0..gpu.chunks().in_state(ChunkState::LentOnly).min(GO_MAX) {
-        if started.len() >= max.min(started.capacity()) {
+        // The CPU copies nothing ahead of need.
+        if started.len() >= max.min(started.capacity())
+            || !gpu.channels().works(Engine::DeviceToHost)
+        {
             break;
         }
         let Some((id, block)) = gpu.chunks().next_write_back() else {

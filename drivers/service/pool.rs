@@ -111,7 +111,7 @@ pub(super) fn host_memory(
         did = memcg::uncharged(&mut ensure);
     }
     // Its pieces are charged to nobody: to free them is of no use at a limit.
-    if failed(&did) && (may_exceed || !is_limited) && gpu.host_pool().shed(usize::MAX) != 0 {
+    if failed(&did) && (may_exceed || !is_limited) && gpu.host_pool().give_way() != 0 {
         did = if is_limited {
             memcg::uncharged(ensure)
         } else {

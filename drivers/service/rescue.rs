@@ -167,6 +167,10 @@ impl Rescue<'_> {
         }
         let gpu = self.gpu;
         let mut s = block.try_lock().ok_or(EAGAIN)?;
+        // Gives nothing away.
+        if s.is_written_back() {
+            return Ok(false);
+        }
         let (pages, chunk, dst) = match s.inflight.as_ref() {
             Some(i) if failed.is_in(&i.tracker) => match i.given.as_ref() {
                 // Others may still write there, or read.

@@ -314,6 +314,59 @@ static void removable_without_copy(void)
 	all_idle(fd);
 }
 
+static void lender_has_its_own_to_evict(void)
+{
+	/* Nothing that is lent can come home, for want of mappings; what the lender's own job has is mapped there already, and makes room. */
+	int fd = start(0);
+	uint64_t chunks = mem_info(fd, 1).free;
+	struct job o = job_make(1, chunks + 2, 21), j;
+
+	cpu_fill(o.p, o.len, o.add, o.mul);
+	job_check_gpu(&o);
+	CHECK_OK(migrate(o.fd, o.p, o.len, HUVM_PLACE_HOST));
+	gets_idle(fd, 1);
+	j = borrow(fd, 4);
+	let_fail(fd, HUVM_FAIL_DMA_MAP, ~0u);
+	job_check_gpu(&o);
+	job_turn(&o, WIDE);
+	CHECK_EQ(lent(fd, 1), 4);
+	let_fail(fd, HUVM_FAIL_DMA_MAP, 0);
+	job_turn(&o, WIDE);
+	job_end(&o);
+	job_turn(&j, WIDE);
+	job_end(&j);
+	all_idle(fd);
+	close(fd);
+}
+
+static void write_backs_are_not_rescued(void)
+{
+	/* The engine stands for good: what is on its way to the host is where it was, and costs no time of those that gave theirs away. */
+	int fd = start(0);
+	struct job j = borrow(fd, 4);
+	uint64_t before = of_gpu(fd, 1, HUVM_CNT_EVICTIONS_RESCUED), home = of_gpu(fd, 1, HUVM_CNT_BYTES_D2H);
+	char name[32];
+
+	pci_name(fd, 1, name);
+	HOLD(fd, 1);
+	knob(fd, 1, "write_back", 1);
+	HELD(fd, 1);
+	CHECK(WITHIN(HELD_MS, copying(j.p, j.len) == 4));
+	home = of_gpu(fd, 1, HUVM_CNT_BYTES_D2H);
+	/* The driver gives the engine up after 10 s. */
+	CHECK(WITHIN(30000, !copying(j.p, j.len)));
+	CHECK_EQ(of_gpu(fd, 1, HUVM_CNT_EVICTIONS_RESCUED), before);
+	CHECK_EQ(of_gpu(fd, 1, HUVM_CNT_BYTES_D2H), home);
+	CHECK_EQ(lent(fd, 1), 4);
+	RELEASE(fd, 1);
+	job_check_gpu(&j);
+	job_turn(&j, WIDE);
+	job_end(&j);
+	all_idle(fd);
+	close(fd);
+	rebind(name);
+}
+
 static const struct ktap_test tests[] = {
 	{ "during_write_back", during_write_back, 30 },
 	{ "fetched_during_write_back", fetched_during_write_back, 30 },
@@ -323,5 +376,7 @@ static const struct ktap_test tests[] = {
 	{ "exit_during_reclaim", exit_during_reclaim, 30 },
 	{ "reclaim_during_exit", reclaim_during_exit, 30 },
 	{ "removable_without_copy", removable_without_copy, 30 },
+	{ "lender_has_its_own_to_evict", lender_has_its_own_to_evict, 60 },
+	{ "write_backs_are_not_rescued", write_backs_are_not_rescued, 60 },
 };
 KTAP_MAIN(tests)
