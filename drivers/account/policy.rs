@@ -25,7 +25,8 @@ pub(crate) fn changes() -> u64 {
     CHANGES.now()
 }
 
-fn note_change() {
+/// What was put together so far counts no more.
+pub(crate) fn note_change() {
     CHANGES.note();
 }
 

@@ -46,7 +46,9 @@ use crate::service::prefetch::Prefetch;
 use crate::service::{launch, pool, rescue, teardown};
 use huvm_hal::ext::announce::{announced, Announced};
 use huvm_hal::ext::discover::{self, Extension};
+use huvm_hal::ext::throttle;
 use huvm_hal::ga100::{bringup, fault, irq};
+use huvm_hw::ext::ident::FEATURE_THROTTLE;
 use kernel::device::Core;
 use kernel::pci;
 use kernel::prelude::*;
@@ -192,6 +194,9 @@ impl Started {
             check_announced(a, ext.as_ref()).map_err(refused)?;
         }
         fault::disable_all(&*bars);
+        if ext.as_ref().is_some_and(|e| e.has(FEATURE_THROTTLE)) {
+            throttle::lift_all(&*bars);
+        }
         // What another driver, or kernel, started there knows addresses that are no longer its own.
         let empty = || {
             if let Some(engine) = ext.as_ref().and_then(|e| e.workload) {

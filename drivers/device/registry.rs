@@ -2,6 +2,7 @@
 //! The GPUs of the machine, by index.
 
 use super::Gpu;
+use crate::account::policy;
 use crate::kernel::global::{Global, Which};
 use kernel::pci;
 use kernel::prelude::*;
@@ -133,6 +134,8 @@ impl Place {
         let old = slot.map(|slot| core::mem::replace(slot, to));
         drop(gpus);
         drop(old);
+        // What is set for a GPU comes and goes with it.
+        policy::note_change();
     }
 }
 

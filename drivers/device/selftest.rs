@@ -22,6 +22,8 @@ use kernel::sync::Arc;
 
 /// How long an interrupt or a fault packet may take.
 const EVENT_NS: u64 = 2_000_000_000;
+/// Probe asks for an interrupt that does not come so often meanwhile.
+const ASKED: u64 = 20;
 /// Bytes that may be copied: a chunk.
 const COPY_MAX: u64 = 2 << 20;
 /// Copies from here on move no bytes with phantom data (Documentation/device.md 3).
@@ -87,7 +89,16 @@ pub(super) fn check(gpu: &Gpu) -> Result {
         return Err(EIO);
     }
     let waits = Waiting::on(What::Step, gpu.index(), 0, EVENT_NS);
-    let came = gpu.irq_wait.wait_timeout(EVENT_NS, || seen() != before);
+    // One that was lost does not come again by itself.
+    let came = (0..ASKED).any(|_| {
+        let came = gpu
+            .irq_wait
+            .wait_timeout(EVENT_NS / ASKED, || seen() != before);
+        if !came {
+            gpu.ask_for_interrupts();
+        }
+        came
+    });
     drop(waits);
     if !came {
         pr_err!("gpu {}: no interrupt\n", gpu.index());

@@ -500,7 +500,45 @@ static void gone(void)
 	close(fd);
 }
 
+static void policy_goes_with_its_gpu(void)
+{
+	/* What is set for a GPU is that GPU's; a file that used it goes by what the next one has. */
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, LEN);
+	char name[32];
+
+	pci_name(fd, 0, name);
+	knob(fd, 0, "zero_copy", 1);
+	cpu_fill(p, LEN, 5, 3);
+	for (int turn = 0; turn < 2; turn++) {
+		CHECK_OK(gpu_register(fd, 0));
+		gpu_check(fd, 0, p, LEN, BLOCKS, 5, 3);
+		CHECK_EQ(block_info(fd, p).gpu_pages[0], turn ? BLOCK / PAGE : 0);
+		rebind(name);
+	}
+	cpu_check(p, LEN, 5, 3);
+	close(fd);
+}
+
+static void bound_with_interrupts_lost(void)
+{
+	/* Which costs time, as ever. */
+	int fd = huvm_open();
+	char name[32];
+
+	pci_name(fd, 0, name);
+	test_reg(fd, 0, INJ_DROP_INTR, 3);
+	rebind(name);
+	printf("# %u interrupts of 3 were lost\n", 3 - read_reg(fd, 0, INJ_DROP_INTR));
+	CHECK(read_reg(fd, 0, INJ_DROP_INTR) < 3);
+	test_reg(fd, 0, INJ_DROP_INTR, 0);
+	works(fd, 0);
+	close(fd);
+}
+
 static const struct ktap_test tests[] = {
+	{ "policy_goes_with_its_gpu", policy_goes_with_its_gpu, 60 },
+	{ "bound_with_interrupts_lost", bound_with_interrupts_lost, 60 },
 	{ "unbind_while_running", unbind_while_running, 120 }, { "ids_never_repeat", ids_never_repeat },
 	{ "unbind_under_a_wait", unbind_under_a_wait },
 	{ "unbind_under_load", unbind_under_load, 120 },

@@ -39,6 +39,14 @@ pub fn set_veid_limit<M: Mmio + ?Sized>(m: &M, veid: Veid, blocks: Option<u32>) 
     Ok(())
 }
 
+/// Lifts all limits, whoever set them: for a device that is to begin anew.
+pub fn lift_all<M: Mmio + ?Sized>(m: &M) {
+    write(m, hw::ACTIVE_LIMIT, 0);
+    for veid in 0..hw::VEIDS {
+        write(m, hw::VEID_LIMIT0 + 4 * veid, 0);
+    }
+}
+
 /// The register's value: 0 means no limit there, so a limit of 0 cannot be had.
 fn limit(blocks: Option<u32>) -> Result<u32> {
     match blocks {

@@ -183,8 +183,10 @@ pub fn take_info<M: Mmio + ?Sized>(m: &M) -> Result<Option<InfoFault>> {
     }))
 }
 
-/// Disables both rings, whoever has them: for a device that must fall silent at once. What is in them is lost.
+/// Disables both rings, and that of the access counters, whoever has them: for a device that must fall silent at once. What is in them
+/// is lost.
 pub fn disable_all<M: Mmio + ?Sized>(m: &M) {
+    m.write32(Bar::Regs, regs::COUNTER_LO, 0);
     for kind in [RingKind::NonReplayable, RingKind::Replayable] {
         m.write32(Bar::Regs, kind.base() + regs::FAULT_SIZE, 0);
     }
