@@ -194,7 +194,8 @@ fn info_fault() {
     let r = FakeRegs::default();
     disable_all(&r);
     let size = |i| (reg_at("vf", "fault_buffer_size", i, 2), 0);
-    assert_eq!(written(&r), [size(0), size(1)]);
+    let counters = (reg("vf", "counter_buffer_lo"), 0);
+    assert_eq!(written(&r), [counters, size(0), size(1)]);
     let gone = FakeRegs::default();
     set(&gone, reg("vf", "fault_status"), u32::MAX);
     assert_eq!(take_info(&gone), Err(Error::Gone));
