@@ -7,13 +7,13 @@
 use crate::device::registry::MAX_GPUS;
 use crate::device::Gpu;
 use crate::kernel::global::{Global, Which};
-use crate::kernel::memcg::{self, CHARGED, CHARGED_IN_OPEN};
+use crate::kernel::memcg::{self, CHARGED};
 use crate::memory::space::Space;
 use huvm_lockless::changes::Changes;
 use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::preset::{preset_by_name, DEFAULT_PRESET};
 use huvm_policy::scope::{Overrides, Scope};
-use kernel::alloc::AllocError;
+use kernel::alloc::{AllocError, Flags};
 use kernel::prelude::*;
 use kernel::sync::{new_mutex, Arc, Mutex, UniqueArc};
 
@@ -93,12 +93,12 @@ pub(crate) type GpuPolicy = ScopePolicy;
 pub(crate) type SpacePolicy = ScopePolicy;
 
 impl ScopePolicy {
-    /// Nothing set.
+    /// Nothing set; in memory that is asked for by `flags`.
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub(crate) fn new() -> Result<impl PinInit<Self>> {
-        let values = Scope::new(Arc::new(global(), CHARGED_IN_OPEN)?);
+    pub(crate) fn new(flags: Flags) -> Result<impl PinInit<Self>> {
+        let values = Scope::new(Arc::new(global(), flags)?);
         Ok(pin_init!(Self {
             values <- new_mutex!(values, "huvm_policy"),
         }))

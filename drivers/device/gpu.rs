@@ -14,7 +14,7 @@ use crate::channel::{self, poison, Ce, Engine, Pool, Tracker};
 use crate::kernel::dma::{DmaBuf, DmaDev, DmaMapping};
 use crate::kernel::ffi::uapi;
 use crate::kernel::hostpage::HostPages;
-use crate::kernel::memcg::{For, MemCg};
+use crate::kernel::memcg::{For, MemCg, CHARGED};
 use crate::kernel::mmio::{Bars, VramWindow};
 use crate::kernel::pci::{clear_master, insist};
 use crate::kernel::wait::WaitQueue;
@@ -208,7 +208,7 @@ impl Gpu {
                 clients <- clients,
                 counters: Counters::new(),
                 latencies,
-                policy <- GpuPolicy::new()?,
+                policy <- GpuPolicy::new(CHARGED)?,
                 launches <- launches,
                 faults <- Bell::new(),
                 called: Atomic::new(false),

@@ -68,14 +68,19 @@ pub(crate) fn add(space: Arc<Space>) -> Result {
     put(&mut SPACES.lock().all, space)
 }
 
+/// Where a space with this id is, or would be.
+fn place(of: &[Arc<Space>], id: u64) -> usize {
+    of.partition_point(|o| o.id() < id)
+}
+
 fn put(to: &mut KVVec<Arc<Space>>, space: Arc<Space>) -> Result {
-    let at = to.partition_point(|o| o.id() < space.id());
+    let at = place(to, space.id());
     to.reserve(1, GFP_KERNEL)?;
     to.insert_within_capacity(at, space).map_err(|_| ENOMEM)
 }
 
 fn take(from: &mut KVVec<Arc<Space>>, id: u64) -> Option<Arc<Space>> {
-    let at = from.partition_point(|o| o.id() < id);
+    let at = place(from, id);
     from.get(at).filter(|o| o.id() == id)?;
     let old = from.remove(at).ok();
     if from.is_empty() {
@@ -100,8 +105,7 @@ pub(crate) fn remove(id: u64) {
 /// The space with the smallest id from `id` on.
 pub(crate) fn next_space(id: u64) -> Option<Arc<Space>> {
     let s = SPACES.lock();
-    let at = s.all.partition_point(|o| o.id() < id);
-    s.all.get(at).cloned()
+    s.all.get(place(&s.all, id)).cloned()
 }
 
 /// The spaces that a process opened. Numbers of processes are used again, and files go to others: for one that is no administrator its

@@ -105,7 +105,7 @@ impl Space {
                 closed: Atomic::new(false),
                 unmapped_ns: Atomic::new(0),
                 counters: Counters::new(),
-                policy <- SpacePolicy::new()?,
+                policy <- SpacePolicy::new(CHARGED_IN_OPEN)?,
                 events <- Stream::new(),
                 launches <- SpaceLaunches::new(),
                 streams <- service::prefetch::Streams::new()?,

@@ -278,13 +278,14 @@ pub(super) fn empty(
         // From a neighbour it comes back sooner, so what the host has goes there as well; but nothing makes way for that, nor does an
         // engine try to read what is known to have failed.
         let mut near = only;
-        if p.is_on(KnobId::KeepHostCopy) {
+        let borrows = p.is_on(KnobId::HarvestBorrow);
+        if borrows && p.is_on(KnobId::KeepHostCopy) {
             let beside = valid.and(&s.host_valid).and_not(&s.in_spare());
             near |= beside.and_not(&s.unfit(Place::Gpu(g)));
         }
         let is_clean = only.is_empty();
-        let borrows = p.is_on(KnobId::HarvestBorrow) && !near.is_empty();
-        let found = borrows.then(|| harvest::find_spare(&mut s, block, gpu, is_clean, &p));
+        let found = (borrows && !near.is_empty())
+            .then(|| harvest::find_spare(&mut s, block, gpu, is_clean, &p));
         let (dst, copy) = match found {
             // What is known to have failed there and is not condemned yet would not keep them.
             Some(Found::Chunk) if !near.intersects(&s.unfit(Place::Spare)) => (Place::Spare, near),

@@ -313,8 +313,9 @@ impl Service {
                 work.failed = second_pass(gpu, work).err();
                 replay(gpu, false);
             }
-            let throttled = work.plan.as_ref().map(|p| p.throttled.count().get());
-            stats.throttled = stats.throttled.saturating_add(throttled.unwrap_or(0));
+            let plan = work.plan.as_ref();
+            let throttled = plan.map_or(0, |p| p.throttled.count().get());
+            stats.throttled = stats.throttled.saturating_add(throttled);
         }
         for work in self.work.iter_mut() {
             if work.failed.is_none() && !per_block {

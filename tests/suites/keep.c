@@ -195,16 +195,24 @@ static void streams_keep_what_they_do_not_write(void)
 	CHECK_OK(close(fd));
 }
 
-static void goes_to_a_neighbour_as_well(void)
+/* GPU 1 lends @fd all that it has free. Returns a file to change that by. */
+static int lender_for(int fd)
 {
-	/* What is clean is lent a place beside the host's copy: the lender has it back at once, and nobody writes it back. */
-	int ctl = huvm_open(), fd = open_with(1, 1);
-	uint64_t len = 8 * BLOCK, *p = managed(fd, len), home, back;
-	struct huvm_mem_info m;
+	int ctl = huvm_open();
 
 	knob(ctl, 1, "harvest_lend", 1);
 	knob(ctl, 1, "lend_reserve_chunks", 0);
 	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "harvest_borrow", 1));
+	return ctl;
+}
+
+static void goes_to_a_neighbour_as_well(void)
+{
+	/* What is clean is lent a place beside the host's copy: the lender has it back at once, and nobody writes it back. */
+	int fd = open_with(1, 1), ctl = lender_for(fd);
+	uint64_t len = 8 * BLOCK, *p = managed(fd, len), home, back;
+	struct huvm_mem_info m;
+
 	cpu_fill(p, len, 6, 5);
 	gpu_check(fd, 0, p, len, BLOCKS, 6, 5);
 	home = of_gpu(fd, 0, HUVM_CNT_BYTES_D2H);
@@ -238,13 +246,10 @@ static void goes_to_a_neighbour_as_well(void)
 static void stays_if_its_copy_is_refused(void)
 {
 	/* On its way to a neighbour, beside the host's copy: it is where it was, the neighbour has its room, and the next one goes. */
-	int ctl = huvm_open(), fd = open_with(1, 1);
+	int fd = open_with(1, 1), ctl = lender_for(fd);
 	uint64_t *p = managed(fd, BLOCK), in, home;
 	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
 
-	knob(ctl, 1, "harvest_lend", 1);
-	knob(ctl, 1, "lend_reserve_chunks", 0);
-	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "harvest_borrow", 1));
 	cpu_fill(p, BLOCK, 4, 3);
 	gpu_check(fd, 0, p, BLOCK, BLOCKS, 4, 3);
 	in = of_gpu(fd, 0, HUVM_CNT_BYTES_H2D);

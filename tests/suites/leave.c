@@ -213,14 +213,26 @@ static void evictions_are_rescued(void)
 	}
 }
 
+/* Threads @t evict all that GPU 0 has to GPU 1; the first copy stands, the others behind it. */
+static void all_sent(int *fd, pthread_t t[SMALL])
+{
+	uint64_t before = of_gpu(*fd, 0, HUVM_CNT_SPARE_EVICTIONS);
+
+	test_reg(*fd, 0, INJ_CE_HANG, 1);
+	for (uint32_t n = 0; n < SMALL; n++)
+		CHECK_EQ(pthread_create(&t[n], NULL, evict_one, fd), 0);
+	CHECK(WITHIN(5000, of_gpu(*fd, 0, HUVM_CNT_SPARE_EVICTIONS) == before + SMALL));
+	CHECK_EQ(read_reg(*fd, 0, INJ_CE_HANG), 0);
+}
+
 /* What the host kept a copy of needs no rescue: what was written does, block by block, and else nothing is copied home. */
 static void what_the_host_has_needs_no_rescue(void)
 {
 	for (int stands = 0; stands < 2; stands++) {
 		int fd = start(0x2, 0);
 		struct job j = job_make(0, SMALL, 96);
-		uint64_t before = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS), home;
 		pthread_t t[SMALL];
+		uint64_t home;
 		char name[32];
 
 		pci_name(fd, 0, name);
@@ -233,11 +245,7 @@ static void what_the_host_has_needs_no_rescue(void)
 		for (uint64_t b = 0; b < SMALL; b += 2)
 			gpu_fill(j.fd, 0, j.p + b * BLOCK / 8, BLOCK, WIDE, j.add + j.mul * (b * BLOCK / 8), j.mul);
 		home = of_gpu(fd, 0, HUVM_CNT_BYTES_D2H);
-		test_reg(fd, 0, INJ_CE_HANG, 1);
-		for (uint32_t n = 0; n < SMALL; n++)
-			CHECK_EQ(pthread_create(&t[n], NULL, evict_one, &fd), 0);
-		CHECK(WITHIN(5000, of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) == before + SMALL));
-		CHECK_EQ(read_reg(fd, 0, INJ_CE_HANG), 0);
+		all_sent(&fd, t);
 		test_reg(fd, 0, INJ_LINK_DOWN, link_bit(fd, 0, 1));
 		if (!stands)
 			copies_fail(fd);
@@ -261,7 +269,6 @@ static void evictions_are_rescued_twice(void)
 {
 	int fd = start(0x2, 0);
 	struct job j = job_begin(0, SMALL, 94);
-	uint64_t before = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS);
 	struct teller e = teller_begin();
 	pthread_t t[SMALL];
 	char name[32];
@@ -270,11 +277,7 @@ static void evictions_are_rescued_twice(void)
 	/* So many copies for each. */
 	knob(fd, 0, "large_page_evict", 0);
 	knob(fd, 0, "host_chunk_sizes", 0);
-	test_reg(fd, 0, INJ_CE_HANG, 1);
-	for (uint32_t n = 0; n < SMALL; n++)
-		CHECK_EQ(pthread_create(&t[n], NULL, evict_one, &fd), 0);
-	CHECK(WITHIN(5000, of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) == before + SMALL));
-	CHECK_EQ(read_reg(fd, 0, INJ_CE_HANG), 0);
+	all_sent(&fd, t);
 	/* The next one too. */
 	test_reg(fd, 0, INJ_CE_HANG, 1);
 	for (uint32_t n = 0; n < SMALL; n++)

@@ -344,7 +344,7 @@ static void write_backs_are_not_rescued(void)
 	/* The engine stands for good: what is on its way to the host is where it was, and costs no time of those that gave theirs away. */
 	int fd = start(0);
 	struct job j = borrow(fd, 4);
-	uint64_t before = of_gpu(fd, 1, HUVM_CNT_EVICTIONS_RESCUED), home = of_gpu(fd, 1, HUVM_CNT_BYTES_D2H);
+	uint64_t before = of_gpu(fd, 1, HUVM_CNT_EVICTIONS_RESCUED), home;
 	char name[32];
 
 	pci_name(fd, 1, name);

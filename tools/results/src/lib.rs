@@ -17,4 +17,5 @@ pub mod plot;
 pub mod replay;
 pub mod rows;
 pub mod table;
-pub mod units;
+
+pub use huvm_workloads::units;

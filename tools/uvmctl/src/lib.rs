@@ -13,11 +13,11 @@ mod host;
 mod out;
 mod row;
 mod signals;
-mod units;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cli::Cli;
 use exit::Failure;
+use huvm_workloads::units;
 use std::ffi::OsString;
 use std::process::ExitCode;
 

@@ -25,6 +25,7 @@ pub mod shadow;
 mod size;
 pub mod touches;
 mod trace;
+pub mod units;
 mod workload;
 
 pub use alloc::{Alloc, At, First, Init};

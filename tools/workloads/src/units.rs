@@ -2,17 +2,17 @@
 //! Numbers for people.
 
 /// Bytes of a chunk of a GPU's memory.
-pub(crate) const CHUNK: u64 = 2 << 20;
+pub const CHUNK: u64 = 2 << 20;
 /// Bytes of a block of addresses: what a chunk holds.
-pub(crate) const BLOCK: u64 = CHUNK;
+pub const BLOCK: u64 = CHUNK;
 
 /// Bytes in IEC units with one decimal; exact below 1 KiB.
-pub(crate) fn bytes(n: u64) -> String {
+pub fn bytes(n: u64) -> String {
     scaled(n, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])
 }
 
 /// Nanoseconds in the largest unit that keeps three digits.
-pub(crate) fn time(ns: u64) -> String {
+pub fn time(ns: u64) -> String {
     scaled(ns, 1000.0, &["ns", "us", "ms", "s"])
 }
 
@@ -33,8 +33,11 @@ fn scaled(n: u64, step: f64, units: &[&str]) -> String {
     }
 }
 
-/// A size as people write it: 4096, 64K, 16M, 2G (powers of 1024).
-pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+/// A size as people write it: 4096, 64K, 16M, 2GiB (powers of 1024).
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let cut = text
         .find(|c: char| !c.is_ascii_digit())
@@ -83,5 +86,18 @@ mod tests {
         assert_eq!(bytes(3 << 19), "1.5 MiB");
         assert_eq!(time(999), "999 ns");
         assert_eq!(time(1_500_000), "1.5 ms");
+    }
+
+    #[test]
+    fn sizes_are_read_and_written() {
+        assert_eq!(parse_bytes("64K"), Ok(65536));
+        assert_eq!(parse_bytes("2GiB"), Ok(2 << 30));
+        assert_eq!(parse_bytes("17"), Ok(17));
+        for bad in ["", "M", "1X", "1.5G", "1,5", "99999999T", "-1"] {
+            assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(3 << 19), "1.5 MiB");
+        assert_eq!(time(1_234_567), "1.2 ms");
     }
 }
