@@ -93,6 +93,7 @@ impl Gpu {
     /// Has the device send messages for what is pending. It sends one when that changes: where one was lost, nothing would ever
     /// come again.
     pub(super) fn ask_for_interrupts(&self) {
+        self.unmask_others();
         irq::rearm(self, TREE);
     }
 
@@ -103,6 +104,12 @@ impl Gpu {
         for v in self.fault_vectors() {
             irq::unmask(self, v);
         }
+        self.unmask_others();
+        irq::enable_top(self, TREE);
+    }
+
+    /// Those that are masked never. It may not have been heard before.
+    fn unmask_others(&self) {
         irq::unmask(self, self.identity().vectors.info_fault);
         for v in self.channels().vectors() {
             irq::unmask(self, v);
@@ -110,6 +117,5 @@ impl Gpu {
         if let Some(v) = self.workload_vector() {
             irq::unmask(self, v);
         }
-        irq::enable_top(self, TREE);
     }
 }

@@ -95,6 +95,31 @@ pub fn poll<T>(
     }
 }
 
+/// Writes a register that reads as it was written in the bits of `mask`, and sees that it does; once more if the write was lost.
+///
+/// # Errors
+/// [`Error::Gone`]; [`Error::BadState`], with `what` and what it reads.
+pub fn set<M: Mmio + ?Sized>(
+    m: &M,
+    what: &'static str,
+    (bar, off): (Bar, u32),
+    val: u32,
+    mask: u32,
+) -> Result<()> {
+    let mut back = 0;
+    for _ in 0..2 {
+        m.write32(bar, off, val);
+        back = m.read32(bar, off);
+        if back == u32::MAX {
+            return Err(Error::Gone);
+        }
+        if (back ^ val) & mask == 0 {
+            return Ok(());
+        }
+    }
+    Err(Error::BadState(what, back))
+}
+
 /// Writes zero to the first `bytes` of `mem` (a multiple of 8; clipped to its length).
 pub fn zero<D: DmaMem + ?Sized>(mem: &D, bytes: usize) {
     let end = bytes.min(mem.len());

@@ -3,7 +3,7 @@
 
 use super::{read_sane, write};
 use crate::ids::Veid;
-use crate::seam::Mmio;
+use crate::seam::{set, Bar, Mmio};
 use crate::{Error, Result};
 use huvm_hw::ext::throttle as hw;
 
@@ -40,11 +40,13 @@ pub fn set_veid_limit<M: Mmio + ?Sized>(m: &M, veid: Veid, blocks: Option<u32>) 
 }
 
 /// Lifts all limits, whoever set them: for a device that is to begin anew.
-pub fn lift_all<M: Mmio + ?Sized>(m: &M) {
-    write(m, hw::ACTIVE_LIMIT, 0);
-    for veid in 0..hw::VEIDS {
-        write(m, hw::VEID_LIMIT0 + 4 * veid, 0);
-    }
+///
+/// # Errors
+/// [`Error::Gone`], [`Error::BadState`].
+pub fn lift_all<M: Mmio + ?Sized>(m: &M) -> Result<()> {
+    let lift = |what, off| set(m, what, (Bar::Ext, off), 0, u32::MAX);
+    lift("ACTIVE_LIMIT", hw::ACTIVE_LIMIT)?;
+    (0..hw::VEIDS).try_for_each(|veid| lift("VEID_LIMIT", hw::VEID_LIMIT0 + 4 * veid))
 }
 
 /// The register's value: 0 means no limit there, so a limit of 0 cannot be had.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Links and the peer-id map (device.md 2.2).
 
-use super::{read_sane, write};
-use crate::seam::Mmio;
+use super::read_sane;
+use crate::seam::{set, Bar, Mmio};
 use crate::{Error, Result};
 use huvm_hw::ext::topology as hw;
 
@@ -121,12 +121,12 @@ pub fn set_peer<M: Mmio + ?Sized>(m: &M, id: u8, gpu_index: Option<u32>) -> Resu
         Some(i) => i | hw::PEER_VALID,
         None => 0,
     };
-    let reg = hw::PEER_MAP0 + 4 * u32::from(id);
-    write(m, reg, entry);
-    let back = read_sane(m, reg)?;
-    // The index too: a write that was lost leaves the name that was there.
-    if (back ^ entry) & (hw::PEER_VALID | PEER_INDEX) != 0 {
-        return Err(Error::BadState("peer map", back));
-    }
-    Ok(())
+    set(
+        m,
+        "peer map",
+        (Bar::Ext, hw::PEER_MAP0 + 4 * u32::from(id)),
+        entry,
+        // The index too: a write that was lost leaves the name that was there.
+        hw::PEER_VALID | PEER_INDEX,
+    )
 }

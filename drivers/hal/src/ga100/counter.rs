@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// Bytes of a notification.
 pub const PACKET_BYTES: usize = 32;
 
-const EN: u32 = 1 << 0;
+pub(super) const EN: u32 = 1 << 0;
 const PTR: u32 = 0xfff;
 const INFO_PUSHED: u32 = 1 << 1;
 const VALID: u32 = 1 << 31;

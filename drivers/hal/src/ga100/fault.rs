@@ -6,9 +6,9 @@
 //! compare GET and PUT again.
 
 use super::bringup::read;
-use super::regs;
+use super::{counter, regs};
 use crate::ids::GpuVa;
-use crate::seam::{poll, Bar, DmaMem, Mmio, Wait};
+use crate::seam::{poll, set, Bar, DmaMem, Mmio, Wait};
 use crate::{Error, Result};
 
 /// Bytes of a fault packet.
@@ -185,11 +185,17 @@ pub fn take_info<M: Mmio + ?Sized>(m: &M) -> Result<Option<InfoFault>> {
 
 /// Disables both rings, and that of the access counters, whoever has them: for a device that must fall silent at once. What is in them
 /// is lost.
-pub fn disable_all<M: Mmio + ?Sized>(m: &M) {
-    m.write32(Bar::Regs, regs::COUNTER_LO, 0);
-    for kind in [RingKind::NonReplayable, RingKind::Replayable] {
-        m.write32(Bar::Regs, kind.base() + regs::FAULT_SIZE, 0);
-    }
+///
+/// # Errors
+/// [`Error::Gone`], [`Error::BadState`] for the first that is not disabled; the others are all the same.
+pub fn disable_all<M: Mmio + ?Sized>(m: &M) -> Result<()> {
+    let counters = (Bar::Regs, regs::COUNTER_LO);
+    let counters = set(m, "NOTIFY_BUFFER_LO", counters, 0, counter::EN);
+    let faults = [RingKind::NonReplayable, RingKind::Replayable].map(|kind| {
+        let size = (Bar::Regs, kind.base() + regs::FAULT_SIZE);
+        set(m, "FAULT_BUFFER_SIZE", size, 0, SIZE_ENABLE)
+    });
+    faults.into_iter().fold(counters, Result::and)
 }
 
 impl Fault {
@@ -288,10 +294,10 @@ impl<D: DmaMem> FaultRing<D> {
         })
     }
 
-    /// Programs and enables the ring, empty.
+    /// Programs and enables the ring, empty. What it is told is read back: a ring that is elsewhere, or off, would never say so.
     ///
     /// # Errors
-    /// [`Error::Gone`], [`Error::BadDevice`].
+    /// [`Error::Gone`], [`Error::BadDevice`]; [`Error::BadState`] when a register does not take what is written.
     pub fn enable<M: Mmio + ?Sized>(&mut self, m: &M) -> Result<()> {
         for i in 0..self.entries {
             self.mem.write32(self.offset(i) + INFO, 0);
@@ -300,20 +306,22 @@ impl<D: DmaMem> FaultRing<D> {
         let addr = self.mem.dma_addr();
         // CAST: the two halves.
         self.write(m, regs::FAULT_SIZE, self.entries);
-        self.write(m, regs::FAULT_HI, (addr >> 32) as u32);
-        self.write(m, regs::FAULT_LO, addr as u32 | LO_SYS);
+        let (low, high) = (addr as u32 | LO_SYS, (addr >> 32) as u32);
+        self.set(m, "FAULT_BUFFER_HI", regs::FAULT_HI, high, u32::MAX)?;
+        self.set(m, "FAULT_BUFFER_LO", regs::FAULT_LO, low, u32::MAX)?;
         // Whether pointers survive a disable is not published: a ring that was in use before is made empty, and GET
         // read back once the ring is enabled.
         let put = read(m, self.kind.base() + regs::FAULT_PUT)? & PTR;
         let get = if put < self.entries { put } else { 0 };
-        self.write(m, regs::FAULT_GET, get);
+        self.set(m, "FAULT_BUFFER_GET", regs::FAULT_GET, get, PTR)?;
         self.write(m, regs::FAULT_GET, get | OVERFLOW | CORRUPTED);
         // Only the ring that loses packets when it overflows has to tell.
         let intr = match self.kind {
             RingKind::NonReplayable => SIZE_OVERFLOW_INTR,
             RingKind::Replayable => 0,
         };
-        self.write(m, regs::FAULT_SIZE, self.entries | intr | SIZE_ENABLE);
+        let size = self.entries | intr | SIZE_ENABLE;
+        self.set(m, "FAULT_BUFFER_SIZE", regs::FAULT_SIZE, size, u32::MAX)?;
         let get = read(m, self.kind.base() + regs::FAULT_GET)?;
         if get & PTR >= self.entries {
             return Err(Error::BadDevice("FAULT_BUFFER_GET", get));
@@ -325,7 +333,7 @@ impl<D: DmaMem> FaultRing<D> {
     /// Waits until the MMU is idle, then disables the ring.
     ///
     /// # Errors
-    /// [`Error::Timeout`], [`Error::Gone`]; the ring is disabled even so, if the device is there.
+    /// [`Error::Timeout`], [`Error::Gone`]; the ring is disabled even so, if the device is there. [`Error::BadState`]: it is not.
     pub fn disable<M: Mmio + ?Sized>(&mut self, m: &M, wait: &mut Wait<'_>) -> Result<()> {
         let idle = poll(wait, "fault buffer idle", || {
             match read(m, regs::FAULT_STATUS) {
@@ -333,7 +341,8 @@ impl<D: DmaMem> FaultRing<D> {
                 other => Some(other.map(|_| ())),
             }
         });
-        self.write(m, regs::FAULT_SIZE, self.entries);
+        let (off, size) = (regs::FAULT_SIZE, self.entries);
+        self.set(m, "FAULT_BUFFER_SIZE", off, size, SIZE_ENABLE)?;
         idle?
     }
 
@@ -528,6 +537,18 @@ impl<D: DmaMem> FaultRing<D> {
 
     fn write<M: Mmio + ?Sized>(&self, m: &M, off: u32, val: u32) {
         m.write32(Bar::Regs, self.kind.base() + off, val);
+    }
+
+    /// As [`set`].
+    fn set<M: Mmio + ?Sized>(
+        &self,
+        m: &M,
+        what: &'static str,
+        off: u32,
+        val: u32,
+        mask: u32,
+    ) -> Result<()> {
+        set(m, what, (Bar::Regs, self.kind.base() + off), val, mask)
     }
 
     fn offset(&self, entry: u32) -> usize {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Structures and registers written by hand from the tables of hw-interface.md, beside what the duties make of them.
 
-use super::fault::{AccessType, Fault, FaultRing, FaultType, RingKind};
+use super::fault::{disable_all, AccessType, Fault, FaultRing, FaultType, RingKind};
 use super::instance::{fill_channel, fill_workload, ChannelInstance};
 use super::invalidate::{cancel_all, invalidate_pdb, invalidate_va, replay, ReplayKind};
 use super::irq;
@@ -9,7 +9,7 @@ use super::runlist::{Entry, Runlist};
 use crate::fake::{FakeMem, FakeRegs};
 use crate::ids::*;
 use crate::pagetable::{Invalidate, Level};
-use crate::seam::{Bar, DmaMem, Mmio};
+use crate::seam::{Bar, DmaMem, Fence, Mmio};
 use crate::Error;
 use std::vec::Vec;
 
@@ -298,6 +298,115 @@ fn a_packet_that_does_not_come_is_passed() {
     // A PUT out of range passes nothing.
     r.write32(Bar::Regs, 0xb8_302c, 4);
     assert_eq!(ring.skip(&r), Err(Error::BadDevice("FAULT_BUFFER_PUT", 4)));
+}
+
+/// A device that does not hear some writes.
+struct Deaf<'a> {
+    regs: &'a FakeRegs,
+    lost: core::ops::Range<u32>,
+    writes: core::cell::Cell<u32>,
+}
+
+impl<'a> Deaf<'a> {
+    fn new(regs: &'a FakeRegs, lost: core::ops::Range<u32>) -> Self {
+        Deaf {
+            regs,
+            lost,
+            writes: core::cell::Cell::new(0),
+        }
+    }
+}
+
+impl Fence for Deaf<'_> {
+    fn wmb(&self) {}
+    fn rmb(&self) {}
+}
+
+impl Mmio for Deaf<'_> {
+    fn read32(&self, bar: Bar, off: u32) -> u32 {
+        self.regs.read32(bar, off)
+    }
+    fn write32(&self, bar: Bar, off: u32, val: u32) {
+        let n = self.writes.get();
+        self.writes.set(n + 1);
+        if !self.lost.contains(&n) {
+            self.regs.write32(bar, off, val);
+        }
+    }
+}
+
+/// A ring that an earlier owner had is this one's, and on, whichever write is lost; off, when it is to be. If none is heard, that is told.
+#[test]
+fn a_ring_is_where_it_was_told() {
+    let rings = |kind| (kind, [0xb8_3000u32, 0xb8_3020][kind as usize]);
+    for (kind, base) in [RingKind::NonReplayable, RingKind::Replayable].map(rings) {
+        let before = || {
+            let r = FakeRegs::default();
+            // The place, GET, PUT, the size.
+            for (off, val) in [
+                (0, 0x7000_000d),
+                (4, 7),
+                (8, 3),
+                (12, 5),
+                (16, 1 << 31 | 32),
+            ] {
+                r.write32(Bar::Regs, base + off, val);
+            }
+            r
+        };
+        let ring = || FaultRing::new(kind, FakeMem::new(0x1_0000_0000, 64 * 32)).unwrap();
+        let all = |r: &FakeRegs| [0, 4, 8, 16].map(|off| r.read32(Bar::Regs, base + off));
+        let right = before();
+        ring().enable(&right).unwrap();
+        let mut want = all(&right);
+        // Flags are cleared again when the ring is looked at.
+        let get = |r: [u32; 4]| [r[0], r[1], r[2] & 0xf_ffff, r[3]];
+        want = get(want);
+        assert_eq!((want[0], want[1], want[2]), (0xd, 1, 5));
+        assert_eq!(want[3] & 0xf_ffff, 64);
+        for n in 0..8 {
+            let r = before();
+            let deaf = Deaf::new(&r, n..n + 1);
+            let mut it = ring();
+            it.enable(&deaf).unwrap();
+            assert_eq!(get(all(&r)), want, "write {n}");
+            let now = deaf.writes.get();
+            it.disable(&Deaf::new(&r, 0..1), &mut no_wait()).unwrap();
+            assert_eq!(all(&r)[3] >> 31, 0, "after {now} writes");
+        }
+        let r = before();
+        let err = ring().enable(&Deaf::new(&r, 0..99));
+        assert_eq!(err, Err(Error::BadState("FAULT_BUFFER_HI", 7)));
+        let mut it = ring();
+        it.enable(&r).unwrap();
+        let err = it.disable(&Deaf::new(&r, 0..99), &mut no_wait());
+        let size = all(&r)[3];
+        assert_eq!(err, Err(Error::BadState("FAULT_BUFFER_SIZE", size)));
+    }
+    // The same of those that an earlier owner had. The first that is not heard keeps none from the others.
+    let counters = 0xb8_3108;
+    let on = |r: &FakeRegs| {
+        [counters, 0xb8_3010, 0xb8_3030].map(|at| {
+            let what = r.read32(Bar::Regs, at);
+            what & 1 | what >> 31
+        })
+    };
+    let before = || {
+        let r = FakeRegs::default();
+        r.write32(Bar::Regs, counters, 0x1001);
+        r.write32(Bar::Regs, 0xb8_3010, 1 << 31);
+        r.write32(Bar::Regs, 0xb8_3030, 1 << 31);
+        r
+    };
+    for n in 0..4 {
+        let r = before();
+        assert_eq!(disable_all(&Deaf::new(&r, n..n + 1)), Ok(()));
+        assert_eq!(on(&r), [0; 3]);
+    }
+    let r = before();
+    let err = Err(Error::BadState("NOTIFY_BUFFER_LO", 0x1001));
+    assert_eq!(disable_all(&Deaf::new(&r, 0..2)), err);
+    assert_eq!(on(&r), [1, 0, 0]);
 }
 
 /// Whoever waits may not run for longer than his bound; by then it is done.

@@ -192,7 +192,7 @@ fn info_fault() {
         assert_eq!((info.fault, info.dropped), (None, 0x22));
     }
     let r = FakeRegs::default();
-    disable_all(&r);
+    disable_all(&r).unwrap();
     let size = |i| (reg_at("vf", "fault_buffer_size", i, 2), 0);
     let counters = (reg("vf", "counter_buffer_lo"), 0);
     assert_eq!(written(&r), [counters, size(0), size(1)]);
