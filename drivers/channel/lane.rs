@@ -63,6 +63,8 @@ const PUSH_DWORDS: u32 = 1000;
 const LOOK_NS: u64 = 10_000_000;
 /// A channel that completes nothing for so long, while somebody waits, is broken. Device time: thousands of 2 MiB copies.
 pub(super) const STALL_NS: u64 = 10_000_000_000;
+/// What a channel was copying that was given up is seen to in less, but for copies of another channel (`service/rescue.rs`).
+const RESCUE_NS: u64 = 12_000_000_000;
 /// How long taking a channel off its engine may take.
 pub(super) const STOP_NS: u64 = 1_000_000_000;
 /// Faults that a channel may restart from without completing anything in between.
@@ -90,8 +92,8 @@ enum Semaphore {
     At(SharedBuf, usize),
     /// It had a value that cannot be; the last that was known. The GPU may still write it, and nobody looks any more.
     Lies(u32),
-    /// The last value, when the channel was given up. The memory stays while the ring has it: others may still look there.
-    Stopped(u32),
+    /// The channel was given up: its memory, which stays while the ring has it, since others may still look there; and the last value.
+    Stopped(SharedBuf, usize, u32),
     /// The last value, when the memory was given back.
     Was(u32),
 }
@@ -139,8 +141,9 @@ pub(crate) enum Disobeys {
     Gone,
 }
 
-/// Told, with the index of its GPU, what a channel does. The caller may hold any lock but those of memory and of registries.
-pub(crate) type Disobeyed = fn(u8, Disobeys);
+/// Told, with the index of its GPU, what a channel does. The caller may hold any lock but those of memory and of registries. The GPU may
+/// have left meanwhile.
+pub(crate) type Disobeyed = fn(u8, ChannelId, Disobeys);
 
 /// One channel.
 #[pin_data]
@@ -310,7 +313,7 @@ impl Lane {
                 let look = || mem.read32(*off);
                 self.begun.read(ENTRIES, look, read_barrier)
             }
-            Semaphore::Lies(v) | Semaphore::Stopped(v) | Semaphore::Was(v) => return *v,
+            Semaphore::Lies(v) | Semaphore::Stopped(_, _, v) | Semaphore::Was(v) => return *v,
         };
         said.unwrap_or_else(|lie| self.is_lied_to(semaphore, lie))
     }
@@ -342,14 +345,14 @@ impl Lane {
     /// It lies: what is over nobody knows, nor what other channels of the GPU copied that waited for this one by the same word. The
     /// GPU is lost, before anybody takes any of it for done.
     fn denounce(&self) {
-        (self.disobeyed)(self.gpu, Disobeys::Lies(self.id));
+        (self.disobeyed)(self.gpu, self.id, Disobeys::Lies(self.id));
         self.fail();
     }
 
     /// Its GPU does not answer. One read says no more than that: the GPU is lost, and kept from the bus, before anybody takes for free
     /// what this was copying to.
     fn miss(&self) {
-        (self.disobeyed)(self.gpu, Disobeys::Gone);
+        (self.disobeyed)(self.gpu, self.id, Disobeys::Gone);
         self.fail();
     }
 
@@ -507,6 +510,13 @@ impl Lane {
             self.miss();
         } else if !leaves && stood >= STALL_NS {
             match before {
+                // It is seen to. Where that does not end, who does so waits for this one, which waits for that.
+                Some(first) if first.leaves() => {
+                    listed.got_on();
+                    if stood >= RESCUE_NS && self.attendant.is_there() {
+                        self.give_up(value, uapi::HUVM_CHANNEL_STALLED);
+                    }
+                }
                 Some(first) => {
                     first.is_stalled();
                     // It is this one's turn when that one is out of the way.
@@ -520,7 +530,7 @@ impl Lane {
         } else if stood >= OTHERS_NS {
             // The engine may not have heard of the push.
             self.runlist.ring(&*self.bars, self.chid);
-            table::restart_faulted(self.gpu);
+            table::see_to_all(self.gpu);
         }
     }
 
@@ -655,9 +665,11 @@ impl Lane {
         self.moved.wake_all();
     }
 
-    /// If the copy engine stopped in this channel and serves it no more: lets it try again.
-    pub(super) fn restart_if_faulted(&self) {
-        if self.has_faulted() {
+    /// If the copy engine stopped in this channel and serves it no more: lets it try again. Nobody stands behind one that was given up.
+    pub(super) fn see_to_it(&self) {
+        if !self.works() {
+            self.release_again();
+        } else if self.has_faulted() {
             let _gave_up_said_so = self.restart();
         }
     }
@@ -743,7 +755,7 @@ impl Lane {
             Err(what) => {
                 // Before anybody takes the memory that it copies to for free. Those that wait for this channel are taken off
                 // their engines too: none goes on behind it.
-                (self.disobeyed)(self.gpu, what);
+                (self.disobeyed)(self.gpu, self.id, what);
                 self.fail();
             }
         }
@@ -780,10 +792,23 @@ impl Lane {
         let mut semaphore = self.semaphore.lock();
         let last = self.read(&mut semaphore);
         if let Semaphore::At(mem, off) = &*semaphore {
+            let mem = mem.clone();
+            *semaphore = Semaphore::Stopped(mem, *off, last);
+        }
+        Self::lets_pass(&semaphore);
+    }
+
+    /// Whoever waits for a channel that was given up, on the GPU, goes on.
+    fn lets_pass(semaphore: &Semaphore) {
+        if let Semaphore::Stopped(mem, off, last) = semaphore {
             // Beyond all that there can be: whoever is building one now may have seen it work a moment ago.
             mem.write32(*off, last.wrapping_add(ENTRIES));
-            *semaphore = Semaphore::Stopped(last);
         }
+    }
+
+    /// What an engine had on its way may have been written after the channel was given up, and stop others again.
+    fn release_again(&self) {
+        Self::lets_pass(&self.semaphore.lock());
     }
 
     /// Takes the channel off its engine: it reaches no memory from here on.

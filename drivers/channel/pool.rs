@@ -13,7 +13,7 @@ use crate::kernel::time;
 use huvm_hal::channel::Interrupt;
 use huvm_hal::ext::discover::CeCaps;
 use huvm_hal::ga100::bringup::CopyEngine;
-use huvm_hal::ids::{GpuVa, Vector};
+use huvm_hal::ids::{ChannelId, GpuVa, Vector};
 use kernel::prelude::*;
 use kernel::sync::{new_mutex, Arc, Mutex, SetOnce};
 
@@ -128,7 +128,7 @@ impl Pool {
         }
         let lane = self.lane(engine)?;
         for (id, value) in after.iter() {
-            if !self.lanes().iter().any(|l| l.id() == id) {
+            if !self.has(id) {
                 let other = table::find(id);
                 if other.wait(value).is_err() && !other.is_off() {
                     return Err(EIO);
@@ -151,6 +151,11 @@ impl Pool {
             .filter(|e| e.is_inward())
             .filter_map(|e| self.lane(*e).ok())
             .all(|l| !l.works() || l.pending() == 0)
+    }
+
+    /// Whether a channel is one of these.
+    pub(crate) fn has(&self, channel: ChannelId) -> bool {
+        self.lanes().iter().any(|lane| lane.id() == channel)
     }
 
     /// Whether copies of a kind can still be made: their channel was not given up.

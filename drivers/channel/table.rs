@@ -155,11 +155,11 @@ pub(super) fn find(id: ChannelId) -> Found {
     }
 }
 
-/// Lets the channels of a GPU in which a copy engine stopped try again.
-pub(super) fn restart_faulted(gpu: u8) {
+/// Lets the channels of a GPU in which a copy engine stopped try again, and those go on that wait for one that was given up.
+pub(super) fn see_to_all(gpu: u8) {
     let mut at = 0;
     while let Some((next, lane)) = lane_of(gpu, at) {
-        lane.restart_if_faulted();
+        lane.see_to_it();
         at = next;
     }
 }

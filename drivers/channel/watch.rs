@@ -34,6 +34,11 @@ impl Attendant {
         self.hand.was_called()
     }
 
+    /// Whether there is somebody to call.
+    pub(super) fn is_there(&self) -> bool {
+        self.hand.is_attended()
+    }
+
     /// Calls. Whether somebody comes.
     pub(super) fn call(&self) -> bool {
         let comes = self.hand.call();

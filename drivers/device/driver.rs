@@ -48,6 +48,7 @@ use huvm_hal::ext::announce::{announced, Announced};
 use huvm_hal::ext::discover::{self, Extension};
 use huvm_hal::ext::throttle;
 use huvm_hal::ga100::{bringup, fault, irq};
+use huvm_hal::ids::ChannelId;
 use huvm_hw::ext::ident::FEATURE_THROTTLE;
 use kernel::device::Core;
 use kernel::pci;
@@ -136,7 +137,10 @@ impl AtEnd for Driver {
         quiet(&gpu);
         gpu.channels().shut_down();
         gpu.retire();
-        fault::disable_all(&*gpu);
+        match fault::disable_all(&*gpu) {
+            Ok(()) | Err(huvm_hal::Error::Gone) => {}
+            Err(e) => pr_err!("gpu {}: a ring stays on: {:?}\n", gpu.index(), e),
+        }
         irq::quiesce(&*gpu);
         keep_off_bus(pdev);
         pr_info!(
@@ -193,9 +197,9 @@ impl Started {
         if let ExtAt::Announced(a) = &at {
             check_announced(a, ext.as_ref()).map_err(refused)?;
         }
-        fault::disable_all(&*bars);
+        fault::disable_all(&*bars).map_err(refused)?;
         if ext.as_ref().is_some_and(|e| e.has(FEATURE_THROTTLE)) {
-            throttle::lift_all(&*bars);
+            throttle::lift_all(&*bars).map_err(refused)?;
         }
         // What another driver, or kernel, started there knows addresses that are no longer its own.
         let empty = || {
@@ -327,8 +331,10 @@ pub(super) fn is_announced(gpu: &Gpu) -> bool {
 }
 
 /// Nobody knows what the copies of a GPU did, or still do.
-fn disobeyed(index: u8, what: Disobeys) {
-    if let Some(gpu) = registry::bound(index) {
+fn disobeyed(index: u8, channel: ChannelId, what: Disobeys) {
+    // Whoever has the index now may be the GPU's successor.
+    let gpu = registry::bound(index).filter(|gpu| gpu.channels().has(channel));
+    if let Some(gpu) = gpu {
         gpu.mark_lost(match what {
             Disobeys::Stays(id) => Loss::Channel(id),
             Disobeys::Lies(id) => Loss::Semaphore(id),

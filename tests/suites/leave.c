@@ -213,15 +213,21 @@ static void evictions_are_rescued(void)
 	}
 }
 
-/* Threads @t evict all that GPU 0 has to GPU 1; the first copy stands, the others behind it. */
-static void all_sent(int *fd, pthread_t t[SMALL])
+/* Threads @t evict @n blocks of GPU 0 to GPU 1, each one; the first copy stands, the others behind it. */
+static void sent(int *fd, pthread_t *t, uint32_t n)
 {
 	uint64_t before = of_gpu(*fd, 0, HUVM_CNT_SPARE_EVICTIONS);
 
+	for (uint32_t i = 0; i < n; i++)
+		CHECK_EQ(pthread_create(&t[i], NULL, evict_one, fd), 0);
+	CHECK(WITHIN(5000, of_gpu(*fd, 0, HUVM_CNT_SPARE_EVICTIONS) == before + n));
+}
+
+/* The same with all that it has. */
+static void all_sent(int *fd, pthread_t t[SMALL])
+{
 	test_reg(*fd, 0, INJ_CE_HANG, 1);
-	for (uint32_t n = 0; n < SMALL; n++)
-		CHECK_EQ(pthread_create(&t[n], NULL, evict_one, fd), 0);
-	CHECK(WITHIN(5000, of_gpu(*fd, 0, HUVM_CNT_SPARE_EVICTIONS) == before + SMALL));
+	sent(fd, t, SMALL);
 	CHECK_EQ(read_reg(*fd, 0, INJ_CE_HANG), 0);
 }
 
@@ -284,6 +290,49 @@ static void evictions_are_rescued_twice(void)
 		CHECK_EQ(pthread_join(t[n], NULL), 0);
 	tells(&e, "channel-lost *gpu0 *peer-out copies: *completed nothing", 1);
 	tells(&e, "channel-lost *gpu0 *gpu-to-host copies: *completed nothing", 1);
+	teller_end(&e);
+	CHECK_EQ(unreadable(j.p, j.len, j.add, j.mul), 0);
+	job_end(&j);
+	all_idle(fd);
+	test_reg(fd, 0, INJ_CE_HANG, 0);
+	rebind(name);
+	all_idle(fd);
+	close(fd);
+}
+
+static void *peer_test(void *arg)
+{
+	ARG(huvm_selftest_arg, t, .gpu = 0, .test = HUVM_SELFTEST_PEER, .arg = 1);
+
+	CHECK_ERR(ioctl(*(int *)arg, HUVM_IOC_TEST_SELFTEST, &t), EIO);
+	return NULL;
+}
+
+/*
+ * The engine that evicts to a neighbour stands, and what it was copying is to come home by one in whose ring something waits for that very
+ * engine: neither goes on, until the second is given up too, and the CPU reads it all.
+ */
+static void rescued_behind_itself(void)
+{
+	int fd = start(0x2, 0);
+	struct job j = job_begin(0, SMALL - 1, 95);
+	struct teller e = teller_begin();
+	pthread_t test, t[SMALL];
+	char name[32];
+
+	pci_name(fd, 0, name);
+	/* Its first copy is from the host, its second to the neighbour, its last home again, behind that. */
+	test_reg(fd, 0, INJ_CE_HANG, 2);
+	CHECK_EQ(pthread_create(&test, NULL, peer_test, &fd), 0);
+	CHECK(WITHIN(5000, !read_reg(fd, 0, INJ_CE_HANG)));
+	CHECK(WITHIN(5000, is_listed("copy", 0)));
+	sent(&fd, t, SMALL - 1);
+	for (uint32_t n = 0; n < SMALL - 1; n++)
+		CHECK_EQ(pthread_join(t[n], NULL), 0);
+	CHECK_EQ(pthread_join(test, NULL), 0);
+	tells(&e, "channel-lost *gpu0 *peer-out copies: *completed nothing", 1);
+	tells(&e, "channel-lost *gpu0 *gpu-to-host copies: *completed nothing", 1);
+	tells(&e, "-lost", 2);
 	teller_end(&e);
 	CHECK_EQ(unreadable(j.p, j.len, j.add, j.mul), 0);
 	job_end(&j);
@@ -454,6 +503,7 @@ static const struct ktap_test tests[] = {
 	{ "evictions_are_rescued", evictions_are_rescued, 60 },
 	{ "what_the_host_has_needs_no_rescue", what_the_host_has_needs_no_rescue, 60 },
 	{ "evictions_are_rescued_twice", evictions_are_rescued_twice, 60 },
+	{ "rescued_behind_itself", rescued_behind_itself, 120 },
 	{ "taken_back_by_the_cpu", taken_back_by_the_cpu, 60 },
 	{ "killed_while_rescued", killed_while_rescued, 60 },
 	{ "no_memory_to_rescue", no_memory_to_rescue, 60 },

@@ -29,6 +29,11 @@ impl Handover {
         self.0.cmpxchg(NOBODY, LISTENS, Full).is_ok()
     }
 
+    /// Whether somebody listens, and was not called yet.
+    pub fn is_attended(&self) -> bool {
+        self.0.load(Relaxed) == LISTENS
+    }
+
     /// Calls, once. Whether somebody comes; otherwise the caller settles it.
     #[must_use]
     pub fn call(&self) -> bool {
