@@ -23,6 +23,12 @@ pub(crate) const CHARGED_IN_OPEN: Flags = {
     unsafe { transmute::<c::gfp_t, Flags>(c::HUVM_GFP_OPEN) }
 };
 
+/// The same for what is left when a client gives a part of something back, which may not fail for its limit: charged beyond that.
+pub(crate) const CHARGED_BEYOND: Flags = {
+    // SAFETY: as above.
+    unsafe { transmute::<c::gfp_t, Flags>(c::HUVM_GFP_LEFT) }
+};
+
 /// A memory cgroup, of one client; it stands for none on a kernel without them.
 pub(crate) struct MemCg {
     cgroup: *mut c_void,
@@ -188,7 +194,21 @@ pub(crate) fn pay() {
         return;
     }
     // A charge sleeps, and with so many at once one is made: a batch is all that a CPU may have charged ahead.
-    let mut pages = [core::ptr::null_mut(); BATCH + 1];
+    let _paid = takes::<{ BATCH + 1 }>();
+}
+
+/// Page tables that the kernel makes for one CPU fault: one ahead, and one where the first entry is made.
+const TABLES: usize = 2;
+
+/// Whether there is room for the page tables of a CPU fault of this thread. The kernel, which makes them, kills a process of the cgroup
+/// where there is none. What a CPU has charged ahead is used first: so what is charged here and given back is theirs, nearly always.
+pub(crate) fn has_room_for_tables() -> bool {
+    at_once(takes::<TABLES>)
+}
+
+/// Whether `N` pages are to be had at once, charged as [`CHARGED`] says; they are given back.
+fn takes<const N: usize>() -> bool {
+    let mut pages = [core::ptr::null_mut(); N];
     for page in &mut pages {
         // SAFETY: process context, as every caller of this room.
         *page = unsafe { c::huvm_alloc_pages(c::HUVM_GFP_SMALL, 0) };
@@ -196,10 +216,16 @@ pub(crate) fn pay() {
             break;
         }
     }
-    for page in pages.into_iter().filter(|page| !page.is_null()) {
-        // SAFETY: just allocated with this order, and used by nobody.
-        unsafe { c::huvm_free_pages(page, 0) };
+    let mut all = true;
+    for page in pages {
+        if page.is_null() {
+            all = false;
+        } else {
+            // SAFETY: just allocated with this order, and used by nobody.
+            unsafe { c::huvm_free_pages(page, 0) };
+        }
     }
+    all
 }
 
 /// Adds room for `n` more to `v`, charged as [`CHARGED`] says, and [`at_once`].

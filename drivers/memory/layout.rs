@@ -6,7 +6,7 @@
 
 use super::block::Block;
 use super::{block_base, pages_between, PageMask, BLOCK_BYTES};
-use crate::kernel::memcg::CHARGED;
+use crate::kernel::memcg::{CHARGED, CHARGED_BEYOND};
 use kernel::prelude::*;
 use kernel::rbtree::{RBTree, RBTreeNode, RBTreeNodeReservation};
 use kernel::sync::Arc;
@@ -112,7 +112,9 @@ impl Layout {
                     let part = Range { end: to, ..r };
                     let node = match free.take() {
                         Some(f) => f.into_node(from, part),
-                        None => match RBTreeNode::new(from, part, GFP_KERNEL) {
+                        None => match RBTreeNode::new(from, part, CHARGED_BEYOND)
+                            .or_else(|_| RBTreeNode::new(from, part, GFP_KERNEL))
+                        {
                             Ok(n) => n,
                             Err(_) => match self.spare.take() {
                                 Some(f) => f.into_node(from, part),

@@ -205,7 +205,7 @@ impl Space {
         {
             let mut layout = self.layout.lock();
             self.unmapped_ns.store(time::now_ns(), Relaxed);
-            layout.remove_range(start, end);
+            self.memory.charged(|| layout.remove_range(start, end));
         }
         self.drop_pages(start, end);
     }

@@ -7,7 +7,7 @@ use super::thrash;
 use crate::account::{self, counters::Counter, events, policy};
 use crate::kernel::ffi::uapi;
 use crate::kernel::vma::{Inserter, Outcome};
-use crate::kernel::{task, time};
+use crate::kernel::{memcg, task, time};
 use crate::memory::backing::SIZE_2M;
 use crate::memory::block::{Others, State};
 use crate::memory::space::Space;
@@ -30,7 +30,11 @@ pub(crate) fn page(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<
 
 /// Serves a fault with one 2 MiB mapping, or says [`Outcome::Fallback`] before anything was done.
 pub(crate) fn huge(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>) -> Outcome {
-    serve(space, va, write, ins, true)
+    match serve(space, va, write, ins, true) {
+        // The kernel goes on with the page's own fault, and with page tables.
+        Outcome::Fallback if !memcg::has_room_for_tables() => Outcome::Oom,
+        other => other,
+    }
 }
 
 fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge: bool) -> Outcome {

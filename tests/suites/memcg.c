@@ -566,6 +566,83 @@ static void records_have_a_limit(void)
 	CHECK_OK(rmdir(GROUP));
 }
 
+/*
+ * The kernel makes the CPU's page tables, and kills where a cgroup has no room for one. Whoever touches his pages there gets a signal instead, and no
+ * process of the cgroup is killed; when there is room again it is all there.
+ */
+static void touched_at_the_limit(void)
+{
+	int ctl = huvm_open(), refused = 0;
+	struct job j;
+	pid_t beside;
+	uint64_t v;
+
+	make_group(16);
+	knob(ctl, 0, "large_page_evict", 0);
+	CHECK_OK(limit_chunks(ctl, 0, CHUNKS));
+	beside = fork();
+	if (!beside) {
+		/* More than the client has by the kernel's count. */
+		this_process_into(GROUP "/cgroup.procs");
+		for (volatile char *mine = malloc(4 * MIB), *p = mine; p < mine + 4 * MIB; p += PAGE)
+			*p = 1;
+		for (;;)
+			pause();
+	}
+	CHECK(beside > 0 && WITHIN(5000, get(GROUP "/memory.current") >= 4 * MIB));
+	/* Pages that are still the child's as well would be new ones, in the group. */
+	CHECK_OK(mlockall(MCL_CURRENT));
+	j = job_of_group(3 * CHUNKS, 7);
+	CHECK_OK(set_knob(j.fd, HUVM_SCOPE_SPACE, "host_chunk_sizes", 0));
+	fill_or_no_memory(&j, 7);
+	this_process_into(GROUP "/cgroup.procs");
+	/* What the host has, in pieces, there are no tables for. */
+	for (uint64_t at = 0; at < j.len; at += BLOCK)
+		refused += reads(j.p + at / 8, &v) == SIGBUS;
+	this_process_into(ROOT "/cgroup.procs");
+	printf("# %d of %llu touches refused; %llu KiB of 16384\n", refused, (unsigned long long)(j.len / BLOCK),
+	       (unsigned long long)get(GROUP "/memory.current") >> 10);
+	CHECK(refused);
+	CHECK_EQ(line_of(GROUP "/memory.events", "oom_kill"), 0);
+	end_child(beside);
+	CHECK_OK(munlockall());
+	CHECK_OK(write_file(GROUP "/memory.max", "max"));
+	CHECK(!fill_or_no_memory(&j, 8));
+	job_end(&j);
+	CHECK_OK(limit_chunks(ctl, 0, 0));
+	close(ctl);
+	CHECK_OK(rmdir(GROUP));
+}
+
+/* What is left of a range of which every other page is given back counts as well, and giving back does not fail for the limit. */
+static void what_is_left_is_charged(void)
+{
+	const uint64_t holes = 2500, len = 2 * holes * PAGE;
+	uint64_t kib[2];
+	int fd;
+
+	make_group(0);
+	this_process_into(GROUP "/cgroup.procs");
+	fd = huvm_open();
+	for (int ours = 0; ours < 2; ours++) {
+		char *p = ours ? (char *)managed(fd, len) :
+				 mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+		CHECK(p != MAP_FAILED);
+		kib[ours] = get(GROUP "/memory.current") >> 10;
+		for (uint64_t n = 0; n < holes; n++)
+			CHECK_OK(munmap(p + 2 * n * PAGE, PAGE));
+		kib[ours] = (get(GROUP "/memory.current") >> 10) - kib[ours];
+		CHECK_OK(munmap(p, len));
+	}
+	printf("# %llu KiB for the mappings, %llu KiB with the ranges\n", (unsigned long long)kib[0],
+	       (unsigned long long)kib[1]);
+	CHECK(kib[1] > kib[0] + holes * 40 / 1024);
+	close(fd);
+	this_process_into(ROOT "/cgroup.procs");
+	CHECK_OK(rmdir(GROUP));
+}
+
 /* The tables by which a GPU finds a client's pages are the client's as well, though the driver's thread makes them. */
 static void tables_are_charged(void)
 {
@@ -608,5 +685,7 @@ static const struct ktap_test tests[] = {
 	{ "what_is_there_is_served_beside_refusals", what_is_there_is_served_beside_refusals, 60 },
 	{ "records_have_a_limit", records_have_a_limit, 60 },
 	{ "tables_are_charged", tables_are_charged, 60 },
+	{ "touched_at_the_limit", touched_at_the_limit, 60 },
+	{ "what_is_left_is_charged", what_is_left_is_charged, 60 },
 };
 KTAP_MAIN(tests)
