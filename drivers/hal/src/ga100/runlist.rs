@@ -4,7 +4,7 @@
 use super::bringup::read;
 use super::regs;
 use crate::ids::{Chid, SysAddr};
-use crate::seam::{poll, Bar, DmaMem, Mmio, Wait};
+use crate::seam::{poll, set, Bar, DmaMem, Mmio, Wait};
 use crate::{Error, Result};
 
 // Offsets in a runlist's register block.
@@ -24,6 +24,9 @@ const PREEMPT_RUNLIST_PENDING: u32 = 1 << 21;
 const PENDING_ENABLE: u32 = 1 << 31;
 /// Target code of runlist registers and entries: coherent system memory.
 const TARGET_SYS: u32 = 2;
+/// Bits of SUBMIT_BASE_LO and _HI that hold something.
+const BASE_LO: u32 = 0xffff_f003;
+const BASE_HI: u32 = 0xff;
 
 // Channel RAM word: bit 0 says whether the 1-bits above are set or cleared.
 const CHRAM_ENABLE: u32 = 0x2;
@@ -106,9 +109,15 @@ impl Runlist {
     /// Lets doorbells take effect and takes an empty list. Once, at probe.
     ///
     /// # Errors
-    /// [`Error::Timeout`], [`Error::Gone`].
+    /// [`Error::Timeout`], [`Error::Gone`], [`Error::BadState`] when a register does not take what is written.
     pub fn init<M: Mmio + ?Sized>(&self, m: &M, wait: &mut Wait<'_>) -> Result<()> {
-        self.write(m, VIRTUAL_CHANNEL_CFG, PENDING_ENABLE);
+        self.set(
+            m,
+            "VIRTUAL_CHANNEL_CFG",
+            VIRTUAL_CHANNEL_CFG,
+            PENDING_ENABLE,
+            PENDING_ENABLE,
+        )?;
         self.take(m, SysAddr(0), 0, wait)
     }
 
@@ -116,7 +125,8 @@ impl Runlist {
     /// until it is taken. `list` stays the device's until the next submission.
     ///
     /// # Errors
-    /// [`Error::TooSmall`], [`Error::BadAddress`], [`Error::OutOfRange`], [`Error::Timeout`], [`Error::Gone`].
+    /// [`Error::TooSmall`], [`Error::BadAddress`], [`Error::OutOfRange`], [`Error::Timeout`], [`Error::Gone`], [`Error::BadState`] when a
+    /// register does not take what is written.
     pub fn submit<M: Mmio + ?Sized, D: DmaMem + ?Sized>(
         &self,
         m: &M,
@@ -166,18 +176,27 @@ impl Runlist {
     ) -> Result<()> {
         check_address(base, 4096)?;
         let (lo, hi) = split(base);
-        self.write(m, SUBMIT_BASE_LO, TARGET_SYS | lo);
-        self.write(m, SUBMIT_BASE_HI, hi);
-        self.write(m, SUBMIT, length);
+        // A list of an earlier owner, or none at all, would be run otherwise.
+        let base = TARGET_SYS | lo;
+        self.set(m, "SUBMIT_BASE_LO", SUBMIT_BASE_LO, base, BASE_LO)?;
+        self.set(m, "SUBMIT_BASE_HI", SUBMIT_BASE_HI, hi, BASE_HI)?;
+        self.set(m, "SUBMIT", SUBMIT, length, u32::MAX)?;
         self.settle(m, SUBMIT_INFO, SUBMIT_PENDING, "runlist submit", wait)
     }
 
     /// Lets the scheduler run a channel, and rings its doorbell once.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// [`Error::OutOfRange`], [`Error::Gone`], [`Error::BadState`] when it is not enabled then.
     pub fn enable<M: Mmio + ?Sized>(&self, m: &M, chid: Chid) -> Result<()> {
-        m.write32(Bar::Regs, self.check(chid)?, CHRAM_ENABLE);
+        let word = self.check(chid)?;
+        m.write32(Bar::Regs, word, CHRAM_ENABLE);
+        if !self.state(m, chid)?.enabled {
+            m.write32(Bar::Regs, word, CHRAM_ENABLE);
+            if !self.state(m, chid)?.enabled {
+                return Err(Error::BadState("channel to be enabled", chid.0.into()));
+            }
+        }
         self.write(m, INTERNAL_DOORBELL, u32::from(chid.0));
         Ok(())
     }
@@ -276,6 +295,19 @@ impl Runlist {
     }
 
     /// Waits until the bits of `pending` are clear.
+    /// As [`set`].
+    fn set<M: Mmio + ?Sized>(
+        &self,
+        m: &M,
+        what: &'static str,
+        off: u32,
+        val: u32,
+        mask: u32,
+    ) -> Result<()> {
+        let at = (Bar::Regs, self.base.wrapping_add(off));
+        set(m, what, at, val, mask)
+    }
+
     fn settle<M: Mmio + ?Sized>(
         &self,
         m: &M,

@@ -409,6 +409,49 @@ fn a_ring_is_where_it_was_told() {
     assert_eq!(on(&r), [1, 0, 0]);
 }
 
+/// A runlist is the one that was submitted, and its channel is enabled, whichever write is lost.
+#[test]
+fn a_runlist_is_the_one_that_was_submitted() {
+    let registers = [0x60_0480, 0x60_0484, 0x60_0488, 0x60_0700, 0x62_2018];
+    let all = |r: &FakeRegs| registers.map(|at| r.read32(Bar::Regs, at));
+    let before = || {
+        let r = FakeRegs::default();
+        for (at, val) in [(0x60_0480, 0x7000_0002), (0x60_0484, 7), (0x60_0488, 6)] {
+            r.write32(Bar::Regs, at, val);
+        }
+        r
+    };
+    let list = FakeMem::new(0x9_8765_4000, 4096);
+    let entry = Entry {
+        chid: Chid(6),
+        instance: SysAddr(0x2000),
+        userd: SysAddr(0x5_0000_0200),
+    };
+    let run = |m: &Deaf<'_>| {
+        LIST.init(m, &mut no_wait())?;
+        LIST.submit(m, &list, &[entry], &mut no_wait())?;
+        LIST.enable(m, Chid(6))
+    };
+    let undisturbed = before();
+    run(&Deaf::new(&undisturbed, 0..0)).unwrap();
+    let want = all(&undisturbed);
+    assert_eq!(want, [0x8765_4002, 9, 2, 1 << 31, 2]);
+    for n in 0..9 {
+        let r = before();
+        run(&Deaf::new(&r, n..n + 1)).unwrap();
+        assert_eq!(all(&r), want, "write {n}");
+    }
+    for (n, what) in [
+        (0, Error::BadState("VIRTUAL_CHANNEL_CFG", 0)),
+        (4, Error::BadState("SUBMIT_BASE_LO", 2)),
+        (6, Error::BadState("SUBMIT", 0)),
+        (7, Error::BadState("channel to be enabled", 6)),
+    ] {
+        let r = before();
+        assert_eq!(run(&Deaf::new(&r, n..99)), Err(what));
+    }
+}
+
 /// Whoever waits may not run for longer than his bound; by then it is done.
 #[test]
 fn the_last_look_is_after_the_bound() {
