@@ -65,6 +65,8 @@ const LOOK_NS: u64 = 10_000_000;
 pub(super) const STALL_NS: u64 = 10_000_000_000;
 /// What a channel was copying that was given up is seen to in less, but for copies of another channel (`service/rescue.rs`).
 const RESCUE_NS: u64 = 12_000_000_000;
+/// The same with those copies: the other channel stands, is given up, and is seen to.
+const SEEN_TO_NS: u64 = 3 * STALL_NS;
 /// How long taking a channel off its engine may take.
 pub(super) const STOP_NS: u64 = 1_000_000_000;
 /// Faults that a channel may restart from without completing anything in between.
@@ -501,6 +503,9 @@ impl Lane {
         let (_, leaves) = now.at;
         let last = seen.get_or_insert(now);
         let stood = now.since.saturating_sub(last.since);
+        if leaves && stood < SEEN_TO_NS {
+            listed.got_on();
+        }
         if self.lies() {
             self.denounce();
         } else if (now.at, now.behind) != (last.at, last.behind) {
