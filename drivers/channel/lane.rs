@@ -136,14 +136,14 @@ pub(super) struct Parts {
 /// What nobody can copy beside.
 pub(crate) enum Disobeys {
     /// A channel does not leave its engine: what it was copying may arrive at any time.
-    Stays(ChannelId),
+    Stays,
     /// A channel lies about what is over.
-    Lies(ChannelId),
+    Lies,
     /// The GPU reads as one that is gone, if only for a moment: what a channel copies may go on.
     Gone,
 }
 
-/// Told, with the index of its GPU, what a channel does. The caller may hold any lock but those of memory and of registries. The GPU may
+/// Told, with the index of its GPU, what the channel of this number does. The caller may hold any lock but those of memory and of registries. The GPU may
 /// have left meanwhile.
 pub(crate) type Disobeyed = fn(u8, ChannelId, Disobeys);
 
@@ -347,7 +347,7 @@ impl Lane {
     /// It lies: what is over nobody knows, nor what other channels of the GPU copied that waited for this one by the same word. The
     /// GPU is lost, before anybody takes any of it for done.
     fn denounce(&self) {
-        (self.disobeyed)(self.gpu, self.id, Disobeys::Lies(self.id));
+        (self.disobeyed)(self.gpu, self.id, Disobeys::Lies);
         self.fail();
     }
 
@@ -834,7 +834,7 @@ impl Lane {
             huvm_hal::Error::Gone => Disobeys::Gone,
             e => {
                 pr_err!("gpu {} {:?}: preempt: {:?}\n", self.gpu, self.engine, e);
-                Disobeys::Stays(self.id)
+                Disobeys::Stays
             }
         })
     }

@@ -336,8 +336,8 @@ fn disobeyed(index: u8, channel: ChannelId, what: Disobeys) {
     let gpu = registry::bound(index).filter(|gpu| gpu.channels().has(channel));
     if let Some(gpu) = gpu {
         gpu.mark_lost(match what {
-            Disobeys::Stays(id) => Loss::Channel(id),
-            Disobeys::Lies(id) => Loss::Semaphore(id),
+            Disobeys::Stays => Loss::Channel(channel),
+            Disobeys::Lies => Loss::Semaphore(channel),
             Disobeys::Gone => Loss::Gone,
         });
     }

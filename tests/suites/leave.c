@@ -267,6 +267,25 @@ static void what_the_host_has_needs_no_rescue(void)
 	}
 }
 
+/* Both engines of GPU 0 that evict were given up, and no more than that went wrong: the CPU has brought all of @j home. */
+static void both_given_up(int fd, struct teller *e, struct job *j)
+{
+	char name[32];
+
+	pci_name(fd, 0, name);
+	tells(e, "channel-lost *gpu0 *peer-out copies: *completed nothing", 1);
+	tells(e, "channel-lost *gpu0 *gpu-to-host copies: *completed nothing", 1);
+	tells(e, "-lost", 2);
+	teller_end(e);
+	CHECK_EQ(unreadable(j->p, j->len, j->add, j->mul), 0);
+	job_end(j);
+	all_idle(fd);
+	test_reg(fd, 0, INJ_CE_HANG, 0);
+	rebind(name);
+	all_idle(fd);
+	close(fd);
+}
+
 /*
  * Two engines stand, one behind the other: that which evicts to a neighbour, and then that for the host, by which this is to come home. The CPU
  * reads what neither could bring, a block among it of which half was on its way by the second one, whose channel had no room for more.
@@ -277,9 +296,7 @@ static void evictions_are_rescued_twice(void)
 	struct job j = job_begin(0, SMALL, 94);
 	struct teller e = teller_begin();
 	pthread_t t[SMALL];
-	char name[32];
 
-	pci_name(fd, 0, name);
 	/* So many copies for each. */
 	knob(fd, 0, "large_page_evict", 0);
 	knob(fd, 0, "host_chunk_sizes", 0);
@@ -288,16 +305,7 @@ static void evictions_are_rescued_twice(void)
 	test_reg(fd, 0, INJ_CE_HANG, 1);
 	for (uint32_t n = 0; n < SMALL; n++)
 		CHECK_EQ(pthread_join(t[n], NULL), 0);
-	tells(&e, "channel-lost *gpu0 *peer-out copies: *completed nothing", 1);
-	tells(&e, "channel-lost *gpu0 *gpu-to-host copies: *completed nothing", 1);
-	teller_end(&e);
-	CHECK_EQ(unreadable(j.p, j.len, j.add, j.mul), 0);
-	job_end(&j);
-	all_idle(fd);
-	test_reg(fd, 0, INJ_CE_HANG, 0);
-	rebind(name);
-	all_idle(fd);
-	close(fd);
+	both_given_up(fd, &e, &j);
 }
 
 static void *peer_test(void *arg)
@@ -318,9 +326,7 @@ static void rescued_behind_itself(void)
 	struct job j = job_begin(0, SMALL - 1, 95);
 	struct teller e = teller_begin();
 	pthread_t test, t[SMALL];
-	char name[32];
 
-	pci_name(fd, 0, name);
 	/* Its first copy is from the host, its second to the neighbour, its last home again, behind that. */
 	test_reg(fd, 0, INJ_CE_HANG, 2);
 	CHECK_EQ(pthread_create(&test, NULL, peer_test, &fd), 0);
@@ -330,17 +336,7 @@ static void rescued_behind_itself(void)
 	for (uint32_t n = 0; n < SMALL - 1; n++)
 		CHECK_EQ(pthread_join(t[n], NULL), 0);
 	CHECK_EQ(pthread_join(test, NULL), 0);
-	tells(&e, "channel-lost *gpu0 *peer-out copies: *completed nothing", 1);
-	tells(&e, "channel-lost *gpu0 *gpu-to-host copies: *completed nothing", 1);
-	tells(&e, "-lost", 2);
-	teller_end(&e);
-	CHECK_EQ(unreadable(j.p, j.len, j.add, j.mul), 0);
-	job_end(&j);
-	all_idle(fd);
-	test_reg(fd, 0, INJ_CE_HANG, 0);
-	rebind(name);
-	all_idle(fd);
-	close(fd);
+	both_given_up(fd, &e, &j);
 }
 
 /* A lender wants its memory back, and its engine for that stands: the borrower's pages come home all the same. */

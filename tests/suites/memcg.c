@@ -580,7 +580,7 @@ static void touched_at_the_limit(void)
 	make_group(16);
 	knob(ctl, 0, "large_page_evict", 0);
 	CHECK_OK(limit_chunks(ctl, 0, CHUNKS));
-	beside = fork();
+	beside = fork_child();
 	if (!beside) {
 		/* More than the client has by the kernel's count. */
 		this_process_into(GROUP "/cgroup.procs");

@@ -2,7 +2,8 @@
 //! Memory and fences for unit tests; the device itself is in tests/loopback.
 
 use crate::seam::{Bar, DmaMem, Fence, Mmio};
-use std::cell::RefCell;
+use core::cell::{Cell, RefCell};
+use core::ops::Range;
 use std::rc::Rc;
 use std::vec::Vec;
 
@@ -83,5 +84,62 @@ impl Mmio for FakeRegs {
     fn write32(&self, bar: Bar, off: u32, val: u32) {
         self.writes.borrow_mut().push((bar, off, val));
         self.regs.borrow_mut().insert((bar == Bar::Ext, off), val);
+    }
+}
+
+/// A device of which some reads are all ones, and some writes are lost: those of these numbers, counted from 0.
+pub(crate) struct Flaky<'a> {
+    regs: &'a FakeRegs,
+    ones: Range<u32>,
+    lost: Range<u32>,
+    pub(crate) reads: Cell<u32>,
+    pub(crate) writes: Cell<u32>,
+}
+
+impl<'a> Flaky<'a> {
+    /// One that answers and hears.
+    pub(crate) fn new(regs: &'a FakeRegs) -> Self {
+        Flaky {
+            regs,
+            ones: 0..0,
+            lost: 0..0,
+            reads: Cell::new(0),
+            writes: Cell::new(0),
+        }
+    }
+
+    /// These reads are all ones.
+    pub(crate) fn ones(self, ones: Range<u32>) -> Self {
+        Flaky { ones, ..self }
+    }
+
+    /// These writes are lost.
+    pub(crate) fn lost(self, lost: Range<u32>) -> Self {
+        Flaky { lost, ..self }
+    }
+}
+
+impl Fence for Flaky<'_> {
+    fn wmb(&self) {}
+    fn rmb(&self) {}
+}
+
+impl Mmio for Flaky<'_> {
+    fn read32(&self, bar: Bar, off: u32) -> u32 {
+        match self
+            .ones
+            .contains(&self.reads.replace(self.reads.get() + 1))
+        {
+            true => u32::MAX,
+            false => self.regs.read32(bar, off),
+        }
+    }
+    fn write32(&self, bar: Bar, off: u32, val: u32) {
+        if !self
+            .lost
+            .contains(&self.writes.replace(self.writes.get() + 1))
+        {
+            self.regs.write32(bar, off, val);
+        }
     }
 }

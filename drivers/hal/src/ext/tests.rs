@@ -4,7 +4,7 @@
 use super::program::{build, check, Header, Instr, Program};
 use super::workload::Engine;
 use super::{discover, inject, throttle, topology};
-use crate::fake::{FakeMem, FakeRegs};
+use crate::fake::{FakeMem, FakeRegs, Flaky};
 use crate::ids::*;
 use crate::seam::{Bar, DmaMem, Fence, Mmio};
 use crate::Error;
@@ -109,46 +109,6 @@ fn no_extension_is_no_error() {
     assert_eq!(discover::discover(&regs), Err(Error::Gone));
 }
 
-/// A device of which some reads in a row are all ones, and some writes are lost.
-struct Flaky<'a> {
-    regs: &'a FakeRegs,
-    ones: core::ops::Range<u32>,
-    loses: bool,
-    reads: Cell<u32>,
-}
-
-impl<'a> Flaky<'a> {
-    fn new(regs: &'a FakeRegs, ones: core::ops::Range<u32>) -> Self {
-        Flaky {
-            regs,
-            ones,
-            loses: false,
-            reads: Cell::new(0),
-        }
-    }
-}
-
-impl Fence for Flaky<'_> {
-    fn wmb(&self) {}
-    fn rmb(&self) {}
-}
-
-impl Mmio for Flaky<'_> {
-    fn read32(&self, bar: Bar, off: u32) -> u32 {
-        let n = self.reads.get();
-        self.reads.set(n + 1);
-        match self.ones.contains(&n) {
-            true => u32::MAX,
-            false => self.regs.read32(bar, off),
-        }
-    }
-    fn write32(&self, bar: Bar, off: u32, val: u32) {
-        if !self.loses {
-            self.regs.write32(bar, off, val);
-        }
-    }
-}
-
 /// All of the extension, with two links; a UUID that has a word of all ones.
 fn whole() -> FakeRegs {
     use huvm_hw::ext::{
@@ -205,12 +165,12 @@ fn right_or_error<T: PartialEq + core::fmt::Debug>(
     regs: &FakeRegs,
     read: impl Fn(&Flaky<'_>) -> crate::Result<T>,
 ) {
-    let answers = Flaky::new(regs, 0..0);
+    let answers = Flaky::new(regs);
     let right = read(&answers).unwrap();
     assert!(answers.reads.get() > 0);
     for len in 1..5 {
         for n in 0..answers.reads.get() {
-            match read(&Flaky::new(regs, n..n + len)) {
+            match read(&Flaky::new(regs).ones(n..n + len)) {
                 Ok(did) => assert_eq!(did, right, "reads {n}, {len}"),
                 Err(Error::Gone | Error::BadDevice(..)) => {}
                 Err(e) => panic!("reads {n}, {len}: {e:?}"),
@@ -325,9 +285,8 @@ fn a_count_of_all_ones_is_one() {
 #[test]
 fn a_name_that_was_not_written_is_an_error() {
     let regs = whole();
-    let mut m = Flaky::new(&regs, 0..0);
-    topology::set_peer(&m, 3, Some(1)).unwrap();
-    m.loses = true;
+    topology::set_peer(&regs, 3, Some(1)).unwrap();
+    let m = Flaky::new(&regs).lost(0..u32::MAX);
     let entry = 1 << 31 | 1;
     let lost = Err(Error::BadState("peer map", entry));
     assert_eq!(topology::set_peer(&m, 3, None), lost);

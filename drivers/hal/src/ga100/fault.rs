@@ -192,7 +192,7 @@ pub fn disable_all<M: Mmio + ?Sized>(m: &M) -> Result<()> {
     let counters = (Bar::Regs, regs::COUNTER_LO);
     let counters = set(m, "NOTIFY_BUFFER_LO", counters, 0, counter::EN);
     let faults = [RingKind::NonReplayable, RingKind::Replayable].map(|kind| {
-        let size = (Bar::Regs, kind.base() + regs::FAULT_SIZE);
+        let size = kind.at(regs::FAULT_SIZE);
         set(m, "FAULT_BUFFER_SIZE", size, 0, SIZE_ENABLE)
     });
     faults.into_iter().fold(counters, Result::and)
@@ -238,6 +238,11 @@ impl RingKind {
             RingKind::NonReplayable => regs::FAULT_BUFFER,
             RingKind::Replayable => regs::FAULT_BUFFER + regs::FAULT_STRIDE,
         }
+    }
+
+    /// The ring's register at byte `off`.
+    const fn at(self, off: u32) -> (Bar, u32) {
+        (Bar::Regs, self.base() + off)
     }
 
     /// The bit of FAULT_STATUS that says that it has packets.
@@ -306,14 +311,14 @@ impl<D: DmaMem> FaultRing<D> {
         let addr = self.mem.dma_addr();
         // CAST: the two halves.
         self.write(m, regs::FAULT_SIZE, self.entries);
-        let (low, high) = (addr as u32 | LO_SYS, (addr >> 32) as u32);
-        self.set(m, "FAULT_BUFFER_HI", regs::FAULT_HI, high, u32::MAX)?;
-        self.set(m, "FAULT_BUFFER_LO", regs::FAULT_LO, low, u32::MAX)?;
+        let (kind, low, high) = (self.kind, addr as u32 | LO_SYS, (addr >> 32) as u32);
+        set(m, "FAULT_BUFFER_HI", kind.at(regs::FAULT_HI), high, !0)?;
+        set(m, "FAULT_BUFFER_LO", kind.at(regs::FAULT_LO), low, !0)?;
         // Whether pointers survive a disable is not published: a ring that was in use before is made empty, and GET
         // read back once the ring is enabled.
         let put = read(m, self.kind.base() + regs::FAULT_PUT)? & PTR;
         let get = if put < self.entries { put } else { 0 };
-        self.set(m, "FAULT_BUFFER_GET", regs::FAULT_GET, get, PTR)?;
+        set(m, "FAULT_BUFFER_GET", kind.at(regs::FAULT_GET), get, PTR)?;
         self.write(m, regs::FAULT_GET, get | OVERFLOW | CORRUPTED);
         // Only the ring that loses packets when it overflows has to tell.
         let intr = match self.kind {
@@ -321,7 +326,7 @@ impl<D: DmaMem> FaultRing<D> {
             RingKind::Replayable => 0,
         };
         let size = self.entries | intr | SIZE_ENABLE;
-        self.set(m, "FAULT_BUFFER_SIZE", regs::FAULT_SIZE, size, u32::MAX)?;
+        set(m, "FAULT_BUFFER_SIZE", kind.at(regs::FAULT_SIZE), size, !0)?;
         let get = read(m, self.kind.base() + regs::FAULT_GET)?;
         if get & PTR >= self.entries {
             return Err(Error::BadDevice("FAULT_BUFFER_GET", get));
@@ -341,8 +346,8 @@ impl<D: DmaMem> FaultRing<D> {
                 other => Some(other.map(|_| ())),
             }
         });
-        let (off, size) = (regs::FAULT_SIZE, self.entries);
-        self.set(m, "FAULT_BUFFER_SIZE", off, size, SIZE_ENABLE)?;
+        let at = self.kind.at(regs::FAULT_SIZE);
+        set(m, "FAULT_BUFFER_SIZE", at, self.entries, SIZE_ENABLE)?;
         idle?
     }
 
@@ -536,19 +541,8 @@ impl<D: DmaMem> FaultRing<D> {
     }
 
     fn write<M: Mmio + ?Sized>(&self, m: &M, off: u32, val: u32) {
-        m.write32(Bar::Regs, self.kind.base() + off, val);
-    }
-
-    /// As [`set`].
-    fn set<M: Mmio + ?Sized>(
-        &self,
-        m: &M,
-        what: &'static str,
-        off: u32,
-        val: u32,
-        mask: u32,
-    ) -> Result<()> {
-        set(m, what, (Bar::Regs, self.kind.base() + off), val, mask)
+        let (bar, at) = self.kind.at(off);
+        m.write32(bar, at, val);
     }
 
     fn offset(&self, entry: u32) -> usize {

@@ -111,13 +111,8 @@ impl Runlist {
     /// # Errors
     /// [`Error::Timeout`], [`Error::Gone`], [`Error::BadState`] when a register does not take what is written.
     pub fn init<M: Mmio + ?Sized>(&self, m: &M, wait: &mut Wait<'_>) -> Result<()> {
-        self.set(
-            m,
-            "VIRTUAL_CHANNEL_CFG",
-            VIRTUAL_CHANNEL_CFG,
-            PENDING_ENABLE,
-            PENDING_ENABLE,
-        )?;
+        let (config, on) = (self.at(VIRTUAL_CHANNEL_CFG), PENDING_ENABLE);
+        set(m, "VIRTUAL_CHANNEL_CFG", config, on, on)?;
         self.take(m, SysAddr(0), 0, wait)
     }
 
@@ -178,9 +173,9 @@ impl Runlist {
         let (lo, hi) = split(base);
         // A list of an earlier owner, or none at all, would be run otherwise.
         let base = TARGET_SYS | lo;
-        self.set(m, "SUBMIT_BASE_LO", SUBMIT_BASE_LO, base, BASE_LO)?;
-        self.set(m, "SUBMIT_BASE_HI", SUBMIT_BASE_HI, hi, BASE_HI)?;
-        self.set(m, "SUBMIT", SUBMIT, length, u32::MAX)?;
+        set(m, "SUBMIT_BASE_LO", self.at(SUBMIT_BASE_LO), base, BASE_LO)?;
+        set(m, "SUBMIT_BASE_HI", self.at(SUBMIT_BASE_HI), hi, BASE_HI)?;
+        set(m, "SUBMIT", self.at(SUBMIT), length, u32::MAX)?;
         self.settle(m, SUBMIT_INFO, SUBMIT_PENDING, "runlist submit", wait)
     }
 
@@ -189,14 +184,8 @@ impl Runlist {
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Gone`], [`Error::BadState`] when it is not enabled then.
     pub fn enable<M: Mmio + ?Sized>(&self, m: &M, chid: Chid) -> Result<()> {
-        let word = self.check(chid)?;
-        m.write32(Bar::Regs, word, CHRAM_ENABLE);
-        if !self.state(m, chid)?.enabled {
-            m.write32(Bar::Regs, word, CHRAM_ENABLE);
-            if !self.state(m, chid)?.enabled {
-                return Err(Error::BadState("channel to be enabled", chid.0.into()));
-            }
-        }
+        let word = (Bar::Regs, self.check(chid)?);
+        set(m, "channel to be enabled", word, CHRAM_ENABLE, CHRAM_ENABLE)?;
         self.write(m, INTERNAL_DOORBELL, u32::from(chid.0));
         Ok(())
     }
@@ -291,23 +280,16 @@ impl Runlist {
     }
 
     fn write<M: Mmio + ?Sized>(&self, m: &M, off: u32, val: u32) {
-        m.write32(Bar::Regs, self.base.wrapping_add(off), val);
+        let (bar, at) = self.at(off);
+        m.write32(bar, at, val);
+    }
+
+    /// The register at byte `off` of its block.
+    const fn at(&self, off: u32) -> (Bar, u32) {
+        (Bar::Regs, self.base.wrapping_add(off))
     }
 
     /// Waits until the bits of `pending` are clear.
-    /// As [`set`].
-    fn set<M: Mmio + ?Sized>(
-        &self,
-        m: &M,
-        what: &'static str,
-        off: u32,
-        val: u32,
-        mask: u32,
-    ) -> Result<()> {
-        let at = (Bar::Regs, self.base.wrapping_add(off));
-        set(m, what, at, val, mask)
-    }
-
     fn settle<M: Mmio + ?Sized>(
         &self,
         m: &M,
