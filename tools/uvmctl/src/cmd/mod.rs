@@ -8,6 +8,7 @@ mod counters;
 mod demo;
 pub(crate) mod doctor;
 pub(crate) mod events;
+mod expected;
 mod figures;
 mod gpu;
 mod inject;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `run`: one workload or several at once, and the list of them.
 
+use super::expected::Expected;
 use super::figures::{memory_of, Figures};
 use super::gpu;
 use super::job::{run_all, Bars, Job, Plan};
@@ -113,7 +114,7 @@ fn job(out: &Out, bars: &Bars, r: &Run, name: &str, found: &Found, id: &str) -> 
                 workload = make(Some(plan.passes()))?;
             }
             Job::new(out, bars, plan, |at, _| {
-                Ok(Box::new(Steps::new(&at.device, workload)?))
+                Ok(Box::new(Steps::new(&at.device, Expected::of(workload))?))
             })
         }
     }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A workload of the catalog as launches.
 
+use super::expected::Expected;
 use super::job::{Load, Seat};
 use crate::exit::{Failure, Result};
 use crate::host;
 use crate::signals;
-use huvm_workloads::shadow::Shadow;
 use huvm_workloads::touches::RESIDENT;
 use huvm_workloads::{First, Op as Does, Step, Workload, PAGE, WORD};
 use libhuvm::{uapi, At, Device, Instr, Launch, List, Managed, Op, Places, Program, Touch};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Touches of a launch: as many as the catalog's chunks have. A longer step is cut.
@@ -20,7 +21,7 @@ const PAGE_WORDS: usize = (PAGE / WORD) as usize;
 
 /// A workload with its memory.
 pub(crate) struct Steps {
-    workload: Workload,
+    shared: Arc<Expected>,
     ranges: Vec<Managed>,
     places: Places,
     /// One is replayed, the other is written meanwhile.
@@ -42,8 +43,9 @@ impl Steps {
     ///
     /// # Errors
     /// As [`host::has_room`]; no memory.
-    pub(crate) fn new(device: &Device, workload: Workload) -> Result<Steps> {
-        host::has_room(filled(&workload))?;
+    pub(crate) fn new(device: &Device, shared: Arc<Expected>) -> Result<Steps> {
+        let workload = &shared.workload;
+        host::has_room(filled(workload))?;
         let mut ranges = Vec::new();
         for a in &workload.allocs {
             let mut range = device.alloc(a.bytes)?;
@@ -54,7 +56,7 @@ impl Steps {
         }
         let list = || List::new(device, TOUCHES, BLOCKS);
         Ok(Steps {
-            workload,
+            shared,
             places: Places::of(&ranges),
             ranges,
             lists: [list()?, list()?],
@@ -199,13 +201,13 @@ pub(crate) fn start<'m>(
 
 impl Load for Steps {
     fn bytes(&self) -> u64 {
-        self.workload.footprint()
+        self.shared.workload.footprint()
     }
 
     /// The time of its launches, and of what the CPU does between them. While the GPU is at a step, the next one is prepared.
     fn pass(&mut self, at: &Seat, nr: u32) -> Result<u64> {
         let [mut now, mut then] = self.lists.each_mut();
-        let mut steps = cut(self.workload.pass(nr));
+        let mut steps = cut(self.shared.pass(nr)?);
         let (mut time_ns, mut done) = (0u64, 0u64);
         let first = steps.next();
         let mut next = first.map(|s| prepare(s, now, &self.places)).transpose()?;
@@ -230,6 +232,9 @@ impl Load for Steps {
     }
 
     fn uncheckable(&self) -> Option<String> {
+        if self.shared.is_known() {
+            return None;
+        }
         let needed = self.bytes();
         let free = host::available()?;
         (free < needed).then(|| {
@@ -237,13 +242,8 @@ impl Load for Steps {
         })
     }
 
-    /// The CPU does the same steps on a copy.
     fn wrong(&self, passes: u32) -> Result<u64> {
-        let mut shadow = Shadow::new(&self.workload.allocs).map_err(Failure::Wrong)?;
-        for step in (0..passes).flat_map(|p| self.workload.pass(p)) {
-            signals::check()?;
-            shadow.step(&step);
-        }
+        let shadow = self.shared.after(passes)?;
         let wrong = self.ranges.iter().enumerate().map(|(k, range)| {
             let pairs = range.as_slice().iter().zip(shadow.words(k));
             pairs.filter(|(is, want)| is != want).count() as u64

@@ -6,6 +6,7 @@
 //!
 //! `zero-copy` looks better here than it is: a trace touches one word of a page, and a word is all that crosses the link then.
 
+use super::super::expected::Expected;
 use super::super::figures::{memory_of, Figures};
 use super::super::inject::for_tests;
 use super::super::job::{run_one, Bars, Job, Plan};
@@ -15,13 +16,14 @@ use super::lineup::{Lend, Lineup, Machine, Policy, BASE, BEST, WHOLE};
 use super::measured::Measured;
 use super::targets::mean;
 use crate::catalog::{find, Found};
-use crate::cli::Bench;
+use crate::cli::{Bench, Workload};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{field, Cell, Field, Row};
 use crate::units::CHUNK;
 use huvm_workloads::catalog::CATALOG;
 use huvm_workloads::Ask;
+use std::sync::Arc;
 
 /// Its name in the rows.
 pub(super) const NAME: &str = "oversub";
@@ -76,14 +78,15 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
             }
             out.note(&format!("{name}: with memory enough"));
             let data = ((memory as f64 * FILLS) as u64, FILLS);
-            let ideal = job(out, args, name, found, data)?;
+            let subject = Subject::new(args, name, found, data)?;
+            let ideal = job(out, args, &subject)?;
             for ratio in &ratios {
                 let chunks = limit(ideal.bytes, *ratio);
                 for policy in &policies {
                     out.note(&format!("{name}, {ratio}: {}", policy.name));
                     machine.choose(&device, policy, Lend::Nothing)?;
                     device.limit_chunks(GPU, chunks)?;
-                    let f = job(out, args, name, found, data)?;
+                    let f = job(out, args, &subject)?;
                     rows.push(row(&f, policy, *ratio, ideal.time_ns));
                 }
             }
@@ -113,22 +116,64 @@ fn row(f: &Figures, policy: &Policy, ratio: f64, ideal_ns: u64) -> Measured {
     }
 }
 
-/// One job, from its filling to its check. Its data: bytes, and what share of the GPU's memory that is.
-pub(super) fn job(
-    out: &Out,
-    args: &Bench,
-    name: &str,
-    found: &Found,
-    (bytes, ratio): (u64, f64),
-) -> Result<Figures> {
-    let (iterations, warmup) = (args.iterations, 1);
-    match found {
-        Found::Sweep(w) => sweep::run(
+/// What a job runs, and on how much data: bytes, and what share of the GPU's memory that is.
+pub(super) struct Subject<'n> {
+    name: &'n str,
+    runs: Runs,
+    bytes: u64,
+    ratio: f64,
+}
+
+enum Runs {
+    Sweep(Workload),
+    Entry(Arc<Expected>),
+}
+
+/// Passes of a job before the measured ones.
+const WARMUP: u32 = 1;
+
+impl<'n> Subject<'n> {
+    /// # Errors
+    /// Usage: the catalog has none of that size.
+    pub(super) fn new(
+        args: &Bench,
+        name: &'n str,
+        found: &Found,
+        (bytes, ratio): (u64, f64),
+    ) -> Result<Subject<'n>> {
+        let runs = match found {
+            Found::Sweep(w) => Runs::Sweep(*w),
+            Found::Entry(entry) => {
+                let ask = Ask {
+                    bytes,
+                    seed: 1,
+                    passes: Some(args.iterations.saturating_add(WARMUP)),
+                };
+                let made = entry.make(&ask);
+                Runs::Entry(Expected::of_many(
+                    made.map_err(|e| Failure::Usage(e.to_string()))?,
+                ))
+            }
+        };
+        Ok(Subject {
+            name,
+            runs,
+            bytes,
+            ratio,
+        })
+    }
+}
+
+/// One job, from its filling to its check.
+pub(super) fn job(out: &Out, args: &Bench, subject: &Subject<'_>) -> Result<Figures> {
+    let (iterations, warmup, ratio) = (args.iterations, WARMUP, subject.ratio);
+    match &subject.runs {
+        Runs::Sweep(w) => sweep::run(
             out,
             &Spec {
                 workload: *w,
                 gpu: GPU,
-                bytes,
+                bytes: subject.bytes,
                 ratio,
                 iterations,
                 warmup,
@@ -139,17 +184,9 @@ pub(super) fn job(
                 compute_ns: 0,
             },
         ),
-        Found::Entry(entry) => {
-            let ask = Ask {
-                bytes,
-                seed: 1,
-                passes: Some(iterations.saturating_add(warmup)),
-            };
-            let workload = entry
-                .make(&ask)
-                .map_err(|e| Failure::Usage(e.to_string()))?;
+        Runs::Entry(shared) => {
             let plan = Plan {
-                workload: name.into(),
+                workload: subject.name.into(),
                 gpu: GPU,
                 ratio,
                 iterations,
@@ -159,7 +196,7 @@ pub(super) fn job(
             };
             let make = |at: &super::super::job::Seat, _: &Plan| {
                 let steps: Box<dyn super::super::job::Load> =
-                    Box::new(Steps::new(&at.device, workload)?);
+                    Box::new(Steps::new(&at.device, shared.clone())?);
                 Ok(steps)
             };
             run_one(out, Job::new(out, &Bars::new(out), plan, make)?)

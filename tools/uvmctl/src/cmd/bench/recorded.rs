@@ -11,7 +11,7 @@ use super::super::events::{self, Event};
 use super::super::figures::memory_of;
 use super::lineup::{Lend, Lineup, Machine, BASE, BEST, WHOLE};
 use super::measured::{compare, Measured};
-use super::oversub;
+use super::oversub::{self, Subject};
 use crate::catalog::find;
 use crate::cli::Bench;
 use crate::exit::{Failure, Result};
@@ -73,11 +73,11 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
             continue;
         }
         let found = find(case.name)?;
+        let subject = Subject::new(args, case.name, &found, (bytes, RATIO))?;
         for policy in &lineup.chosen(case.presets, &args.presets)? {
             out.note(&format!("{}: {}", case.name, policy.name));
             machine.choose(&device, policy, Lend::Free)?;
-            let job = || oversub::job(out, args, case.name, &found, (bytes, RATIO));
-            let (f, recording) = recorded(job)?;
+            let (f, recording) = recorded(|| oversub::job(out, args, &subject))?;
             let mut row = Measured::of(case.name, policy, GPU, "borrower", &f);
             row.experiment = NAME.into();
             // CAST: at most 16.
