@@ -5,7 +5,9 @@
 use crate::exit::{Failure, Result};
 use crate::signals;
 use huvm_workloads::shadow::Shadow;
-use huvm_workloads::{Step, Steps, Touch, Workload};
+use huvm_workloads::{Alloc, Step, Steps, Touch, Workload};
+use libhuvm::Managed;
+use std::borrow::Borrow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Most that is kept of steps, bytes of touches; a pass with which it would be more is drawn for each job.
@@ -30,6 +32,38 @@ struct Kept {
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What `allocs` hold after so many passes, whose steps are `of` their numbers.
+///
+/// # Errors
+/// Those of `of`; interrupted; an allocation is larger than this machine's addresses.
+pub(crate) fn memory_after<I>(
+    allocs: &[Alloc],
+    passes: u32,
+    of: impl Fn(u32) -> Result<I>,
+) -> Result<Shadow>
+where
+    I: IntoIterator,
+    I::Item: Borrow<Step>,
+{
+    let mut shadow = Shadow::new(allocs).map_err(Failure::Wrong)?;
+    for nr in 0..passes {
+        for step in of(nr)? {
+            signals::check()?;
+            shadow.step(step.borrow());
+        }
+    }
+    Ok(shadow)
+}
+
+/// Words of `ranges` that are not as expected.
+pub(crate) fn count_wrong(ranges: &[Managed], expected: &Shadow) -> u64 {
+    let wrong = ranges.iter().enumerate().map(|(k, range)| {
+        let pairs = range.as_slice().iter().zip(expected.words(k));
+        pairs.filter(|(is, want)| is != want).count() as u64
+    });
+    wrong.sum()
 }
 
 impl Expected {
@@ -79,14 +113,9 @@ impl Expected {
         }
         // Two of them at a time would be one too many.
         *known = None;
-        let mut shadow = Shadow::new(&self.workload.allocs).map_err(Failure::Wrong)?;
-        for nr in 0..passes {
-            for step in self.pass(nr)? {
-                signals::check()?;
-                shadow.step(&step);
-            }
-        }
-        let shadow = Arc::new(shadow);
+        let shadow = Arc::new(memory_after(&self.workload.allocs, passes, |nr| {
+            self.pass(nr)
+        })?);
         *known = Some((passes, shadow.clone()));
         Ok(shadow)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A workload of the catalog as launches.
 
-use super::expected::Expected;
+use super::expected::{count_wrong, Expected};
 use super::job::{Load, Seat};
 use crate::exit::{Failure, Result};
 use crate::host;
@@ -243,12 +243,10 @@ impl Load for Steps {
     }
 
     fn wrong(&self, passes: u32) -> Result<u64> {
-        let shadow = self.shared.after(passes)?;
-        let wrong = self.ranges.iter().enumerate().map(|(k, range)| {
-            let pairs = range.as_slice().iter().zip(shadow.words(k));
-            pairs.filter(|(is, want)| is != want).count() as u64
-        });
-        Ok(wrong.sum())
+        Ok(count_wrong(
+            &self.ranges,
+            self.shared.after(passes)?.as_ref(),
+        ))
     }
 }
 

@@ -7,12 +7,12 @@
 //! so what is left out are touches that find their page, or that fault beside one that does. Blocks touch several pages at
 //! once, as warps do. All that is for the emulator: each touch is an event of its clock, which a job that fits makes millions of.
 
+use super::super::expected::{count_wrong, memory_after};
 use super::super::job::{Load, Seat};
 use super::super::steps::{by_cpu, prepare, start, Ready};
 use super::corun::Part;
 use crate::exit::{Failure, Result};
 use crate::signals;
-use huvm_workloads::shadow::Shadow;
 use huvm_workloads::{First, Step, Touch, Trace, Workload};
 use libhuvm::{Device, List, Managed, Places};
 use std::collections::{HashMap, HashSet};
@@ -317,16 +317,9 @@ impl Load for Player {
     }
 
     fn wrong(&self, passes: u32) -> Result<u64> {
-        let mut shadow = Shadow::new(&self.tape.workload.allocs).map_err(Failure::Wrong)?;
-        for step in (0..passes).flat_map(|p| self.tape.pass(p)) {
-            signals::check()?;
-            shadow.step(step);
-        }
-        let wrong = self.ranges.iter().enumerate().map(|(k, range)| {
-            let pairs = range.as_slice().iter().zip(shadow.words(k));
-            pairs.filter(|(is, want)| is != want).count() as u64
-        });
-        Ok(wrong.sum())
+        let allocs = &self.tape.workload.allocs;
+        let expected = memory_after(allocs, passes, |nr| Ok(self.tape.pass(nr)))?;
+        Ok(count_wrong(&self.ranges, &expected))
     }
 }
 
