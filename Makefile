@@ -32,12 +32,13 @@ results: deps ## Documentation/results.md and pictures, from the rows in build/r
 		gzip -dc "$$f" >"$$n"; $(T)/results.sh timeline "$$n" --out Documentation/plots; done
 	@$(T)/results.sh doc Documentation/results
 
+# Below, exec: who ends make ends a shell of its own, and not what runs in it.
 test: deps ## all tests: the host's, and every suite in VMs on the debug kernel
 	@tests/run
 
 test-full: image-fast ## the same with every case of the matrix, more rounds and longer ones
-	@FULL=1 tests/run
-	@HOST=0 KCONF=race CALLS=100000 tests/run kcov
+	@exec env FULL=1 tests/run
+	@exec env HOST=0 KCONF=race CALLS=100000 tests/run kcov
 	@$(T)/fuzz.sh
 	@$(T)/same.sh demo
 
@@ -45,13 +46,13 @@ test-same: image-fast ## are figures the same each time? EXP=demo (or an experim
 	@$(T)/same.sh $(or $(EXP),demo)
 
 soak: deps ## random clients, policies, pressure, kills, injections, reloads for HOURS= or MINUTES= (debug kernel; KCONF=fast); SEED=n again
-	@SOAK=$$(( $(or $(HOURS),0) * 3600 + $(or $(MINUTES),$(if $(HOURS),0,60)) * 60 )) KCONF=$(if $(filter file,$(origin KCONF)),debug,$(KCONF)) tests/run
+	@exec env SOAK=$$(( $(or $(HOURS),0) * 3600 + $(or $(MINUTES),$(if $(HOURS),0,60)) * 60 )) KCONF=$(if $(filter file,$(origin KCONF)),debug,$(KCONF)) tests/run
 
 test-mutants: deps ## can the tests fail? The bugs of tests/mutants, put in one at a time, and which test catches each; M=name: that one
 	@$(T)/mutants.sh $(M)
 
 test-race: deps ## data races: the suites on a kernel with KCSAN, which sees the driver's Rust code too; VM= some of tests/suites/suites.list
-	@HOST=0 KCONF=race tests/run $(VM)
+	@exec env HOST=0 KCONF=race tests/run $(VM)
 
 fuzz: deps ## coverage-guided fuzzing of what parses device, guest and user bytes, on the host; FUZZ=guest, device, files, tool; S=seconds each
 	@SECONDS_EACH=$(or $(S),60) $(T)/fuzz.sh $(FUZZ)

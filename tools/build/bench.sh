@@ -22,8 +22,7 @@ mkdir -p "$results/parts" "$BUILD/logs"
 commit=$(git -C "$ROOT" rev-parse HEAD 2>/dev/null || true)
 [ -z "$(git -C "$ROOT" status --porcelain --untracked-files=no 2>/dev/null)" ] && dirty=false || dirty=true
 # What every row is made by, but for the profile and the arguments.
-built=$(cat "$("$ROOT/tools/build/kernel.sh" fast --print)/arch/x86/boot/bzImage" "$("$ROOT/qemu/build.sh" --print)" \
-	"$BUILD/image-fast.cpio.gz" "$ROOT/tools/build/run.sh" | sha256sum)
+built=$(made_of fast | sha256sum)
 
 # guest_of NAME GPUS VRAM ARGUMENTS: one more guest of the experiment; VRAM, of each GPU, is what the user says, if she does.
 guest_of() { guests+=("$1 $2 ${VRAM:-$3} $4"); }

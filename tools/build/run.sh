@@ -40,7 +40,7 @@ fi
 # stop_machine for it, and its bound is by a clock, jiffies, that nobody moves on.
 cmdline+=" tsc=nowatchdog"
 # Without the slab allocator's arrays of free objects: an array keeps the address of what was taken from it last, and kmemleak, which reads
-# those too, takes a lost object for one that is still known. Whoever checks objects (here: what is beside them) does without.
+# those too, takes a lost object for one that is still known. There are none where objects are checked; Z, what lies beside them, costs little.
 [ "$KCONF" != debug ] || cmdline+=" slab_debug=Z"
 # The kernel's checker of DMA counts no more than eight mappings of one page.
 [ "${GPUS:-1}" -le 8 ] || cmdline+=" dma_debug=off"
