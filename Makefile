@@ -2,7 +2,7 @@
 # huvm: every command. Each does what it needs first; a second run starts in seconds.
 #
 # Settings: HUVM_CACHE (third-party builds), KSRC / KDIR (own kernel source / build), QEMU (own QEMU with the device),
-# KCONF=fast|debug, and for run: GPUS VRAM MEM SMP TIMING PROFILE DATA REALISM ICOUNT RUN (see tools/build/run.sh).
+# KCONF=fast|debug, and for run: GPUS VRAM MEM SMP TIMING PROFILE DATA REALISM ICOUNT IOMMU LIMIT RUN (see tools/build/run.sh).
 
 KCONF ?= fast
 T := tools/build
@@ -21,12 +21,8 @@ bench-compare: deps ## two sets of results row by row: A= and B= are folders or 
 	@$(T)/results.sh compare $(or $(A),$(error A= is wanted: a folder of results, or a file)) $(or $(B),build/results) $(addprefix --threshold ,$(THRESHOLD))
 
 results: deps ## Documentation/results.md and pictures, from the rows in build/results, which go to Documentation/results beside those of before
-	@$(T)/results.sh fill
-	@$(T)/results.sh plot
-	@mkdir -p Documentation/results
-	@cp build/results/*.json Documentation/results/
-	@cp build/results/*.targets.txt Documentation/results/ 2>/dev/null || true
-	@cp build/results/*.jsonl.gz Documentation/results/ 2>/dev/null || true
+	@set -e; if ls build/results/*.json >/dev/null 2>&1; then $(T)/results.sh fill; $(T)/results.sh plot; \
+		for f in build/results/*.json build/results/*.targets.txt build/results/*.jsonl.gz; do [ ! -f "$$f" ] || cp "$$f" Documentation/results/; done; fi
 	@mkdir -p build/recordings
 	@set -e; for f in Documentation/results/*.jsonl.gz; do [ -f "$$f" ] || continue; n=build/recordings/$$(basename "$$f" .gz); \
 		gzip -dc "$$f" >"$$n"; $(T)/results.sh timeline "$$n" --out Documentation/plots; done
@@ -36,7 +32,7 @@ results: deps ## Documentation/results.md and pictures, from the rows in build/r
 test: deps ## all tests: the host's, and every suite in VMs on the debug kernel
 	@tests/run
 
-test-full: image-fast ## the same with every case of the matrix, more rounds and longer ones
+test-full: image-fast ## the same with every case of the matrix and more rounds; random calls guided by KCOV; make fuzz; the demo twice, to the digit
 	@exec env FULL=1 tests/run
 	@exec env HOST=0 KCONF=race CALLS=100000 tests/run kcov
 	@$(T)/fuzz.sh
@@ -45,7 +41,7 @@ test-full: image-fast ## the same with every case of the matrix, more rounds and
 test-same: image-fast ## are figures the same each time? EXP=demo (or an experiment), idle and on a busy machine
 	@$(T)/same.sh $(or $(EXP),demo)
 
-soak: deps ## random clients, policies, pressure, kills, injections, reloads for HOURS= or MINUTES= (debug kernel; KCONF=fast); SEED=n again
+soak: deps ## random clients, policies, pressure, kills, injections, reloads for HOURS= or MINUTES= (60; debug kernel; KCONF=fast); SEED=n again
 	@exec env SOAK=$$(( $(or $(HOURS),0) * 3600 + $(or $(MINUTES),$(if $(HOURS),0,60)) * 60 )) KCONF=$(if $(filter file,$(origin KCONF)),debug,$(KCONF)) tests/run
 
 test-mutants: deps ## can the tests fail? The bugs of tests/mutants, put in one at a time, and which test catches each; M=name: that one
@@ -70,7 +66,7 @@ kernel: deps ## the guest kernel, KCONF=fast or debug
 qemu: deps ## QEMU with the huvm-gpu device
 	@qemu/build.sh
 module: deps ## huvm.ko for KCONF
-	@$(T)/module.sh $(KCONF) $(if $(CLIPPY),CLIPPY=1)
+	@$(T)/module.sh $(KCONF)
 image: image-$(KCONF) ## the guest's initramfs for KCONF
 
 image-fast image-debug: image-%: deps

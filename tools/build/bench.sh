@@ -127,7 +127,7 @@ spec() {
 	esac
 	mem=${mem_:-$mem} profile=${profile_:-$profile}
 	[ -z "$command" ] || reader="bench $command"
-	# The demo has no passes to choose.
+	# The demo's passes are not chosen here: its rows are compared with those of before.
 	[ -n "$command" ] || passes=
 	mips=$(mips_of "$profile")
 	for w in "${!guests[@]}"; do

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# fuzz.sh [TARGET…]: runs the fuzz targets of tests/fuzz (all of them), each for SECONDS (60), with the coverage of what runs as
+# fuzz.sh [TARGET…]: runs the fuzz targets of tests/fuzz (all of them), each for SECONDS_EACH (60; make: S=), with the coverage of what runs as
 # its guide. What it has found to be worth keeping stays in build/fuzz/TARGET; inputs that once broke something are kept in
 # tests/fuzz/found/TARGET, those that together reach all that was reached in tests/fuzz/corpus/TARGET: both are run first, and by
-# cargo test. Exit code 1 if something breaks: the input lies beside build/fuzz then. MERGE=bytes: instead of fuzzing, what in
+# cargo test. Exit code 1 if something breaks: the input is build/fuzz/TARGET-… then. MERGE=bytes: instead of fuzzing, what in
 # build/fuzz/TARGET reaches more than the corpus does goes there, inputs of at most so many bytes.
 . "$(dirname "$0")/lib.sh"
 SECONDS_EACH=${SECONDS_EACH:-60}

@@ -15,7 +15,7 @@ image=${IMAGE:-$BUILD/image-$KCONF.cpio.gz}
 [ -f "$image" ] || die "there is no guest image" "run 'make image KCONF=$KCONF'"
 
 profile=$(profile_file "${PROFILE:=v100-p3}")
-[ -f "$profile" ] || die "there is no timing profile '$PROFILE'" "use one of: $(cd "$ROOT/qemu/profiles" && echo *.toml)"
+[ -f "$profile" ] || die "there is no timing profile '$PROFILE'" "use one of: $(cd "$ROOT/qemu/profiles" && ls ./*.toml | sed 's,^./,,; s,.toml$,,' | tr '\n' ' ')"
 # Memory that the guest does not touch is not asked of the host (reserve=off).
 args=(-machine "q35,memory-backend=ram" -object "memory-backend-ram,id=ram,size=${MEM:-2G},reserve=off"
 	-nodefaults -display none -no-reboot -L /usr/share/seabios -L /usr/share/qemu
@@ -50,7 +50,7 @@ if [ "${IOMMU:-0}" = 1 ]; then
 	cmdline+=" iommu.strict=1"
 fi
 for ((i = 0; i < ${GPUS:-1}; i++)); do
-	args+=(-device "huvm-gpu,id=gpu$i,index=$i,vram-mb=${VRAM:-256},timing=${TIMING:-on},data=${DATA:-real},realism=${REALISM:-on},profile=$profile${GPU_ARGS:-}")
+	args+=(-device "huvm-gpu,id=gpu$i,index=$i,vram-mb=${VRAM:-256},timing=${TIMING:-on},data=${DATA:-real},realism=${REALISM:-on},profile=$profile")
 done
 # shellcheck disable=SC2206 # words
 args+=(${QEMU_ARGS:-})

@@ -86,6 +86,7 @@ impl Error {
             Error::NotPermitted => "run as root, or give yourself access to /dev/huvm",
             Error::Abi { .. } => "use the uvmctl that was built with the driver",
             Error::Os { what, errno } => match *errno {
+                libc::EBUSY if what.starts_with("limiting") => "others use this GPU: 'uvmctl client list' shows them",
                 libc::EBUSY if !what.starts_with("launching") => return None,
                 libc::ESRCH => "'uvmctl client list' shows the processes there are",
                 libc::EIO => LOST,
@@ -132,6 +133,7 @@ mod tests {
         assert!(hint("registering GPU 0", libc::ENOSPC).contains("at most 32 of a process and 48"));
         assert!(hint("launching on GPU 0", libc::EBUSY).contains("wait for some"));
         // Busy with something else.
-        assert_eq!(hint("limiting a GPU's memory", libc::EBUSY), "none");
+        assert!(hint("limiting a GPU's memory", libc::EBUSY).contains("client list"));
+        assert_eq!(hint("unregistering GPU 0", libc::EBUSY), "none");
     }
 }

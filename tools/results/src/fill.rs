@@ -74,7 +74,8 @@ fn belady(r: &Ran) -> Result<Option<u64>> {
             let ask = Ask {
                 bytes: r.bytes,
                 seed: r.seed,
-                passes: (!r.repeats).then_some(passes),
+                // One that repeats has no last pass, which could give back what the next one reads.
+                passes: Some(if r.repeats { u32::MAX } else { passes }),
             };
             let workload = entry.make(&ask);
             let workload = workload.map_err(|e| Failure::Check(e.to_string()))?;

@@ -321,7 +321,7 @@ pub(crate) struct Inject {
     /// The fault
     #[arg(value_enum)]
     pub(crate) kind: Injection,
-    /// Its value; without one, what it is now
+    /// Its value; without one, what it is now (gpu-gone has none: it acts)
     #[arg(value_parser = parse_number)]
     pub(crate) value: Option<u32>,
     /// GPU: index, PCI address or UUID

@@ -256,6 +256,9 @@ fn bad_usage_is_two() {
         &["bench", "timeline", "--cases", "scan,scam"],
         &["bench", "inter-job", "--cases", "case-1,case-7"],
         &["bench", "spare-size", "--cases", "spare-7"],
+        &["bench", "harvest", "--presets", "huvm"],
+        &["bench", "oversub", "--cases", "steady"],
+        &["bench", "scaling", "--ratios", "1.5"],
     ] {
         assert_eq!(uvmctl(args).status.code(), Some(2), "{args:?}");
     }

@@ -37,7 +37,7 @@ pub fn page(files: &[File], notes: &Notes, paper: &Paper) -> Result<String> {
         return Err(Failure::Check(missing.join("\n  ")));
     }
     let mut text = format!(
-        "<!-- Made by 'make results' from build/results, tools/results/paper.toml and Documentation/results-notes.toml. -->\n\
+        "<!-- Made by 'make results' from Documentation/results, tools/results/paper.toml and Documentation/results-notes.toml. -->\n\
          # Results\n\n{}\n",
         notes.intro.trim()
     );
@@ -100,7 +100,7 @@ fn section(s: &Section, file: &File) -> String {
         format!("; {}", all.join(", "))
     });
     let mut text = format!(
-        "\n## {}\n\n`{}` (build/results/{}.json), {of}{machine}.\n",
+        "\n## {}\n\n`{}` (`Documentation/results/{}.json`), {of}{machine}.\n",
         s.title, s.command, s.name
     );
     text.push_str(&paragraph(&s.lead));

@@ -20,6 +20,22 @@ fn a_page_has_it_all() {
     golden("page.md", &page(&files, &notes, &paper).unwrap());
 }
 
+/// Catches prose that was changed, or rows that were taken in, without the page.
+#[test]
+fn the_page_is_of_its_sources() {
+    let root = path("../../..");
+    let page = page(
+        &rows::read(&root.join("Documentation/results")).unwrap(),
+        &notes::read(&root.join("Documentation/results-notes.toml")).unwrap(),
+        &notes::read(&root.join("tools/results/paper.toml")).unwrap(),
+    );
+    let there = std::fs::read_to_string(root.join("Documentation/results.md")).unwrap();
+    assert!(
+        page.unwrap() == there,
+        "Documentation/results.md is old: run 'tools/build/results.sh doc Documentation/results'"
+    );
+}
+
 /// Catches a page that hides what it should say.
 #[test]
 fn what_is_missing_is_told() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Replacement policies against closed forms, against exhaustive search, and against the table of the reference
-//! (shared/reference/workloads.md section 5).
+//! Replacement policies against closed forms, against exhaustive search, and against a table of the authors
+//! (unpublished notes).
 
 use huvm_results::replay::trace::Chunk;
 use huvm_results::replay::{by_name, replay, Act, Trace, Traffic};

@@ -74,7 +74,7 @@ fn has_tests(caps: u64) -> Result<()> {
     }
     Err(Failure::NotSupported(
         "the module was not loaded for tests".into(),
-        "load it with 'insmod huvm.ko test=1', on a machine that may fail".into(),
+        "on a machine that may fail: 'rmmod huvm', then 'insmod huvm.ko test=1' (in the guest: /lib/huvm.ko)".into(),
     ))
 }
 

@@ -63,10 +63,11 @@ pub(super) fn made(workload: &str, bytes: u64) -> Result<Workload> {
     let Found::Entry(entry) = find(workload)? else {
         return Err(Failure::Usage(format!("'{workload}' has no steps")));
     };
+    // A job has no last pass, after which it would give back what it reads in the next one.
     let ask = Ask {
         bytes,
         seed: 1,
-        passes: None,
+        passes: Some(u32::MAX),
     };
     let made = entry.make(&ask);
     made.map_err(|e| Failure::Usage(e.to_string()))

@@ -58,6 +58,7 @@ pub(super) fn run(out: &Out, b: &Bench) -> Result<()> {
     if let (true, Some(folder), Some(chunks)) = (b.record, &b.tapes, b.chunks) {
         return paper::record(out, b, folder, chunks);
     }
+    only_its_own(b)?;
     // Each step of an experiment looks for them, so that it ends as after a failure: GPUs have all of their memory, and nothing runs on.
     signals::catch()?;
     let rows = match b.experiment {
@@ -68,6 +69,48 @@ pub(super) fn run(out: &Out, b: &Bench) -> Result<()> {
         _ => paper::run(out, b)?,
     };
     show(out, &rows, save(b.output.as_deref(), &rows))
+}
+
+/// Refuses an option that says nothing of the experiment: who gave it would take the rows for what they are not.
+fn only_its_own(b: &Bench) -> Result<()> {
+    let of = |also: &[Experiment]| also.contains(&b.experiment);
+    let several = !of(&[
+        Experiment::Harvest,
+        Experiment::Oversub,
+        Experiment::Scaling,
+        Experiment::Timeline,
+    ]);
+    let given = [
+        (
+            "workloads",
+            !b.workloads.is_empty(),
+            of(&[Experiment::Oversub]),
+        ),
+        ("ratios", !b.ratios.is_empty(), of(&[Experiment::Oversub])),
+        (
+            "presets",
+            !b.presets.is_empty(),
+            !of(&[Experiment::Harvest]),
+        ),
+        (
+            "cases",
+            !b.cases.is_empty(),
+            several || of(&[Experiment::Scaling, Experiment::Timeline]),
+        ),
+        ("chunks", b.chunks.is_some(), several),
+        ("tapes", b.tapes.is_some(), several),
+        (
+            "recordings",
+            b.recordings.is_some(),
+            of(&[Experiment::Timeline]),
+        ),
+    ];
+    let wrong = given.iter().find(|(_, given, its)| *given && !its);
+    wrong.map_or(Ok(()), |(option, _, _)| {
+        Err(Failure::Usage(format!(
+            "'--{option}' is of other experiments than this one"
+        )))
+    })
 }
 
 /// Rows of one experiment out of several guests: jobs that ran alone in each of them are there once, and speed-ups are over the first
