@@ -567,7 +567,7 @@ enum huvm_lost {
 	HUVM_LOST_CHANNEL	= 5,	/* a copy engine goes on with a channel that it was told to leave; names the channel's number */
 	HUVM_LOST_LAUNCH	= 6,	/* it does not say that a launch has ended: not within 2 s when aborted, or nonsense; names its slot */
 	HUVM_LOST_UNBOUND	= 7,	/* its driver let go of it in good order: nothing is wrong with it */
-	HUVM_LOST_SEMAPHORE	= 8,	/* a channel's semaphore says what was never submitted; names the channel's number */
+	HUVM_LOST_SEMAPHORE	= 8,	/* a channel's semaphore says what was never submitted, or less than before; names the channel's number */
 	HUVM_LOST_FAULT_RING	= 9,	/* a fault ring gave nothing but errors for 1 s */
 };
 

@@ -91,7 +91,8 @@ const AHEAD: usize = Engine::COUNT - 1;
 
 /// Where a channel's semaphore is, while it has memory.
 enum Semaphore {
-    At(SharedBuf, usize),
+    /// The last word is what it said when it was read last: who reads it has this lock, and it goes on from there.
+    At(SharedBuf, usize, u32),
     /// It had a value that cannot be; the last that was known. The GPU may still write it, and nobody looks any more.
     Lies(u32),
     /// The channel was given up: its memory, which stays while the ring has it, since others may still look there; and the last value.
@@ -235,7 +236,7 @@ impl Lane {
                 attendant <- Attendant::new(),
                 closing: Atomic::new(false),
                 ring <- new_mutex!(Some(channel), "huvm_channel"),
-                semaphore <- new_spinlock!(Semaphore::At(mem, off), "huvm_semaphore"),
+                semaphore <- new_spinlock!(Semaphore::At(mem, off, 0), "huvm_semaphore"),
                 restarts <- new_mutex!(Restarts { at: 0, times: 0, left_out: 0 }, "huvm_restarts"),
                 moved <- WaitQueue::new(),
             }),
@@ -304,16 +305,17 @@ impl Lane {
         !self.works()
     }
 
-    /// Value of the semaphore. From when it says what cannot be, the last that was known.
+    /// Value of the semaphore, which never goes back. From when it says what cannot be, the last that was known.
     pub(super) fn completed(&self) -> u32 {
         self.read(&mut self.semaphore.lock())
     }
 
     fn read(&self, semaphore: &mut Semaphore) -> u32 {
         let said = match semaphore {
-            Semaphore::At(mem, off) => {
+            Semaphore::At(mem, off, said) => {
                 let look = || mem.read32(*off);
-                self.begun.read(ENTRIES, look, read_barrier)
+                let now = self.begun.read(ENTRIES, *said, look, read_barrier);
+                now.inspect(|now| *said = *now)
             }
             Semaphore::Lies(v) | Semaphore::Stopped(_, _, v) | Semaphore::Was(v) => return *v,
         };
@@ -323,20 +325,19 @@ impl Lane {
     /// The semaphore says what cannot be. The last value that was known. Any context.
     #[cold]
     fn is_lied_to(&self, semaphore: &mut Semaphore, lie: Lie) -> u32 {
-        let last = self.stamps.counted();
         pr_err!(
             "gpu {} channel {} ({:?}): says that it completed {}, and has {} of {} or more\n",
             self.gpu,
             self.id.0,
             self.engine,
             lie.says,
-            last,
+            lie.said,
             lie.begun,
         );
         // Its memory stays: the ring has it.
-        *semaphore = Semaphore::Lies(last);
+        *semaphore = Semaphore::Lies(lie.said);
         self.lies.store(true, Relaxed);
-        last
+        lie.said
     }
 
     /// Whether its semaphore said what cannot be.
@@ -796,7 +797,7 @@ impl Lane {
     fn release(&self) {
         let mut semaphore = self.semaphore.lock();
         let last = self.read(&mut semaphore);
-        if let Semaphore::At(mem, off) = &*semaphore {
+        if let Semaphore::At(mem, off, _) = &*semaphore {
             let mem = mem.clone();
             *semaphore = Semaphore::Stopped(mem, *off, last);
         }

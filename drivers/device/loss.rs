@@ -20,7 +20,7 @@ pub(crate) enum Loss {
     Replay,
     /// A copy engine goes on with this channel, which it was told to leave.
     Channel(ChannelId),
-    /// This channel's semaphore says what was never submitted.
+    /// This channel's semaphore says what was never submitted, or less than before.
     Semaphore(ChannelId),
     /// A fault ring gives nothing but errors.
     FaultRing,
@@ -80,11 +80,9 @@ impl fmt::Display for Loss {
                 "an engine goes on with channel {}, which it was told to leave",
                 id.0
             ),
-            Loss::Semaphore(id) => write!(
-                f,
-                "the semaphore of channel {} says what was never submitted",
-                id.0
-            ),
+            Loss::Semaphore(id) => {
+                write!(f, "the semaphore of channel {} says what cannot be", id.0)
+            }
             Loss::FaultRing => f.write_str("a fault ring does not work"),
             Loss::Launch(slot) => write!(
                 f,

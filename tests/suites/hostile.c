@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A GPU that tells lies: fault packets that are lost without a word, wrong, or never complete; a GET that it takes for another; a PUT that is
- * out of its ring, or goes backwards; semaphores that it does not write, or writes too high; a copy engine that faults whenever it is tried; interrupts without end. Each costs
+ * out of its ring, or goes backwards; semaphores that it does not write, or writes too high or too low; a copy engine that faults whenever it is tried; interrupts without end. Each costs
  * time alone, or a launch that is told why, or the GPU, within a bound. Other clients keep every byte, and the GPU works afterwards.
  */
 #include "lend_lib.h"
@@ -367,7 +367,19 @@ static void semaphore_too_high(void)
 
 	test_reg(s.fd, 0, INJ_SEM_WRONG, 1);
 	CHECK_EQ(failed(&s, start(&s), HUVM_ERROR_GPU_LOST, soon_s()), 0);
-	comes_back(&s, "what was never submitted");
+	comes_back(&s, "says what cannot be");
+}
+
+/* A semaphore goes back by one, within what was submitted. Catches waits for a device that seems to get on. */
+static void semaphore_goes_back(void)
+{
+	struct scene s = scene();
+
+	/* It has said something by then. */
+	served(&s, start(&s));
+	test_reg(s.fd, 0, INJ_SEM_BACK, 1);
+	CHECK_EQ(failed(&s, start(&s), HUVM_ERROR_GPU_LOST, soon_s()), 0);
+	comes_back(&s, "says what cannot be");
 }
 
 /* That, of copies out of a GPU whose memory is full: what comes home afterwards is right, or known to be lost. */
@@ -478,7 +490,7 @@ static const struct ktap_test tests[] = {
 	{ "put_always_wrong", put_always_wrong },
 	{ "engine_faults_untold", engine_faults_untold }, { "engine_faults_each_time", engine_faults_each_time },
 	{ "semaphore_lost", semaphore_lost }, { "semaphore_never_written", semaphore_never_written },
-	{ "semaphore_too_high", semaphore_too_high },
+	{ "semaphore_too_high", semaphore_too_high }, { "semaphore_goes_back", semaphore_goes_back },
 	{ "semaphore_too_high_while_evicting", semaphore_too_high_while_evicting },
 	{ "interrupt_storm", interrupt_storm },
 };

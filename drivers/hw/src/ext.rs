@@ -546,6 +546,10 @@ pub mod inject {
     pub const STATUS_WRONG: u32 = BASE + 0x74;
     /// What the block ECC's STANDS registers say, whatever is true; 0 what is.
     pub const STANDS_SAYS: u32 = BASE + 0x78;
+    /// Semaphore releases that write [`SEM_BACK_LESS`] too little: one less than was there.
+    pub const SEM_BACK: u32 = BASE + 0x7c;
+    /// SEM_BACK: by so much.
+    pub const SEM_BACK_LESS: u32 = 2;
     /// PACKET_LOST, PACKET_BAD, PACKET_NEVER_VALID, GET_CORRUPT, PUT_WRONG: the next so many.
     pub const PACKETS: u32 = 0xffff;
     /// The same: those of the non-replayable ring.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Host methods: semaphores, MEM_OP, WFI, interrupts (hw-interface.md 2.1, 5.5, 6.3).
 
-use huvm_hw::ext::inject::SEM_WRONG_ADD;
+use huvm_hw::ext::inject::{SEM_BACK_LESS, SEM_WRONG_ADD};
 use huvm_hw::ext::stats::Counter;
 
 use crate::channel::{intr, Method, Outcome};
@@ -252,6 +252,8 @@ impl Gpu {
         }
         let wrong = Inject::next(&mut self.inject.sem_wrong);
         let value = value.wrapping_add(if wrong { SEM_WRONG_ADD.into() } else { 0 });
+        let back = Inject::next(&mut self.inject.sem_back);
+        let value = value.wrapping_sub(if back { SEM_BACK_LESS.into() } else { 0 });
         if timestamp {
             let now = cx.now;
             let stamped = place

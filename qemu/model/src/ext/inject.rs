@@ -31,6 +31,7 @@ pub(crate) struct Inject {
     pub(crate) get_corrupt: u32,
     pub(crate) sem_lost: u32,
     pub(crate) sem_wrong: u32,
+    pub(crate) sem_back: u32,
     intr_storm: u32,
     pub(crate) ce_fault_each: u32,
     put_wrong: u32,
@@ -65,6 +66,7 @@ impl Inject {
             get_corrupt: 0,
             sem_lost: 0,
             sem_wrong: 0,
+            sem_back: 0,
             intr_storm: 0,
             ce_fault_each: 0,
             put_wrong: 0,
@@ -212,6 +214,7 @@ impl Gpu {
             reg::GET_CORRUPT => i.get_corrupt,
             reg::SEM_LOST => i.sem_lost,
             reg::SEM_WRONG => i.sem_wrong,
+            reg::SEM_BACK => i.sem_back,
             reg::INTR_STORM => i.intr_storm,
             reg::CE_FAULT_EACH => i.ce_fault_each,
             reg::PUT_WRONG => i.put_wrong,
@@ -276,6 +279,7 @@ impl Gpu {
             reg::GET_CORRUPT => i.get_corrupt = value,
             reg::SEM_LOST => i.sem_lost = value,
             reg::SEM_WRONG => i.sem_wrong = value,
+            reg::SEM_BACK => i.sem_back = value,
             reg::INTR_STORM => {
                 i.intr_storm = value;
                 cx.queue.forget(cx.gpu, |e| matches!(e, Event::Storm));

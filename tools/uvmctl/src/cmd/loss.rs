@@ -18,7 +18,7 @@ pub(super) fn why(reason: u64, named: u64) -> String {
             format!("it does not say that the launch in slot {named} has ended")
         }
         uapi::HUVM_LOST_SEMAPHORE => {
-            format!("the semaphore of channel {named} says what was never submitted")
+            format!("the semaphore of channel {named} says what cannot be")
         }
         uapi::HUVM_LOST_FAULT_RING => "a fault ring gave nothing but errors".into(),
         uapi::HUVM_LOST_UNBOUND => "its driver let go of it in good order".into(),
