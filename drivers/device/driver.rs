@@ -408,12 +408,13 @@ impl Drop for Started {
         let died = gpu.is_lost() || !silent;
         gpu.retire();
         poison::leaves(gpu.index());
+        // What is told from here on is told by registers, and read there; the service thread's end frees what faults are written to.
+        self.function.clear_master();
         end(gpu, &mut self.service);
         // What it asked for after the fetching thread had ended: each refers to this GPU.
         gpu.prefetch_queue.clear();
         irq::quiesce(&**gpu);
         drop(self.irqs.take());
-        self.function.clear_master();
         if died {
             match self.function.reset() {
                 Ok(()) => pr_info!("gpu {}: reset\n", gpu.index()),

@@ -7,6 +7,7 @@ use crate::account::{self, counters::Counter};
 use crate::channel::{self, poison};
 use crate::kernel::dma::DmaBuf;
 use crate::kernel::mmio::Bars;
+use crate::kernel::pci::keep_off_bus;
 use crate::kernel::thread;
 use crate::kernel::time;
 use crate::service::ecc;
@@ -14,7 +15,9 @@ use crate::service::gpu_fault::Service;
 use crate::service::launch;
 use huvm_hal::ga100::fault::{Fault, FaultRing, FaultType, RingKind, PACKET_BYTES};
 use huvm_hal::ga100::irq;
+use kernel::pci;
 use kernel::prelude::*;
+use kernel::sync::aref::ARef;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
@@ -39,6 +42,7 @@ pub(crate) struct FaultState {
     /// Index of the GPU.
     gpu: u8,
     bars: Arc<Bars>,
+    pdev: ARef<pci::Device>,
     replayable: FaultRing<DmaBuf>,
     other: FaultRing<DmaBuf>,
     replayable_health: Health,
@@ -125,6 +129,7 @@ impl FaultState {
         let mut rings = FaultState {
             gpu: gpu.index(),
             bars: gpu.bars.clone(),
+            pdev: gpu.pdev.clone(),
             replayable: ring(gpu, RingKind::Replayable)?,
             other: ring(gpu, RingKind::NonReplayable)?,
             replayable_health: Health::default(),
@@ -250,12 +255,19 @@ fn recover(gpu: &Gpu, ring: &mut FaultRing<DmaBuf>, health: &mut Health) -> Resu
 
 impl Drop for FaultState {
     fn drop(&mut self) {
+        let mut are_off = true;
         for ring in [&mut self.replayable, &mut self.other] {
             let mut patience = patience(self.gpu);
-            match ring.disable(&*self.bars, &mut || patience.again()) {
+            let off = ring.disable(&*self.bars, &mut || patience.again());
+            are_off &= off.is_ok();
+            match off {
                 Ok(()) | Err(huvm_hal::Error::Gone) => {}
                 Err(e) => pr_err!("fault ring not disabled: {:?}\n", e),
             }
+        }
+        // Their memory is anybody's next. One that fails to come up ends here, and may only not have answered.
+        if !are_off {
+            keep_off_bus(&self.pdev);
         }
     }
 }
