@@ -4,7 +4,7 @@
 //! Whoever is about to sleep until a device or another task has done something says so first ([`Waiting::on`]), with the
 //! time within which it is to be over. The list is what a person looks at when something seems to hang
 //! (`/sys/kernel/debug/huvm/waits`), and it goes to the kernel's log when a bound has passed: with the wait that broke its
-//! bound, those that go on beside it, which is the chain. Ending the wait is the business of the code that waits; a wait that
+//! bound, those that go on beside it, which is the chain (once a second at most). Ending the wait is the business of the code that waits; a wait that
 //! did not end although its bound is over is found by [`Watch`], a thread that looks again and again as long as the module is there.
 //!
 //! Not here: threads with nothing to do, readers of events, who may wait for ever, those that wait for a lock, whose holders are here,
@@ -18,6 +18,7 @@ use crate::kernel::thread::{self, KThread};
 use crate::kernel::time::{self, Patience};
 use crate::kernel::wait::WaitQueue;
 use huvm_lockless::listing::{self, Place};
+use huvm_lockless::pause::Pause;
 use kernel::fmt;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
@@ -31,6 +32,11 @@ const LATE_NS: u64 = 10_000_000_000;
 
 /// The watch looks this often.
 const LOOK_NS: u64 = 1_000_000_000;
+
+/// All waits are put into the log so often at most; what has a longer bound is in the list by then,
+const TELL_NS: u64 = 1_000_000_000;
+/// and for packets so often: a device can let the driver wait in vain for one after the other, as long as others are good.
+pub(crate) const TELL_PACKETS_NS: u64 = 60_000_000_000;
 
 /// What is waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -109,6 +115,9 @@ static LAUNCHES: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 static OTHERS: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 /// Waits so far that found no place.
 static UNLISTED: Atomic<u64> = Atomic::new(0);
+/// When all were told, and when for a packet's sake.
+static TOLD: Pause = Pause::new();
+static TOLD_PACKETS: Pause = Pause::new();
 
 /// Both tables.
 fn slots() -> impl Iterator<Item = &'static Slot> {
@@ -186,7 +195,7 @@ impl Listed {
             self.waiting = Some(Waiting::on(self.what, self.gpu, self.number, self.bound_ns));
         }
         let more = self.patience.again();
-        if !more {
+        if !more && (self.what != What::Packet || is_due(&TOLD_PACKETS, TELL_PACKETS_NS)) {
             tell();
         }
         more
@@ -254,8 +263,15 @@ pub(crate) fn show(f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// Puts all waits into the kernel's log: something that was waited for did not come.
+fn is_due(told: &Pause, pause_ns: u64) -> bool {
+    told.is_over(time::now_ns(), pause_ns)
+}
+
+/// Puts all waits into the kernel's log: something that was waited for did not come. Not again within [`TELL_NS`].
 pub(crate) fn tell() {
+    if !is_due(&TOLD, TELL_NS) {
+        return;
+    }
     let now = time::now_ns();
     for seen in slots().filter_map(|s| Seen::of(s, now)) {
         pr_err!("waiting (ms bound_ms pid name what gpu number): {seen}\n");

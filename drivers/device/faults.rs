@@ -2,7 +2,7 @@
 //! The fault rings of a GPU, and the thread that serves them.
 
 use super::{Gpu, Loss};
-use crate::account::waits::{Listed, What};
+use crate::account::waits::{Listed, What, TELL_PACKETS_NS};
 use crate::account::{self, counters::Counter};
 use crate::channel::{self, poison};
 use crate::kernel::dma::DmaBuf;
@@ -59,19 +59,25 @@ fn patience(gpu: u8) -> Listed {
 struct Health {
     /// Since when there were errors and no packet, ns; 0: there were none.
     ill_since: u64,
+    /// When the first of a row was told, ns; 0: none was.
+    told: u64,
     /// There was an error since [`Self::looked`].
     failed: bool,
 }
 
 impl Health {
-    /// An error. The first of a row is told; one that lasts costs the GPU.
+    /// An error. The first of a row is told, unless one was lately: packets that are good may come in between without end. One that
+    /// lasts costs the GPU.
     #[cold]
     fn fails(&mut self, gpu: &Gpu, what: &str, e: Error) {
         self.failed = true;
         let now = time::now_ns();
         if self.ill_since == 0 {
             self.ill_since = now.max(1);
-            gpu.complain(what, e);
+            if self.told == 0 || now.saturating_sub(self.told) >= TELL_PACKETS_NS {
+                self.told = now.max(1);
+                gpu.complain(what, e);
+            }
         } else if now.saturating_sub(self.ill_since) >= ILL_NS {
             gpu.mark_lost(Loss::FaultRing);
         }

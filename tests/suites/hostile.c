@@ -193,6 +193,31 @@ static void packets_never_valid(void)
 	goes_on(&s);
 }
 
+/* One now and then, and good ones in between, so that its ring works: the log is not filled with it. */
+static void packets_never_valid_for_long(void)
+{
+	struct scene s = scene();
+	double t = seconds();
+	char line[1024];
+	uint32_t n = 0;
+	ssize_t got;
+
+	for (int i = 0; i < 10; i++) {
+		test_reg(s.fd, 0, INJ_PACKET_NEVER_VALID, 1);
+		served(&s, start(&s));
+		CHECK_EQ(read_reg(s.fd, 0, INJ_PACKET_NEVER_VALID), 0);
+	}
+	while ((got = read(s.log, line, sizeof(line) - 1)) > 0 || (got < 0 && errno == EPIPE)) {
+		line[got < 0 ? 0 : got] = 0;
+		n += strstr(line, "waiting (ms") || strstr(line, "a fault ring is not read");
+	}
+	t = seconds() - t;
+	printf("# %u lines in %.1f s\n", n, t);
+	/* Each minute what went wrong, and who waits: the fault thread, and who waits for the launch. */
+	CHECK(n <= 4 * (1 + (uint32_t)(t / 60)));
+	goes_on(&s);
+}
+
 /* That, without end. */
 static void no_packet_is_valid(void)
 {
@@ -484,7 +509,8 @@ static void interrupt_storm(void)
 
 static const struct ktap_test tests[] = {
 	{ "packets_lost", packets_lost }, { "packets_wrong", packets_wrong },
-	{ "packets_never_valid", packets_never_valid }, { "no_packet_is_valid", no_packet_is_valid },
+	{ "packets_never_valid", packets_never_valid }, { "packets_never_valid_for_long", packets_never_valid_for_long },
+	{ "no_packet_is_valid", no_packet_is_valid },
 	{ "get_damaged", get_damaged }, { "get_always_damaged", get_always_damaged },
 	{ "put_out_of_range", put_out_of_range }, { "put_goes_backwards", put_goes_backwards },
 	{ "put_always_wrong", put_always_wrong },
