@@ -74,7 +74,7 @@ pub(crate) struct Gpu {
     /// Bandwidth of the link to each GPU that has a peer id, MB/s.
     pub(super) peer_mbps: [Atomic<u32>; MAX_GPUS],
     /// Links that were up when they were looked at last, a bitmap. At first all are taken to be, as they are when they are named.
-    pub(super) links_up: Atomic<u32>,
+    pub(super) links_up: Atomic<u64>,
     /// Peer ids are given and taken one at a time.
     #[pin]
     pub(super) naming: Mutex<()>,
@@ -187,7 +187,7 @@ impl Gpu {
                 may_write: [const { Atomic::new(false) }; MAX_GPUS],
                 peers: [const { Atomic::new(NO_PEER) }; MAX_GPUS],
                 peer_mbps: [const { Atomic::new(0) }; MAX_GPUS],
-                links_up: Atomic::new(u32::MAX),
+                links_up: Atomic::new(u64::MAX),
                 naming <- new_mutex!((), "huvm_peer_names"),
                 spare <- new_spinlock!(SpareCursor::new(), "huvm_spare_cursor"),
                 lend <- Bell::new(),

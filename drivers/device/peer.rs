@@ -17,8 +17,8 @@ use kernel::sync::Arc;
 const IDS: u8 = 8;
 /// Set in a peer's entry: the id is still the peer's, for copies under way, and nobody begins another.
 const CLOSED: u32 = 0x100;
-/// No look at the links says so: the next one finds a change.
-const LOOK_AGAIN: u32 = u32::MAX;
+/// In `links_up`: no look at the links says so, and the next one finds a change.
+const LOOK_AGAIN: u64 = topology::UNREAD;
 
 /// The links of a GPU by number; without those that make no sense.
 type Table = [Option<Link>; LINK_MAX as usize];
@@ -30,15 +30,18 @@ pub(super) fn connect(gpu: &Arc<Gpu>) -> Result {
         if Arc::ptr_eq(gpu, other) || other.is_lost() {
             continue;
         }
-        for (from, links, to) in [(gpu, &own, other), (other, &table(other), gpu)] {
-            match links {
+        for (from, table, to) in [(gpu, &own, other), (other, &table(other), gpu)] {
+            match table {
                 Ok(links) => {
+                    if topology::up_of(listed(from, links), 0) & LOOK_AGAIN != 0 {
+                        look_again(from);
+                    }
                     if let Some(mbps) = linked(links, to) {
-                        name(from, to, mbps);
+                        name(from, to, mbps, true);
                     }
                 }
                 // It did not answer now.
-                Err(_) => from.links_up.store(LOOK_AGAIN, Relaxed),
+                Err(_) => look_again(from),
             }
         }
     }
@@ -80,10 +83,10 @@ pub(super) fn disconnect(gpu: &Arc<Gpu>) {
 /// Looks whether a link of `gpu` went down or came up, and gives and takes its names accordingly. One register a link, and
 /// nothing else when nothing has changed.
 pub(crate) fn refresh(gpu: &Arc<Gpu>) {
-    let mut up = 0u32;
+    let mut up = 0u64;
     for i in 0..links(gpu) {
         match gpu.hal(topology::link_is_up(&**gpu, i)) {
-            Ok(true) => up |= 1u32.checked_shl(i).unwrap_or(0),
+            Ok(true) => up |= 1u64.checked_shl(i).unwrap_or(0),
             Ok(false) => {}
             // It does not answer, and is lost.
             Err(_) => return,
@@ -95,6 +98,8 @@ pub(crate) fn refresh(gpu: &Arc<Gpu>) {
     let Ok(links) = gpu.hal(table(gpu)) else {
         return;
     };
+    // What is acted on below: a link may have changed since it was looked at above.
+    let up = topology::up_of(listed(gpu, &links), gpu.links_up.load(Relaxed));
     // Before it is seen who is there: whoever comes later and cannot read it has it looked at again.
     let was = gpu.links_up.xchg(up, Relaxed);
     let Ok(others) = registry::snapshot() else {
@@ -103,12 +108,14 @@ pub(crate) fn refresh(gpu: &Arc<Gpu>) {
         return;
     };
     announce(gpu, &links, was, up);
+    // One that makes no sense is looked at again and again; what follows from that was told.
+    let tells = was & LOOK_AGAIN == 0;
     for other in others.iter() {
         if Arc::ptr_eq(gpu, other) || other.is_lost() {
             continue;
         }
         match linked(&links, other) {
-            Some(mbps) => name(gpu, other, mbps),
+            Some(mbps) => name(gpu, other, mbps, tells),
             // The id stays the peer's: copies under way name it.
             None => shut(gpu, other),
         }
@@ -116,9 +123,9 @@ pub(crate) fn refresh(gpu: &Arc<Gpu>) {
 }
 
 /// Says which of the links of `gpu` went down or came up.
-fn announce(gpu: &Gpu, links: &Table, was: u32, up: u32) {
+fn announce(gpu: &Gpu, links: &Table, was: u64, up: u64) {
     for (i, link) in (0..).zip(links) {
-        let bit = 1u32.checked_shl(i).unwrap_or(0);
+        let bit = 1u64.checked_shl(i).unwrap_or(0);
         let Some(link) = link.filter(|_| (was ^ up) & bit != 0) else {
             continue;
         };
@@ -145,6 +152,18 @@ fn links(gpu: &Gpu) -> u32 {
         .map_or(0, |t| t.links)
 }
 
+/// Of the table those that there are.
+fn listed<'a>(gpu: &Gpu, table: &'a Table) -> &'a [Option<Link>] {
+    // CAST: 32 at most.
+    table.get(..links(gpu) as usize).unwrap_or(table)
+}
+
+/// What was found is not all: the next look acts, whatever it sees.
+fn look_again(gpu: &Gpu) {
+    gpu.links_up
+        .store(gpu.links_up.load(Relaxed) | LOOK_AGAIN, Relaxed);
+}
+
 /// Reads them all: `Gone` if one was not read, for whoever goes by the others closes a good one.
 fn table(gpu: &Gpu) -> huvm_hal::Result<Table> {
     let mut table = [None; LINK_MAX as usize];
@@ -166,7 +185,8 @@ fn linked(links: &Table, to: &Gpu) -> Option<u32> {
         .map(|l| l.mbps)
 }
 
-fn name(from: &Arc<Gpu>, to: &Arc<Gpu>, mbps: u32) {
+/// Lets copies go from one GPU to another; if not, `tells` why.
+fn name(from: &Arc<Gpu>, to: &Arc<Gpu>, mbps: u32, tells: bool) {
     let _one = from.naming.lock();
     let at = usize::from(to.index());
     let (Some(named), Some(speed)) = (from.peers.get(at), from.peer_mbps.get(at)) else {
@@ -190,7 +210,9 @@ fn name(from: &Arc<Gpu>, to: &Arc<Gpu>, mbps: u32) {
         from.peers.iter().any(|p| is_it(p.load(Relaxed)))
     };
     let Some(id) = (0..IDS).find(|id| !taken(*id)) else {
-        pr_notice!("gpu {} has no peer id left\n", from.index());
+        if tells {
+            pr_notice!("gpu {} has no peer id left\n", from.index());
+        }
         return;
     };
     match topology::set_peer(&**from, id, Some(to.index().into())) {
@@ -199,13 +221,14 @@ fn name(from: &Arc<Gpu>, to: &Arc<Gpu>, mbps: u32) {
             named.store(id.into(), Relaxed);
         }
         // It did not answer now.
-        Err(huvm_hal::Error::Gone) => from.links_up.store(LOOK_AGAIN, Relaxed),
-        Err(e) => pr_warn!(
+        Err(huvm_hal::Error::Gone) => look_again(from),
+        Err(e) if tells => pr_warn!(
             "gpu {} cannot name gpu {}: {:?}\n",
             from.index(),
             to.index(),
             e
         ),
+        Err(_) => {}
     }
 }
 

@@ -607,3 +607,31 @@ fn a_status_that_means_nothing() {
         assert_eq!((did, left.get()), (expect, 0), "{wrong} times");
     }
 }
+
+#[test]
+fn links_are_as_their_table_has_them() {
+    use super::topology::{up_of, Link, LinkType, UNREAD};
+    let link = |up| {
+        Some(Link {
+            peer: 1,
+            kind: LinkType::NvLink,
+            mbps: 1,
+            latency_ns: 1,
+            up,
+            read: true,
+            write: true,
+            atomics: true,
+        })
+    };
+    assert_eq!(up_of(&[], 7), 0);
+    // Whatever was seen of them before.
+    for was in [0, 5, u64::MAX] {
+        assert_eq!(up_of(&[link(true), link(false), link(true)], was), 5);
+    }
+    // One that was not read is as it was, and nothing that can be seen of all of them is the same.
+    for (was, up) in [(0, 1), (2, 3), (u64::MAX, 3), (5, 1)] {
+        assert_eq!(up_of(&[link(true), None, link(false)], was), up | UNREAD);
+    }
+    assert_eq!(up_of(&[link(true); 32], 0), u64::from(u32::MAX));
+    assert_eq!(up_of(&[link(true); 40], 0), u64::from(u32::MAX));
+}

@@ -108,6 +108,22 @@ pub fn link_is_up<M: Mmio + ?Sized>(m: &M, i: u32) -> Result<bool> {
     Ok(read_sane(m, hw::LINK0 + hw::LINK_STRIDE * i + hw::LINK_STATE)? & 1 != 0)
 }
 
+/// Set in [`up_of`] if a link was not read; no bit of a link.
+pub const UNREAD: u64 = 1 << hw::LINK_MAX;
+
+/// Which of the links are up by `table`, a bit each. Of one that could not be read what `was`, and [`UNREAD`].
+pub fn up_of(table: &[Option<Link>], was: u64) -> u64 {
+    let links = (0..hw::LINK_MAX).zip(table);
+    links.fold(0, |up, (i, link)| {
+        let bit = 1u64.checked_shl(i).unwrap_or(0);
+        up | match link {
+            Some(link) if link.up => bit,
+            Some(_) => 0,
+            None => was & bit | UNREAD,
+        }
+    })
+}
+
 /// Makes peer id `id` (0..7) mean GPU `gpu_index`; `None` frees the id.
 ///
 /// # Errors
