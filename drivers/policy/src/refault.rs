@@ -228,6 +228,7 @@ impl Refaults {
 
     /// A chunk was brought in, for a block whose eviction from this GPU had the number `left`, if there was one;
     /// `by_fault`: a GPU waits for it. Under another order than [`VictimOrder::Adaptive`] the switch stays as it is: jobs of both may share a GPU.
+    /// Only that something is wanted at once ends under any: pre-eviction holds off for it, whatever the order.
     pub fn brought_in(
         &mut self,
         left: Option<u64>,
@@ -241,7 +242,14 @@ impl Refaults {
             is_refault: refault,
             is_soon: false,
         };
-        if config.order != VictimOrder::Adaptive {
+        let adapts = config.order == VictimOrder::Adaptive;
+        if adapts || self.near {
+            let near = by_fault && distance.is_some_and(|d| d <= config.near);
+            let part = if self.near { NEAR_OVER_PART } else { 2 };
+            let at_once = self.at_once.note(near, config.window, part);
+            self.near = at_once.unwrap_or(self.near);
+        }
+        if !adapts {
             return back;
         }
         if let Some(distance) = distance.filter(|_| self.cyclic) {
@@ -249,10 +257,6 @@ impl Refaults {
             let part = self.cycle.saturating_mul(config.soon_percent.into()) / 100;
             back.is_soon = distance < part;
         }
-        let near = by_fault && distance.is_some_and(|d| d <= config.near);
-        let part = if self.near { NEAR_OVER_PART } else { 2 };
-        let at_once = self.at_once.note(near, config.window, part);
-        self.near = at_once.unwrap_or(self.near);
         let window = if self.cyclic {
             (config.window / OFF_SHORTER).max(1)
         } else {
@@ -509,6 +513,34 @@ mod tests {
         c.near = 0;
         bring(&mut r, &c, 8, true);
         assert!(!r.is_near());
+    }
+
+    /// Catches pre-eviction that is held off for ever because the order adapts no more, and one that is held off under an order that has
+    /// no use for it.
+    #[test]
+    fn under_any_order_it_ends_that_something_is_wanted_at_once() {
+        let mut adapts = config(8, 1000);
+        adapts.near = 3;
+        let bring = |r: &mut Refaults, c: &EvictConfig, distance| {
+            for _ in 0..8 {
+                r.evicted();
+                r.brought_in(Some(r.evicted - distance), true, c);
+            }
+        };
+        for order in [VictimOrder::LeastRecentlyMigrated, VictimOrder::Recent] {
+            let fixed = EvictConfig { order, ..adapts };
+            let mut r = Refaults::new();
+            r.evicted = 100;
+            bring(&mut r, &fixed, 3);
+            assert!(!r.is_near());
+            bring(&mut r, &adapts, 3);
+            assert!(r.is_near());
+            // While it is so, it stays.
+            bring(&mut r, &fixed, 3);
+            assert!(r.is_near());
+            bring(&mut r, &fixed, 4);
+            assert!(!r.is_near());
+        }
     }
 
     #[test]
