@@ -50,7 +50,8 @@ impl PreEvictConfig {
             share_of(chunks, share),
         );
         Self {
-            enabled: policy.is_on(KnobId::PreEvict),
+            // Where nothing may be evicted on demand, nothing is ahead of it.
+            enabled: policy.is_on(KnobId::PreEvict) && policy.is_on(KnobId::EvictEnable),
             low,
             high,
             in_flight_max: policy.get_u32(KnobId::PreEvictInFlight),
@@ -155,7 +156,8 @@ impl PreEvictor {
         let fits = input.away <= expected;
         let back = input.returned != self.returned;
         self.returned = input.returned;
-        self.held = config.hold && (input.near || fits && (self.held || back));
+        let comes_back = input.near || fits && (self.held || back);
+        self.held = config.enabled && config.hold && comes_back;
         let bound = if self.running { high } else { config.low };
         self.running = config.enabled && !self.held && expected < bound;
         if !self.running {
@@ -239,6 +241,23 @@ mod tests {
         };
         assert_eq!(p.step(&input(0, 0), &off), PreEvictStep::Idle);
         assert!(!p.is_running());
+        // Nor is it held off, whatever comes back: that would be counted.
+        for near in [false, true] {
+            let mut i = input(40, 0);
+            (i.away, i.near) = (30, near);
+            i.returned = 1 + u64::from(near);
+            assert_eq!(p.step(&i, &off), PreEvictStep::Idle);
+            assert!(!p.is_held());
+        }
+    }
+
+    #[test]
+    fn where_nothing_may_be_evicted_nothing_is_ahead() {
+        let mut policy = Policy::new();
+        policy.set(KnobId::PreEvict, 1).unwrap();
+        assert!(PreEvictConfig::of(&policy, 8192).enabled);
+        policy.set(KnobId::EvictEnable, 0).unwrap();
+        assert!(!PreEvictConfig::of(&policy, 8192).enabled);
     }
 
     #[test]
