@@ -11,7 +11,7 @@ use super::{PageIndex, PageMask, BLOCK_BYTES};
 use crate::device::Gpu;
 use core::ops::{Deref, DerefMut};
 use huvm_policy::chunk::{
-    ChunkEntry, ChunkLists, ChunkState, ChunkTable, EvictingChunk, FreeChunk, Reclaim,
+    ChunkEntry, ChunkLists, ChunkState, ChunkTable, EvictingChunk, FairVictim, FreeChunk, Reclaim,
 };
 use huvm_policy::evict::VictimOrder;
 use huvm_policy::refault::{EvictConfig, Refaults};
@@ -99,8 +99,8 @@ impl Inner {
         Some(owner.block.clone())
     }
 
-    /// Takes the next victim, past those who keep theirs when room is made for `by`; and how many these were.
-    fn choose(&mut self, order: VictimOrder, by: Option<u8>) -> Option<(EvictingChunk, u32)> {
+    /// Takes the next victim, past those who keep theirs when room is made for `by`.
+    fn choose(&mut self, order: VictimOrder, by: Option<u8>) -> Option<FairVictim> {
         let (seed, owners, stakes) = (self.picks, &self.owners, &self.stakes);
         let keeps = |id: ChunkId| {
             let owner = owners.get(id.as_usize()).and_then(Option::as_ref);
@@ -305,10 +305,13 @@ impl ChunkPool {
         inner.picks = inner.picks.wrapping_add(1);
         inner.evict = *config;
         let order = inner.refaults.order(config);
-        let recent = order == VictimOrder::Recent;
         let guard = inner.refaults.guard(config);
-        inner.table().steer(guard, recent);
-        let (chunk, passed) = inner.choose(order, by)?;
+        inner.table().steer(guard, order == VictimOrder::Recent);
+        let FairVictim {
+            chunk,
+            recent,
+            passed,
+        } = inner.choose(order, by)?;
         let owner = inner.block(chunk.id());
         Some(Victim {
             chunk,

@@ -73,7 +73,7 @@ use crate::types::ChunkId;
 
 pub use lend::{EvictNeed, Reclaim, WriteBackEnd};
 pub use list::ChunkIter;
-pub use token::{EvictingChunk, FreeChunk, WritingChunk};
+pub use token::{EvictingChunk, FairVictim, FreeChunk, WritingChunk};
 
 /// What a chunk is in use for. The discriminants are the order of [`ChunkLists`]' tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -543,6 +543,14 @@ impl<'a> ChunkTable<'a> {
                 Some(hit.unwrap_or(oldest))
             }
         }
+    }
+
+    /// Whether a chunk that [`pick_victim`](Self::pick_victim) or [`pick_fair_victim`](Self::pick_fair_victim) named just now was named
+    /// as the youngest behind the guard of [`VictimOrder::Recent`], and is not the oldest as well, in whose turn it comes.
+    pub fn is_recent(&self, order: VictimOrder, id: ChunkId) -> bool {
+        order == VictimOrder::Recent
+            && self.last(ChunkState::Used) == Some(id)
+            && self.first(ChunkState::Used) != Some(id)
     }
 
     /// Whether a random victim may be this one.

@@ -547,7 +547,7 @@ proptest! {
                 Op::BeginVictim(o, s) => t.take_victim(o, s).map_or(Ok(()), |v| v.abort(&mut t).map_err(|e| e.1)),
                 Op::BeginFair(o, s, k) => t
                     .take_fair_victim(o, s, |id| k.checked_shr(id.0).unwrap_or(0) & 1 != 0)
-                    .map_or(Ok(()), |(v, _)| v.abort(&mut t).map_err(|e| e.1)),
+                    .map_or(Ok(()), |v| v.chunk.abort(&mut t).map_err(|e| e.1)),
                 Op::Activate(i) => t.activate(ChunkId(i)),
                 Op::Keep(i) => t.keep(ChunkId(i)),
                 Op::Pin(i) => t.pin(ChunkId(i)),
@@ -880,4 +880,42 @@ fn a_prefetched_chunk_is_removable_from_the_start() {
     t.take_free().unwrap().lend(&mut t, true).unwrap();
     assert_eq!(t.pick_write_back(), None);
     assert_eq!(t.pick_reclaim(), Some(Reclaim::Removable(ChunkId(0))));
+}
+
+/// Catches victims that count as recent ones, but were the oldest in whose turn it came, passed over before, or empty.
+#[test]
+fn recent_is_who_was_chosen_as_the_youngest() {
+    let recent = VictimOrder::Recent;
+    // 0 is the oldest; 6 and 7 are behind the guard, so that 5 is the youngest of the others.
+    let full = |prepare: &dyn Fn(&mut ChunkTable<'_>), order, seed| {
+        let (mut e, mut l) = table_of(8);
+        let mut t = ChunkTable::new(&mut e, &mut l);
+        t.steer(2, true);
+        for _ in 0..8 {
+            t.take_free().unwrap().activate(&mut t).unwrap();
+        }
+        prepare(&mut t);
+        let v = t.take_fair_victim(order, seed, |_| false).unwrap();
+        (v.chunk.id().0, v.recent)
+    };
+    let mut turns = [0; 2];
+    for seed in 0..256 {
+        match full(&|_| (), recent, seed) {
+            (5, true) => turns[0] += 1,
+            (0, false) => turns[1] += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(turns[0] > turns[1] && turns[1] > 0, "{turns:?}");
+    let seed = (0..).find(|&s| full(&|_| (), recent, s).1).unwrap();
+    let lrm = VictimOrder::LeastRecentlyMigrated;
+    assert_eq!(full(&|_| (), lrm, seed), (0, false));
+    let passes_over = |t: &mut ChunkTable<'_>| {
+        let v = t.take_fair_victim(recent, seed, |id| id.0 == 5).unwrap();
+        assert_eq!((v.chunk.id().0, v.recent, v.passed), (4, true, 1));
+        v.chunk.abort(t).unwrap();
+    };
+    assert_eq!(full(&passes_over, recent, seed), (5, false));
+    let empties = |t: &mut ChunkTable<'_>| t.mark_unused(ChunkId(3)).unwrap();
+    assert_eq!(full(&empties, recent, seed), (3, false));
 }

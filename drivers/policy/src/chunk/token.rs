@@ -64,6 +64,17 @@ pub struct FreeChunk(ChunkId);
 #[must_use = "a chunk dropped here is never free again"]
 pub struct EvictingChunk(ChunkId);
 
+/// A victim, and how it was chosen.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FairVictim {
+    /// The chunk.
+    pub chunk: EvictingChunk,
+    /// As a recent one ([`ChunkTable::is_recent`]).
+    pub recent: bool,
+    /// So many were passed over for their owners' shares.
+    pub passed: u32,
+}
+
 /// A lent chunk that the holder of this value copies to the host. The chunk is not his: it may be claimed or freed
 /// meanwhile, and [`end`](Self::end) tells him.
 ///
@@ -84,15 +95,20 @@ impl ChunkTable<'_> {
         self.evict_chunk(id).ok()
     }
 
-    /// [`pick_fair_victim`](Self::pick_fair_victim) and [`begin_evict`](Self::begin_evict) in one step; and how many were passed over.
+    /// [`pick_fair_victim`](Self::pick_fair_victim) and [`begin_evict`](Self::begin_evict) in one step.
     pub fn take_fair_victim(
         &mut self,
         order: VictimOrder,
         rng_seed: u64,
         defers: impl Fn(ChunkId) -> bool,
-    ) -> Option<(EvictingChunk, u32)> {
+    ) -> Option<FairVictim> {
         let (id, passed) = self.pick_fair_victim(order, rng_seed, defers)?;
-        Some((self.evict_chunk(id).ok()?, passed))
+        let recent = self.is_recent(order, id);
+        Some(FairVictim {
+            chunk: self.evict_chunk(id).ok()?,
+            recent,
+            passed,
+        })
     }
 
     /// [`pick_write_back`](Self::pick_write_back) and [`begin_write_back`](Self::begin_write_back) in one step.
