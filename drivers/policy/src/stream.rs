@@ -771,16 +771,6 @@ impl StreamTable {
         *count = count.saturating_add(n);
     }
 
-    /// The range is gone: no stream of it is followed, no fault in it remembered. The counts stay.
-    pub fn forget(&mut self, span: &BlockSpan) {
-        for s in &mut self.streams {
-            *s = s.filter(|s| s.span != *span);
-        }
-        for h in &mut self.history {
-            *h = h.filter(|u| !span.contains(u.block));
-        }
-    }
-
     /// What happened so far.
     pub const fn counts(&self) -> StreamCounts {
         self.counts

@@ -203,8 +203,11 @@ fn what_was_given_up_is_advised_again() {
     assert_eq!((blocks(&a), a.expected), (vec![5, 6, 7, 8], false));
     assert_eq!(t.counts().abandoned, 3);
     // A report about a stream that is gone changes no other.
-    t.forget(&s);
-    faults(&mut t, &[20, 21, 22], &s, &STRIDE);
+    let one = StreamConfig {
+        streams: 1,
+        ..STRIDE
+    };
+    faults(&mut t, &[20, 21, 22], &s, &one);
     t.abandoned(id, 4);
     assert_eq!(blocks(&fault(&mut t, 23, &s, &STRIDE)), [27]);
 }
@@ -444,7 +447,6 @@ enum Op {
     Fault(u64, bool),
     Abandon(usize, u32),
     Report(u8, u64),
-    Forget(bool),
     Streams(u32),
 }
 
@@ -453,7 +455,6 @@ fn op() -> impl Strategy<Value = Op> {
         20 => (0..60u64, any::<bool>()).prop_map(|(b, r)| Op::Fault(b, r)),
         2 => (any::<usize>(), 0..6u32).prop_map(|(i, n)| Op::Abandon(i, n)),
         1 => (0..3u8, 0..9u64).prop_map(|(o, n)| Op::Report(o, n)),
-        1 => any::<bool>().prop_map(Op::Forget),
         1 => (0..10u32).prop_map(Op::Streams),
     ]
 }
@@ -553,7 +554,6 @@ proptest! {
                 Op::Report(o, n) => {
                     t.report([Outcome::Useful, Outcome::Late, Outcome::Wasted][usize::from(o)], n);
                 }
-                Op::Forget(first) => t.forget(&spans[usize::from(first)]),
                 Op::Streams(n) => c.streams = n,
             }
             let n = t.counts();
