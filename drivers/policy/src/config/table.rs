@@ -60,8 +60,8 @@ knobs! {
         "nvidia-uvm.md 2.3 uvm_perf_fault_max_throttle_per_service"
     }
     FaultDuplicatePercent {
-        "fault_duplicate_percent", "%", Number, 0..=100, 50, true,
-        "Share of duplicates in a batch above which the flush before a replay reads PUT again.",
+        "fault_duplicate_percent", "%", Number, 0..=100, 50, false,
+        "Share of duplicates in a batch above which the flush before a replay reads PUT again (no effect yet).",
         "nvidia-uvm.md 2.3 uvm_perf_fault_replay_update_put_ratio"
     }
     FaultCoalesce {
