@@ -362,7 +362,7 @@ knobs! {
     // Neighbours, continued.
     WriteBackSkip {
         "write_back_skip_blocks", "blocks", Number, 0..=1024, 0, true,
-        "Lent chunks that a stream comes to within so many blocks are written back after the others; 0: in order.",
+        "Lent chunks that a stream comes to within so many blocks are written back last, some each 100 ms; 0: in order.",
         "chosen for this project: a fetch waits for the write-back of its block, and makes it useless"
     }
 
