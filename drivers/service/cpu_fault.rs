@@ -58,14 +58,14 @@ fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge:
             return Outcome::Sigbus;
         }
         let alike = s.advice.same_as(page);
-        if huge && (!can_be_huge(&s, va) || thrash::is_thrashing(&s) || !alike.is_full()) {
+        if huge && (!can_be_huge(&s, va) || thrash::is_thrashing(&s, &p) || !alike.is_full()) {
             return Outcome::Fallback;
         }
         if huge && !has_huge(space, &mut s, p.get(KnobId::HostChunkSizes)) {
             // The fault of one page brings no more than is around it.
             return Outcome::Fallback;
         }
-        if thrash::is_thrashing(&s) {
+        if thrash::is_thrashing(&s, &p) {
             let said = thrash::hint(space, None, &mut s, page, Processor::Cpu, &p);
             if let ThrashHint::Throttle { until } = said {
                 drop(s);

@@ -893,7 +893,7 @@ fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy,
         .and_not(&s.gone())
         .and_not(&plan.remote)
         .and_not(&placement::stays(s, here))
-        .and_not(&thrash::keep_off(s));
+        .and_not(&thrash::keep_off(s, p));
     let mut more = PageMask::EMPTY;
     if tree {
         more = tree_prefetch(

@@ -45,7 +45,7 @@ impl Plan {
 /// Whether the host keeps its copy of a block that GPU `g` fetches (more of) now, to read it; `writes`: it comes with a stream that
 /// writes. One that somebody has advised about, or that is fought over, is treated as they have it: it is not.
 pub(super) fn keeps(s: &State, g: u8, writes: bool, p: &Policy) -> bool {
-    if !p.is_on(KnobId::KeepHostCopy) || !s.advice.is_none() || thrash::is_thrashing(s) {
+    if !p.is_on(KnobId::KeepHostCopy) || !s.advice.is_none() || thrash::is_thrashing(s, p) {
         return false;
     }
     if s.part(g).is_some_and(|p| !p.valid.is_empty()) {
@@ -67,7 +67,7 @@ pub(crate) fn plan(
     let mut plan = Plan::NOTHING;
     let me = thrash::processor(Place::Gpu(gpu.index()));
     let config = ResidencyConfig::of(p);
-    let thrashing = p.is_on(KnobId::ThrashEnable) && thrash::is_thrashing(s);
+    let thrashing = thrash::is_thrashing(s, p);
     if !thrashing && s.advice.is_none() && !config.zero_copy {
         plan.local = *faulted;
         if p.is_on(KnobId::KeepHostCopy) {

@@ -546,7 +546,7 @@ fn wanted(s: &State, g: u8, p: &Policy) -> Option<Move> {
         .valid_beside(here)
         .and(&s.managed)
         .and_not(&s.gone())
-        .and_not(&thrash::keep_off(s))
+        .and_not(&thrash::keep_off(s, p))
         .and_not(&placement::stays(s, here))
         .and_not(&s.valid_at(here));
     // One move takes pages away from where they are, or leaves them there.

@@ -85,17 +85,14 @@ pub(crate) fn note(space: &Space, s: &mut State, pages: &PageMask, to: Place, p:
 }
 
 /// Whether [`hint`] has anything to say about a block.
-pub(crate) fn is_thrashing(s: &State) -> bool {
-    s.thrash
-        .as_ref()
-        .is_some_and(|t| !t.thrashing_pages().is_empty())
+pub(crate) fn is_thrashing(s: &State, p: &Policy) -> bool {
+    !keep_off(s, p).is_empty()
 }
 
-/// Pages not to be prefetched.
-pub(crate) fn keep_off(s: &State) -> PageMask {
-    s.thrash
-        .as_ref()
-        .map_or(PageMask::EMPTY, |t| t.thrashing_pages())
+/// Pages not to be prefetched. None while nobody asks for that: what a block remembers is as it was when the switch went off.
+pub(crate) fn keep_off(s: &State, p: &Policy) -> PageMask {
+    let known = s.thrash.as_ref().filter(|_| p.is_on(KnobId::ThrashEnable));
+    known.map_or(PageMask::EMPTY, |t| t.thrashing_pages())
 }
 
 /// What to do about a fault of `who` on `page`. Counts what it says.
