@@ -756,8 +756,9 @@ impl Blocks for Faulted<'_> {
             return Sent::NotThisOne;
         };
         let p = policy::in_force(w.block.space(), Some(self.gpu));
+        let may = p.is_on(KnobId::ParallelFetch) && p.is_on(KnobId::HarvestBorrow);
         // A copy in flight brings what is wanted, or is waited for there.
-        if !p.is_on(KnobId::ParallelFetch) || !w.block.is_settled() {
+        if !may || !w.block.is_settled() {
             return Sent::NotThisOne;
         }
         if !relay::has_room(self.gpu, lender, &p) {

@@ -32,7 +32,7 @@ use crate::memory::offer::{Stock, Terms};
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
 use huvm_hal::ext::stats;
 use huvm_policy::chunk::{ChunkState, EvictingChunk};
-use huvm_policy::config::Policy;
+use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::pace::Pace;
 use huvm_policy::spare::{
     self, LendConfig, SpareFacts, SpareFrom, SpareReplace, SpareRequest, SpareSelect, SpareUse,
@@ -310,7 +310,8 @@ pub(super) fn ask(gpu: &Gpu, i: u32, p: &Policy) -> Option<(Arc<Gpu>, SpareFacts
 
 /// What `lender`, on these terms, is to `gpu`. Takes no lock.
 fn seen(gpu: &Gpu, lender: &Gpu, terms: &Terms, p: &Policy) -> Option<SpareFacts> {
-    if !terms.enabled || lender.is_lost() {
+    // Every road to spare memory looks here: who does not borrow has no lenders, for what passes through either.
+    if !p.is_on(KnobId::HarvestBorrow) || !terms.enabled || lender.is_lost() {
         return None;
     }
     let link = gpu.link_to(lender.index())?;

@@ -300,7 +300,10 @@ static uint64_t events_because(int fd, uint32_t cause)
 	return n;
 }
 
-/* Pages come from the host over the neighbour's link too, and leave nothing in its memory. It is told what they come for. */
+/*
+ * Pages come from the host over the neighbour's link too, and leave nothing in its memory. It is told what they come for. Who does not
+ * borrow, or is lent nothing, has nothing carried.
+ */
 static void over_the_neighbour(void)
 {
 	for (int ahead = 0; ahead < 2; ahead++) {
@@ -311,14 +314,19 @@ static void over_the_neighbour(void)
 		CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &on));
 		fcntl(fd, F_SETFL, O_NONBLOCK);
 		CHECK_OK(gpu_register(fd, 0));
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "harvest_borrow", 1));
 		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "parallel_fetch", !ahead));
 		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "stream_prefetch", ahead));
 		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_multi_path", ahead));
 		lender(fd, 1, 1);
-		p = oversubscribe(fd, &len, 4);
+		/* It fits, so that nothing is evicted there. */
+		len = (chunk_count(fd, 0) - 4) * BLOCK;
+		p = managed(fd, len);
+		gpu_fill(fd, 0, p, len, BLOCKS, 4, 3);
 		before = of_gpu(fd, 1, HUVM_CNT_SPARE_FILLS);
 		h2d = of_gpu(fd, 0, HUVM_CNT_BYTES_H2D);
 		for (; turn < 3 || (turn < 20 && fills <= len / BLOCK / 8); turn++) {
+			CHECK_OK(migrate(fd, p, len, HUVM_PLACE_HOST));
 			add_one(fd, p, len, ahead ? 1 : BLOCKS);
 			fills = of_gpu(fd, 1, HUVM_CNT_SPARE_FILLS) - before;
 			told += events_because(fd, ahead ? HUVM_CAUSE_PREFETCH : HUVM_CAUSE_GPU_FAULT);
@@ -329,14 +337,20 @@ static void over_the_neighbour(void)
 		CHECK(of_gpu(fd, 0, HUVM_CNT_BYTES_H2D) > h2d);
 		cpu_check(p, len, 4 + turn, 3);
 		CHECK(WITHIN(5000, !lent(fd, 1)));
-		/* Who lends nothing carries nothing, once the thread is through with what it began before. */
-		knob(fd, 1, "lend_limit_percent", 0);
-		give_time(200);
-		fills = of_gpu(fd, 1, HUVM_CNT_SPARE_FILLS);
-		add_one(fd, p, len, ahead ? 1 : BLOCKS);
-		CHECK_EQ(of_gpu(fd, 1, HUVM_CNT_SPARE_FILLS), fills);
-		knob(fd, 1, "lend_limit_percent", 100);
-		cpu_check(p, len, 5 + turn, 3);
+		for (int lends = 0; lends < 2; lends++) {
+			/* Once the thread is through with what it began before. */
+			knob(fd, 1, "lend_limit_percent", lends ? 100 : 0);
+			CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "harvest_borrow", !lends));
+			give_time(200);
+			fills = of_gpu(fd, 1, HUVM_CNT_SPARE_FILLS);
+			for (int n = 0; n < 3; n++) {
+				CHECK_OK(migrate(fd, p, len, HUVM_PLACE_HOST));
+				add_one(fd, p, len, ahead ? 1 : BLOCKS);
+			}
+			CHECK_EQ(of_gpu(fd, 1, HUVM_CNT_SPARE_FILLS), fills);
+			CHECK_EQ(lent(fd, 1), 0);
+		}
+		cpu_check(p, len, 10 + turn, 3);
 		CHECK_OK(munmap(p, len));
 		close(fd);
 	}

@@ -228,7 +228,7 @@ knobs! {
     // Neighbours.
     HarvestBorrow {
         "harvest_borrow", "", Choice(OFF_ON), 0..=1, 0, true,
-        "Evict to the spare memory of neighbour GPUs before the host.",
+        "Evict to the spare memory of neighbour GPUs before the host; off, nothing of theirs is used, for what is fetched either.",
         "design.md 1; NVIDIA has none (nvidia-uvm.md 9.2)"
     }
     HarvestLend {
