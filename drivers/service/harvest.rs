@@ -433,7 +433,7 @@ const WRITE_BACKS_MAX: usize = 64;
 /// The lending thread looks at its policy and its links this often without being rung for.
 const LOOK_NS: u64 = 100_000_000;
 
-/// The thread of a GPU that looks after what it lends: writes it back, and takes it back when lending is switched off.
+/// The thread of a GPU that looks after what it lends: writes it back, and takes it back when its owner lends less, or no more.
 pub(crate) struct Lend {
     /// What is under way: since when, ns, and how many pages.
     started: KVec<(u64, u32, Arc<Block>)>,
@@ -464,17 +464,11 @@ impl Lend {
                 peer::refresh(gpu);
             }
             let config = lend_config(gpu);
-            if !config.enabled {
-                // A room that is dropped waits for its copy and frees the chunk.
-                while !thread::should_stop() {
-                    let Some(Ok(room)) = reclaim(gpu, false) else {
-                        break;
-                    };
-                    drop(room);
-                }
-                continue;
+            if take_home(gpu, &config) {
+                // There is more, but first it looks again.
+                gpu.lend.ring();
             }
-            if !config.write_back {
+            if !config.enabled || !config.write_back {
                 continue;
             }
             if looks {
@@ -496,8 +490,27 @@ impl Lend {
     }
 }
 
-/// Chunks looked at in one go, at most: more than what a few streams come to soon.
+/// Chunks looked at, or taken home, in one go, at most: more than what a few streams come to soon.
 const GO_MAX: u32 = 128;
+
+/// Takes back what `gpu` has lent beyond what `config` allows, which is all of it where it lends no more. One that cannot come home now
+/// is tried again at the next look. Whether there is more to take.
+fn take_home(gpu: &Arc<Gpu>, config: &LendConfig) -> bool {
+    let most = if config.enabled { config.limit } else { 0 };
+    for _ in 0..GO_MAX {
+        let lent = gpu.chunks().lent_to();
+        let lent = lent.iter().fold(0u32, |n, m| n.saturating_add(*m));
+        if lent <= most || thread::should_stop() {
+            return false;
+        }
+        // A room that is dropped waits for its copy and frees the chunk.
+        match reclaim(gpu, false) {
+            Some(Ok(room)) => drop(room),
+            _ => return false,
+        }
+    }
+    true
+}
 
 /// Copies lent chunks of `gpu` to the host, as many at once as `config` says, and waits for them. Returns how many were started.
 fn write_back(

@@ -153,6 +153,15 @@ static void limits_and_switch(void)
 	CHECK(lent(fd, 1) <= chunk_count(fd, 1) / 10);
 	knob(fd, 1, "lend_limit_percent", 100);
 	gpu_check(fd, 0, p, len, BLOCKS, 11, 3);
+	/* Lowered again, what is too much comes home, and no more; nobody moves anything meanwhile. */
+	CHECK(lent(fd, 1) > chunk_count(fd, 1) / 10);
+	knob(fd, 1, "lend_limit_percent", 10);
+	CHECK(WITHIN(5000, lent(fd, 1) <= chunk_count(fd, 1) / 10));
+	give_time(300);
+	CHECK_EQ(lent(fd, 1), chunk_count(fd, 1) / 10);
+	gpu_check(fd, 0, p, len, BLOCKS, 11, 3);
+	knob(fd, 1, "lend_limit_percent", 100);
+	gpu_check(fd, 0, p, len, BLOCKS, 11, 3);
 	/* Switched off, everything comes home. */
 	knob(fd, 1, "harvest_lend", 0);
 	CHECK(WITHIN(5000, !lent(fd, 1)));

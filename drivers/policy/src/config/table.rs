@@ -252,7 +252,7 @@ knobs! {
     // Neighbours, continued.
     LendLimitPercent {
         "lend_limit_percent", "%", Number, 0..=100, 100, true,
-        "Share of this GPU's memory lent at most.",
+        "Share of this GPU's memory lent at most; what is beyond it comes back.",
         "design.md 1: all that is free"
     }
     LendLimitSize {
