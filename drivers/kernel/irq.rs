@@ -27,9 +27,9 @@ pub(crate) trait IrqHandler: Send + Sync + 'static {
 
 /// How long the vector of a storm is off.
 const OFF_NS: u64 = 400_000_000;
-/// The time that the handler takes is taken each so many messages,
+/// The time that the handler takes is taken of one message in so many; which, no device can tell before, or that one alone would cost little;
 const SAMPLE: u32 = 64;
-/// and judged each so many; behind a storm, where it is likely, sooner.
+/// it is judged each so many; behind a storm, where it is likely, sooner.
 const LONG: u32 = 4096;
 const SHORT: u32 = 256;
 /// This part of a CPU is a storm; and this one a storm that goes on.
@@ -39,10 +39,16 @@ const PART_AGAIN: u64 = 16;
 /// What the messages of a vector cost. The handler of one vector runs on one CPU at a time.
 struct Meter {
     count: Atomic<u32>,
+    /// The message whose time is taken next.
+    next: Atomic<u32>,
+    /// What that is chosen by.
+    chance: Atomic<u64>,
     /// Since when it counts, ns; 0: from the next message on, which is one whose time is taken.
     since: Atomic<u64>,
     /// What the messages took whose time was taken, ns.
     took: Atomic<u64>,
+    /// How many those were.
+    timed: Atomic<u32>,
     /// It was a storm when it was judged last.
     storm: Atomic<bool>,
 }
@@ -51,8 +57,11 @@ impl Meter {
     fn new() -> Self {
         Meter {
             count: Atomic::new(0),
+            next: Atomic::new(SAMPLE),
+            chance: Atomic::new(0),
             since: Atomic::new(time::now_ns()),
             took: Atomic::new(0),
+            timed: Atomic::new(0),
             storm: Atomic::new(false),
         }
     }
@@ -62,13 +71,14 @@ impl Meter {
     fn handle(&self, f: impl FnOnce()) -> Option<bool> {
         let n = self.count.load(Relaxed).wrapping_add(1);
         self.count.store(n, Relaxed);
-        if n % SAMPLE != 0 {
+        if n < self.next.load(Relaxed) {
             f();
             return None;
         }
         let began = time::now_ns();
         f();
         let now = time::now_ns();
+        self.next.store(n.wrapping_add(self.step(now)), Relaxed);
         if self.since.load(Relaxed) == 0 {
             self.since.store(began, Relaxed);
             return None;
@@ -76,7 +86,19 @@ impl Meter {
         let took = now.saturating_sub(began);
         self.took
             .store(self.took.load(Relaxed).saturating_add(took), Relaxed);
+        self.timed
+            .store(self.timed.load(Relaxed).saturating_add(1), Relaxed);
         self.judge(n, now)
+    }
+
+    /// How many messages on the next one is whose time is taken: [`SAMPLE`] in the mean. By all the times so far, to the nanosecond.
+    fn step(&self, now: u64) -> u32 {
+        let chance = self.chance.load(Relaxed) ^ now;
+        // The upper half of the product depends on all bits of it.
+        let chance = chance.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+        self.chance.store(chance, Relaxed);
+        // CAST: the low half.
+        1 + chance as u32 % (2 * SAMPLE - 1)
     }
 
     fn judge(&self, n: u32, now: u64) -> Option<bool> {
@@ -89,13 +111,16 @@ impl Meter {
         if n < enough {
             return None;
         }
-        let took = self.took.load(Relaxed).saturating_mul(SAMPLE.into());
+        let timed = u64::from(self.timed.load(Relaxed)).max(1);
+        let took = self.took.load(Relaxed).saturating_mul(n.into()) / timed;
         let storm = took.saturating_mul(part) > now.saturating_sub(self.since.load(Relaxed));
         // What is judged next begins now, or when the vector is on again.
-        let (since, count) = if storm { (0, SAMPLE - 1) } else { (now, 0) };
+        let (since, next) = if storm { (0, 1) } else { (now, self.step(now)) };
         self.since.store(since, Relaxed);
-        self.count.store(count, Relaxed);
+        self.count.store(0, Relaxed);
+        self.next.store(next, Relaxed);
         self.took.store(0, Relaxed);
+        self.timed.store(0, Relaxed);
         self.storm.store(storm, Relaxed);
         storm.then_some(before)
     }
