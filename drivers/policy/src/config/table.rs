@@ -159,7 +159,7 @@ knobs! {
     // Memory.
     EvictEnable {
         "evict_enable", "", Choice(OFF_ON), 0..=1, 1, true,
-        "Evict when a GPU's memory is full; off, the allocation fails.",
+        "Evict when a GPU's memory is full, or before; off, the allocation fails.",
         "nvidia-uvm.md 2.3 uvm_global_oversubscription"
     }
     EvictOrder {
