@@ -155,9 +155,13 @@ impl Service {
             }
             served_any = true;
             let per_block = batch::after_block(&config);
-            let stats = self.batch(gpu, per_block);
+            let (stats, replayed) = self.batch(gpu, per_block);
             run.note_batch(&stats);
             if per_block {
+                // What none of its blocks could be served for faults again all the same.
+                if !replayed {
+                    replay(gpu, false);
+                }
                 run.note_replay();
             }
             let plan = batch::after_batch(&stats, &config);
@@ -241,8 +245,8 @@ impl Service {
         });
     }
 
-    /// Serves the packets in `raw`.
-    fn batch(&mut self, gpu: &Arc<Gpu>, per_block: bool) -> BatchStats {
+    /// Serves the packets in `raw`. Says too whether a replay was sent, as after each block that was served if `per_block`.
+    fn batch(&mut self, gpu: &Arc<Gpu>, per_block: bool) -> (BatchStats, bool) {
         let raw_count = self.raw.len();
         let fetched_ns = time::now_ns();
         self.translate(gpu);
@@ -264,6 +268,7 @@ impl Service {
         // Clients that have no more memory: for one more block, or for one that is there. To find that out may take the kernel long, so it
         // is asked once for each, and not all the time: one access of theirs is cancelled, and what else they want faults again.
         let (mut poor, mut short) = (Subcontexts(0), Subcontexts(0));
+        let mut replayed = false;
         for group in batch::groups(&self.faults) {
             let Some(client) = u8::try_from(group.space)
                 .ok()
@@ -312,6 +317,7 @@ impl Service {
                 // The replay comes before the next block is looked at, so nothing overlaps; the policy says so.
                 work.failed = second_pass(gpu, work).err();
                 replay(gpu, false);
+                replayed = true;
             }
             let plan = work.plan.as_ref();
             let throttled = plan.map_or(0, |p| p.throttled.count().get());
@@ -327,7 +333,7 @@ impl Service {
             }
         }
         self.finish(gpu, raw_count, unique, &poor);
-        stats
+        (stats, replayed)
     }
 
     /// Packets to faults with known clients. Packets of clients that are gone are dropped: a cancel has ended, or will

@@ -127,6 +127,34 @@ static void replay_policies(void)
 	}
 }
 
+/* Catches a batch of which no block was served and that no replay follows: what it was about waits for one at a venture. */
+static void replay_of_what_is_not_served(void)
+{
+	for (uint64_t policy = 0; policy < 4; policy++) {
+		int fd = setup();
+		struct huvm_instr in = over(HUVM_OP_FILL, BLOCKS * BLOCK, BLOCKS);
+		uint64_t *p = managed(fd, BLOCKS * BLOCK), blind;
+		double began = seconds();
+
+		/* One cancel a batch: the others are to fault again. */
+		CHECK_OK(munmap(p, BLOCKS * BLOCK));
+		in.block_stride = BLOCK;
+		in.step_stride = PIECE;
+		in.dst = (uintptr_t)p;
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_GPU, "replay_policy", policy));
+		blind = of_gpu(fd, 0, HUVM_CNT_BLIND_REPLAYS);
+		for (int n = 0; n < 4; n++)
+			CHECK_EQ(run_program(fd, 0, BLOCKS, &in, 1, 8).status, HUVM_LAUNCH_FAILED);
+		blind = of_gpu(fd, 0, HUVM_CNT_BLIND_REPLAYS) - blind;
+		printf("# policy %llu: %llu replays at a venture, %.2f s\n", (unsigned long long)policy,
+		       (unsigned long long)blind, seconds() - began);
+		/* One for each batch, without; and a machine that stands still now and then sees another. */
+		CHECK(blind < 8);
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_GPU, "replay_policy", 2));
+		close(fd);
+	}
+}
+
 static void a_copy_that_never_ends(void)
 {
 	/* The copy engine of GPU 0 stands still for good. Within the bound the client has an error, the log says who waited for
@@ -160,6 +188,7 @@ static const struct ktap_test tests[] = {
 	{ "late_valid", late_valid }, { "reordered_and_duplicated", reordered_and_duplicated },
 	{ "overflow", overflow }, { "lost_interrupts", lost_interrupts }, { "copy_engine_faults", copy_engine_faults },
 	{ "no_negative_caching", no_negative_caching }, { "replay_policies", replay_policies },
+	{ "replay_of_what_is_not_served", replay_of_what_is_not_served },
 	/* Leaves channels that are given up. */
 	{ "a_copy_that_never_ends", a_copy_that_never_ends, 120 },
 };
