@@ -847,15 +847,24 @@ fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
 /// the other clients' faults wait as well.
 const SHORT_MAX: u32 = 3;
 
+/// How often a block is begun again because others were at its pages first. Then the access faults again, behind theirs.
+const OVERTAKEN_MAX: u32 = 64;
+
+/// How often because a copy was refused for what may be over in a moment, and how long a moment is. Together they are longer than a GPU
+/// may be silent and not be lost ([`Gpu::check`]).
+const AGAIN_MAX: u32 = 64;
+const MOMENT_US: u64 = 2000;
+
 fn copy(gpu: &Arc<Gpu>, w: &mut Work, block: &Arc<Block>, p: &Policy) -> Result {
     let here = Place::Gpu(gpu.index());
     let space = block.space();
     let mut room = Room::empty();
-    let tries = p.get(KnobId::EvictRetriesMax).saturating_add(4);
-    let (mut step, mut short) = (0, 0);
+    // Chunks to be made room for, each of which somebody else may take.
+    let mut rooms = p.get(KnobId::EvictRetriesMax).saturating_add(4);
+    let (mut step, mut short, mut overtaken, mut again) = (0, 0, 0, 0);
     let mut joins = true;
-    for _ in 0..tries {
-        {
+    loop {
+        let refused = {
             let mut s = block.fetchable(joins);
             if s.dead || w.sg.is_stopped() {
                 return Ok(());
@@ -865,23 +874,50 @@ fn copy(gpu: &Arc<Gpu>, w: &mut Work, block: &Arc<Block>, p: &Policy) -> Result 
             }
             match advance(w, &mut s, here, &mut step, &mut room, p) {
                 Ok(true) => return Ok(()),
-                Ok(false) => continue,
-                Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => {
-                    joins = false;
+                Ok(false) if overtaken < OVERTAKEN_MAX => {
+                    overtaken += 1;
                     continue;
                 }
+                Ok(false) => return Ok(()),
+                Err(Stop::Failed(e)) if e == EAGAIN && !s.dead && again < AGAIN_MAX => {
+                    joins = false;
+                    again += 1;
+                    true
+                }
+                Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => return Err(EIO),
                 Err(Stop::Failed(e)) if e == ENOMEM && short < SHORT_MAX => {
                     short += 1;
                     continue;
                 }
+                // What was to come along is no reason to fail: another GPU that was lost over it, say.
+                Err(Stop::Failed(e)) if e == EIO && !gpu.is_lost() && comes_alone(w) => continue,
                 Err(Stop::Failed(e)) => return Err(e),
-                Err(Stop::NeedChunk) => {}
+                Err(Stop::NeedChunk) => false,
             }
+        };
+        if refused {
+            // The first time somebody was at the pages, mostly.
+            if again > 1 {
+                time::sleep_us(MOMENT_US);
+            }
+            continue;
         }
+        rooms = rooms.checked_sub(1).ok_or(ENOMEM)?;
         account::count(Some(gpu), Some(space), Counter::Retries, 1);
         room = evict::make_room(gpu, Some(space), true)?;
     }
-    Err(ENOMEM)
+}
+
+/// Takes out of a block's plan what did not fault; whether there was anything.
+fn comes_alone(w: &mut Work) -> bool {
+    let faulted = w.faulted;
+    let Some(plan) = w.plan.as_mut() else {
+        return false;
+    };
+    let before = plan.local.or(&plan.copies);
+    plan.local = plan.local.and(&faulted);
+    plan.copies = plan.copies.and(&faulted);
+    before != plan.local.or(&plan.copies)
 }
 
 /// Adds to a plan what the tree prefetcher finds dense; for a `stream`, whose thread would fetch the rest of the block right

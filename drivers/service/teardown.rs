@@ -27,6 +27,7 @@ pub(crate) fn drop_pages(block: &Arc<Block>, pages: &PageMask) -> bool {
     s.cpu_mapped = s.cpu_mapped.and_not(pages);
     s.cpu_read_only = s.cpu_read_only.and_not(pages);
     s.lost = s.lost.and_not(pages);
+    s.ecc &= !s.lost.is_empty();
     s.advice.forget(pages);
     s.forget_beside(Place::Host, pages);
     s.release_empty_chunks();

@@ -692,4 +692,16 @@ static inline int rounds(int usual)
 	return times * usual;
 }
 
+/* Bit of the link from @gpu to @peer in LINK_DOWN. */
+static inline uint32_t link_bit(int fd, uint32_t gpu, uint32_t peer)
+{
+	for (uint32_t i = 0;; i++) {
+		ARG(huvm_link_info, l, .gpu = gpu, .index = i);
+
+		CHECK_OK(ioctl(fd, HUVM_IOC_LINK_INFO, &l));
+		if (l.peer == peer)
+			return 1u << i;
+	}
+}
+
 #endif

@@ -134,18 +134,6 @@ static inline unsigned int copying(const void *p, uint64_t len)
 	return n;
 }
 
-/* Bit of the link from @gpu to @peer in LINK_DOWN. */
-static inline uint32_t link_bit(int fd, uint32_t gpu, uint32_t peer)
-{
-	for (uint32_t i = 0;; i++) {
-		ARG(huvm_link_info, l, .gpu = gpu, .index = i);
-
-		CHECK_OK(ioctl(fd, HUVM_IOC_LINK_INFO, &l));
-		if (l.peer == peer)
-			return 1u << i;
-	}
-}
-
 /* Launches a fill of the job's second half, all of its blocks at once; their chunks are those of its first half. */
 static inline uint64_t second_half(const struct job *j)
 {

@@ -345,14 +345,16 @@ static void *hammers(void *arg)
 
 /*
  * Two GPUs @add to words of one page, which begin with @first and are to end with @last: once without and once with the detection
- * of thrashing. Both must get on (the launches end within their bound) and no addition is lost.
+ * of thrashing. Both must get on (the launches end within their bound) and no addition is lost. @retries: how often a fault may look for
+ * a chunk.
  */
-static void both_add(void *(*add)(void *), uint64_t first, uint64_t last)
+static void both_add(void *(*add)(void *), uint64_t first, uint64_t last, uint64_t retries)
 {
 	int fd = fresh();
 
 	CHECK_OK(gpu_register(fd, 0));
 	CHECK_OK(gpu_register(fd, 1));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "evict_retries_max", retries));
 	for (int detect = 0; detect < 2; detect++) {
 		uint64_t *p = managed(fd, BLOCK), moved = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS);
 		struct side s[2] = { { fd, 0, p }, { fd, 1, p } };
@@ -376,7 +378,7 @@ static void both_add(void *(*add)(void *), uint64_t first, uint64_t last)
 /* Live-lock between two GPUs that migrate the same page: each adds to a word of its own. */
 static void livelock_of_two_gpus(void)
 {
-	both_add(hammers, 0, ADDITIONS);
+	both_add(hammers, 0, ADDITIONS, 16);
 }
 
 static void *adds(void *arg)
@@ -392,7 +394,23 @@ static void *adds(void *arg)
 /* The same with two words that are everybody's: each of four blocks on two GPUs adds to both. */
 static void two_gpus_add_to_one_word(void)
 {
-	both_add(adds, 7, 7 + 4 * ADDITIONS);
+	both_add(adds, 7, 7 + 4 * ADDITIONS, 16);
+}
+
+/*
+ * The same where the page goes over the host, and the other GPU may have it again when it is there: who is overtaken time and again has
+ * not run out of memory.
+ */
+static void two_gpus_without_a_road(void)
+{
+	int fd = huvm_open();
+
+	test_reg(fd, 0, INJ_LINK_DOWN, link_bit(fd, 0, 1));
+	/* The driver looks each 100 ms. */
+	give_time(400);
+	both_add(hammers, 0, ADDITIONS, 1);
+	test_reg(fd, 0, INJ_LINK_DOWN, 0);
+	give_time(400);
 }
 
 /* A length of about @percent of the GPU's memory. */
@@ -454,6 +472,7 @@ static const struct ktap_test tests[] = {
 	{ "unkillable_client", unkillable_client, 60 },
 	{ "livelock_of_two_gpus", livelock_of_two_gpus, 90 },
 	{ "two_gpus_add_to_one_word", two_gpus_add_to_one_word, 90 },
+	{ "two_gpus_without_a_road", two_gpus_without_a_road, 180 },
 	{ "job_never_ends_past_a_size", job_never_ends_past_a_size, 180 },
 	{ "crash_at_half_fit", crash_at_half_fit, 180 },
 };

@@ -446,6 +446,38 @@ static void beside_what_is_gone(void)
 	rebind(name);
 }
 
+/* The same where the launch is the first to meet the GPU that hangs, and no road goes there but over the host. */
+static void beside_what_is_met_first(void)
+{
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, BLOCK);
+	struct huvm_instr i = { .op = HUVM_OP_CHECK, .count = PAGE / 8, .steps = 1, .a = (uintptr_t)p, .imm0 = 5, .imm1 = 3 };
+	struct huvm_wait w;
+	char name[32];
+
+	pci_name(fd, 1, name);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(fd, 1));
+	test_reg(fd, 0, INJ_LINK_DOWN, link_bit(fd, 0, 1));
+	give_time(400);
+	cpu_fill(p, BLOCK, 5, 3);
+	/* It is mapped there, too. */
+	CHECK_OK(migrate(fd, p + 3 * PAGE / 8, PAGE, 1));
+	/* Whatever is near comes along with a page. */
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_mode", 1));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_threshold_percent", 1));
+	test_reg(fd, 1, INJ_COMMAND_HANG, 1);
+	w = run_program(fd, 0, 1, &i, 1, 8);
+	CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
+	CHECK_EQ(w.mismatches, 0);
+	CHECK_EQ(gpu_state(fd, 1), HUVM_GPU_LOST);
+	CHECK_EQ(block_info(fd, p).gpu_pages[1], 1);
+	test_reg(fd, 0, INJ_LINK_DOWN, 0);
+	give_time(400);
+	CHECK_OK(close(fd));
+	rebind(name);
+}
+
 /* Many who wait for a GPU that does not acknowledge wait for it together, not one after the other. */
 #define WAITERS 16
 static struct {
@@ -1006,7 +1038,8 @@ static const struct ktap_test tests[] = {
 	{ "lost_by_an_eviction", lost_by_an_eviction }, { "lost_by_a_move", lost_by_a_move },
 	{ "move_on_its_way", move_on_its_way, 90 }, { "engine_does_not_stop", engine_does_not_stop, 120 },
 	{ "chunk_of_a_failed_move", chunk_of_a_failed_move, 60 }, { "duplicate_on_a_lost_gpu", duplicate_on_a_lost_gpu, 60 },
-	{ "beside_what_is_gone", beside_what_is_gone }, { "many_wait_at_once", many_wait_at_once, 90 },
+	{ "beside_what_is_gone", beside_what_is_gone }, { "beside_what_is_met_first", beside_what_is_met_first },
+	{ "many_wait_at_once", many_wait_at_once, 90 },
 	{ "copies_in_vain", copies_in_vain, 60 }, { "stops_while_unbound", stops_while_unbound, 120 },
 	{ "moves_while_it_is_unbound", moves_while_it_is_unbound, 60 },
 	{ "first_to_hear", first_to_hear }, { "while_serving_faults", while_serving_faults, 120 },
