@@ -216,6 +216,12 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// These of its pages are in ranges.
+    pub(crate) fn covered(&mut self, by: Cover) {
+        self.managed = by.managed;
+        self.writable = by.writable;
+    }
+
     /// The part for a GPU.
     pub(crate) fn part(&self, gpu: u8) -> Option<&Part> {
         self.parts.iter().find(|p| p.gpu() == gpu)
@@ -576,15 +582,15 @@ pub(crate) type Guard<'a> = MutexGuard<'a, State>;
 const FREE_WAITS: u32 = 16;
 
 impl Block {
-    /// A block with no page touched. The caller says whom it is charged to.
+    /// A block with no page touched, and none in a range yet ([`State::covered`]). The caller says whom it is charged to.
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub(crate) fn new(space: Arc<Space>, va: u64, cover: Cover) -> Result<Arc<Self>> {
+    pub(crate) fn new(space: Arc<Space>, va: u64) -> Result<Arc<Self>> {
         let state = State {
             dead: false,
-            managed: cover.managed,
-            writable: cover.writable,
+            managed: PageMask::EMPTY,
+            writable: PageMask::EMPTY,
             host: Backing::new(),
             host_valid: PageMask::EMPTY,
             cpu_mapped: PageMask::EMPTY,

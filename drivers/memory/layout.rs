@@ -28,6 +28,9 @@ pub(crate) struct Layout {
     spare: Option<RBTreeNodeReservation<u64, Range>>,
 }
 
+/// Room for one block more.
+pub(crate) type BlockPlace = RBTreeNodeReservation<u64, Arc<Block>>;
+
 /// Pages of one block that ranges cover.
 #[derive(Clone, Copy)]
 pub(crate) struct Cover {
@@ -51,7 +54,7 @@ impl Layout {
         self.bytes
     }
 
-    /// Adds a range. The caller says whom it is charged to, as for [`Self::add_block`].
+    /// Adds a range. The caller says whom it is charged to, as for [`Self::place`].
     ///
     /// # Errors
     /// `ENOMEM`; `EEXIST` if it lies over another (the kernel never hands out such an address).
@@ -129,16 +132,19 @@ impl Layout {
         }
     }
 
-    /// Whether ranges cover all of `start..end`.
-    pub(crate) fn covers(&self, start: u64, end: u64) -> bool {
+    /// How far ranges cover `start..end` from its start on, as far as `many` of them reach. `start` itself: there is none.
+    pub(crate) fn covered(&self, start: u64, end: u64, many: usize) -> u64 {
         let mut at = start;
-        while at < end {
-            match self.first_overlap(at, at + 1) {
-                Some((_, r)) => at = r.end,
-                None => return false,
+        for _ in 0..many {
+            if at >= end {
+                break;
+            }
+            match self.range_at(at) {
+                Some((_, to)) => at = to,
+                None => break,
             }
         }
-        true
+        at
     }
 
     /// Pages of the block at `base` that ranges cover.
@@ -167,14 +173,17 @@ impl Layout {
         self.blocks.get(&block_base(va)).cloned()
     }
 
-    /// Adds a block.
+    /// A place for a block. The caller says whom it is charged to.
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub(crate) fn add_block(&mut self, block: Arc<Block>) -> Result {
-        self.blocks
-            .try_create_and_insert(block.va(), block, CHARGED)?;
-        Ok(())
+    pub(crate) fn place() -> Result<BlockPlace> {
+        Ok(RBTreeNodeReservation::new(CHARGED)?)
+    }
+
+    /// Adds a block where there is none.
+    pub(crate) fn add_block(&mut self, place: BlockPlace, block: Arc<Block>) {
+        self.blocks.insert(place.into_node(block.va(), block));
     }
 
     /// Takes a block out, if it is the one at its address.

@@ -25,6 +25,10 @@ use kernel::sync::{new_mutex, Arc, Mutex};
 /// GPUs of a machine, at most.
 pub(crate) const MAX_GPUS: usize = 16;
 
+/// Ranges that are looked at in one hold of the layout's lock. There may be as many as the kernel lets a process map (65,530), and threads
+/// that serve everybody wait for the lock.
+const RANGES_AT_ONCE: usize = 64;
+
 /// A VA space.
 #[pin_data]
 pub(crate) struct Space {
@@ -188,9 +192,7 @@ impl Space {
         };
         for block in edges.iter().flatten() {
             let cover = self.layout.lock().cover(block.va());
-            let mut s = block.settled();
-            s.managed = cover.managed;
-            s.writable = cover.writable;
+            block.settled().covered(cover);
         }
         Ok(())
     }
@@ -229,16 +231,9 @@ impl Space {
         }
     }
 
-    /// Whether ranges cover all of `start..end`.
-    pub(crate) fn covers(&self, start: u64, end: u64) -> bool {
-        self.layout.lock().covers(start, end)
-    }
-
     /// Whether there is a page of a range at `va`.
     pub(crate) fn manages(&self, va: u64) -> bool {
-        let page = va & !(PAGE_BYTES - 1);
-        page.checked_add(PAGE_BYTES)
-            .is_some_and(|end| self.covers(page, end))
+        self.range_at(va).is_some()
     }
 
     /// The block at `va`, made if ranges cover any of it.
@@ -249,20 +244,32 @@ impl Space {
         if self.is_closed() || va >= VA_LIMIT {
             return Err(EFAULT);
         }
-        let mut layout = self.layout.lock();
-        if let Some(block) = layout.block(va) {
-            return Ok(block);
+        {
+            let layout = self.layout.lock();
+            if let Some(block) = layout.block(va) {
+                return Ok(block);
+            }
+            if layout.range_at(va).is_none() {
+                return Err(EFAULT);
+            }
         }
+        // With nothing locked: where the client's cgroup is at its limit the kernel looks for memory for long, and threads that serve
+        // everybody want the lock.
         let base = block_base(va);
+        let (block, place) = self.memory.asked(For::Records, || {
+            Ok((Block::new(self.clone(), base)?, Layout::place()?))
+        })?;
+        let mut layout = self.layout.lock();
+        if let Some(made_meanwhile) = layout.block(va) {
+            return Ok(made_meanwhile);
+        }
         let cover = layout.cover(base);
         if !cover.managed.test(super::PageIndex::of_va(va)) {
             return Err(EFAULT);
         }
-        self.memory.asked(For::Records, || {
-            let block = Block::new(self.clone(), base, cover)?;
-            layout.add_block(block.clone())?;
-            Ok(block)
-        })
+        block.lock().covered(cover);
+        layout.add_block(place, block.clone());
+        Ok(block)
     }
 
     /// The block at `va`, for threads that serve all: one that is not there yet is made if `may_make`.
@@ -395,17 +402,26 @@ impl Space {
         Ok(())
     }
 
-    /// Checks a range argument of a call.
+    /// Checks a range argument of a call. Nothing keeps it as it was found: pages may be unmapped meanwhile, and afterwards.
     ///
     /// # Errors
-    /// `EINVAL` if it is empty, not page-aligned or too high, `ENOMEM` if it has holes.
+    /// `EINVAL` if it is empty, not page-aligned or too high, `ENOMEM` if it has holes, `EINTR` if the caller is killed.
     pub(crate) fn check_range(&self, va: u64, len: u64) -> Result<u64> {
         let end = va.checked_add(len).ok_or(EINVAL)?;
         if len == 0 || va % PAGE_BYTES != 0 || len % PAGE_BYTES != 0 || end > VA_LIMIT {
             return Err(EINVAL);
         }
-        if !self.covers(va, end) {
-            return Err(ENOMEM);
+        let mut at = va;
+        while at < end {
+            if task::fatal_signal_pending() {
+                return Err(EINTR);
+            }
+            task::give_way();
+            let to = self.layout.lock().covered(at, end, RANGES_AT_ONCE);
+            if to == at {
+                return Err(ENOMEM);
+            }
+            at = to;
         }
         Ok(end)
     }
