@@ -266,6 +266,8 @@ pub(crate) fn launch(
 ) -> Result<u64> {
     gpu.check()?;
     let engine = engine(gpu)?;
+    // Before anything is taken that others may want: a program that is none costs its client alone.
+    program::verify(header, instrs).map_err(refused)?;
     let slots = gpu.launches();
     let mut buffers = slots.buffers.lock();
     // Looked up under the lock: who lets go of the GPU first stops its use, or takes it away, then aborts under this lock. So it
@@ -402,10 +404,7 @@ fn start(
         Some(mem) => mem,
         None => buf.insert(gpu.dma_alloc(desc::MAX_BYTES.next_multiple_of(4096))?),
     };
-    program::build(mem, header, instrs).map_err(|e| match e {
-        huvm_hal::Error::BadProgram(..) => EINVAL,
-        other => crate::channel::errno(other),
-    })?;
+    program::build(mem, header, instrs).map_err(refused)?;
     // CAST: below 64.
     gpu.hal(engine.start(
         gpu,
@@ -414,6 +413,14 @@ fn start(
         SysAddr(inst),
         Veid(veid),
     ))
+}
+
+/// Why a program is not started.
+fn refused(e: huvm_hal::Error) -> Error {
+    match e {
+        huvm_hal::Error::BadProgram(..) => EINVAL,
+        other => crate::channel::errno(other),
+    }
 }
 
 /// Whether the slot runs, or may: the device does not say that it does not.

@@ -163,6 +163,26 @@ static void files_are_left_for_others(void)
 	CHECK_ERR(gpu_register(huvm_open(), 0), ENOSPC);
 }
 
+/* Where all places are taken a program that breaks a rule is told of that, and has waited for nobody. */
+static void a_bad_program(void)
+{
+	struct huvm_instr in = { .op = HUVM_OP_DELAY, .count = 0, .steps = 1, .imm0 = 1 };
+	int fd = huvm_open();
+	uint64_t id;
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_ERR(launch(fd, 0, 1, &in, 1, 8, &id), EINVAL);
+	in = at_once;
+	CHECK_ERR(launch(fd, 0, 0, &in, 1, 8, &id), EINVAL);
+	CHECK_ERR(launch(fd, 0, 1, &in, 1, 8, &id), EBUSY);
+}
+
+static void a_bad_program_takes_nothing(void)
+{
+	take_launches(PLACES);
+	well(VICTIM, a_bad_program);
+}
+
 /* More blocks than run at once, none of which ends. */
 static void fill_the_engine(void)
 {
@@ -429,6 +449,7 @@ static void one_that_computes_alone_has_all(void)
 static const struct ktap_test tests[] = {
 	{ "launches_are_left_for_others", launches_are_left_for_others, 60 },
 	{ "files_are_left_for_others", files_are_left_for_others, 60 },
+	{ "a_bad_program_takes_nothing", a_bad_program_takes_nothing, 60 },
 	{ "an_engine_that_is_full", an_engine_that_is_full, 60 },
 	{ "a_quarter_that_stays", a_quarter_that_stays, 240 },
 	{ "idle_memory_is_anybodys", idle_memory_is_anybodys, 60 },

@@ -261,7 +261,10 @@ pub(crate) fn instructions(c: &Chaos, reached: &mut Reached) {
             ..program::Instr::new(op, number(1 << 16), number(1 << 10))
         });
     }
-    if let Ok(p) = program::build(&mem, &header, &list) {
+    let built = program::build(&mem, &header, &list);
+    // What is said before there is a descriptor is what is said of that.
+    assert_eq!(program::verify(&header, &list), built.map(drop));
+    if let Ok(p) = built {
         reached.built += 1;
         assert_eq!((p.blocks, p.ninstr as usize), (header.blocks, list.len()));
         assert!(p.bytes <= mem.len());

@@ -87,6 +87,20 @@ impl Instr {
     }
 }
 
+/// Checks a program by the rules of [`check`], before there is a descriptor for it.
+///
+/// # Errors
+/// [`Error::BadProgram`].
+pub fn verify(h: &Header, program: &[Instr]) -> Result<()> {
+    let n = program.len() as u64;
+    let (blocks, elem_bytes) = (h.blocks.into(), h.elem_bytes.into());
+    // First, as where a descriptor is built.
+    must("ninstr", n, 1..=desc::MAX_INSTR as u64)?;
+    check_header(blocks, n, h.iterations.into(), elem_bytes)?;
+    let each = |i| check_instr(i, blocks, elem_bytes);
+    program.iter().try_for_each(each)
+}
+
 /// Writes `h` and `program` to `mem` and checks the result.
 ///
 /// # Errors
@@ -153,12 +167,7 @@ pub fn check<D: DmaMem + ?Sized>(mem: &D) -> Result<Program> {
     let ninstr = field(header::NINSTR);
     let iterations = field(header::ITERATIONS);
     let elem_bytes = field(header::ELEM_BYTES);
-    must("blocks", blocks, 1..=desc::MAX_BLOCKS.into())?;
-    must("ninstr", ninstr, 1..=desc::MAX_INSTR as u64)?;
-    must("iterations", iterations, 1..=desc::MAX_ITERATIONS.into())?;
-    if elem_bytes != 4 && elem_bytes != 8 {
-        return Err(Error::BadProgram("elem_bytes", elem_bytes));
-    }
+    check_header(blocks, ninstr, iterations, elem_bytes)?;
     must("flags", field(header::FLAGS), 0..=0)?;
     for off in (header::RESERVED..desc::HEADER_BYTES).step_by(8) {
         must("reserved", mem.read64(off), 0..=0)?;
@@ -169,7 +178,7 @@ pub fn check<D: DmaMem + ?Sized>(mem: &D) -> Result<Program> {
         return Err(Error::TooSmall("descriptor", bytes));
     }
     for at in (desc::HEADER_BYTES..bytes).step_by(desc::INSTR_BYTES) {
-        check_instr(mem, at, blocks, elem_bytes)?;
+        check_instr(&read_instr(mem, at)?, blocks, elem_bytes)?;
     }
     // CAST: all checked to be 32-bit values.
     Ok(Program {
@@ -181,8 +190,8 @@ pub fn check<D: DmaMem + ?Sized>(mem: &D) -> Result<Program> {
     })
 }
 
-/// Checks the instruction at `at`.
-fn check_instr<D: DmaMem + ?Sized>(mem: &D, at: usize, blocks: u64, elem_bytes: u64) -> Result<()> {
+/// The instruction at `at`.
+fn read_instr<D: DmaMem + ?Sized>(mem: &D, at: usize) -> Result<Instr> {
     let raw = mem.read32(at + instr::OP);
     let op = Op::from_raw(raw).ok_or(Error::BadProgram("op", raw.into()))?;
     must(
@@ -191,36 +200,62 @@ fn check_instr<D: DmaMem + ?Sized>(mem: &D, at: usize, blocks: u64, elem_bytes: 
         0..=0,
     )?;
     let field = |off| mem.read64(at + off);
-    let count = field(instr::COUNT);
-    let steps = field(instr::STEPS);
+    Ok(Instr {
+        op,
+        count: field(instr::COUNT),
+        steps: field(instr::STEPS),
+        dst: GpuVa(field(instr::DST)),
+        a: GpuVa(field(instr::A)),
+        b: GpuVa(field(instr::B)),
+        idx: GpuVa(field(instr::IDX)),
+        block_stride_bytes: field(instr::BLOCK_STRIDE),
+        step_stride_bytes: field(instr::STEP_STRIDE),
+        elem_stride_bytes: field(instr::ELEM_STRIDE),
+        imm0: field(instr::IMM0),
+        imm1: field(instr::IMM1),
+    })
+}
+
+/// Checks what a header says.
+fn check_header(blocks: u64, ninstr: u64, iterations: u64, elem_bytes: u64) -> Result<()> {
+    must("blocks", blocks, 1..=desc::MAX_BLOCKS.into())?;
+    must("ninstr", ninstr, 1..=desc::MAX_INSTR as u64)?;
+    must("iterations", iterations, 1..=desc::MAX_ITERATIONS.into())?;
+    if elem_bytes != 4 && elem_bytes != 8 {
+        return Err(Error::BadProgram("elem_bytes", elem_bytes));
+    }
+    Ok(())
+}
+
+/// Checks an instruction.
+fn check_instr(i: &Instr, blocks: u64, elem_bytes: u64) -> Result<()> {
+    let (op, count, steps) = (i.op, i.count, i.steps);
     must("count", count, 1..=desc::MAX_COUNT)?;
     must("steps", steps, 1..=desc::MAX_COUNT)?;
     if op == Op::Trace && elem_bytes != 8 {
         return Err(Error::BadProgram("elem_bytes of TRACE", elem_bytes));
     }
-    let elem_stride = match field(instr::ELEM_STRIDE) {
+    let elem_stride = match i.elem_stride_bytes {
         0 => elem_bytes,
         s => s,
     };
     // Distance of the last element's last byte from the base; a wrap of 64 bits is a bad descriptor.
     let last = (|| {
-        let block = (blocks - 1).checked_mul(field(instr::BLOCK_STRIDE))?;
-        let step = (steps - 1).checked_mul(field(instr::STEP_STRIDE))?;
+        let block = (blocks - 1).checked_mul(i.block_stride_bytes)?;
+        let step = (steps - 1).checked_mul(i.step_stride_bytes)?;
         let elem = (count - 1).checked_mul(elem_stride)?;
         let first = block.checked_add(step)?.checked_add(elem)?;
         first.checked_add(elem_bytes - 1)
     })()
     .ok_or(Error::BadProgram("strides", elem_stride))?;
-    let (plain, strided) = operands(op);
-    for (name, off) in strided.iter().flatten() {
-        let base = field(*off);
+    let (plain, strided) = operands(i);
+    for (name, GpuVa(base)) in strided.into_iter().flatten() {
         if base.checked_add(last).is_none() {
             return Err(Error::BadProgram(name, base));
         }
     }
-    if let Some((name, off)) = plain {
+    if let Some((name, GpuVa(base))) = plain {
         // REDUCE writes one element a block.
-        let base = field(off);
         let end = blocks
             .checked_mul(elem_bytes)
             .and_then(|s| base.checked_add(s));
@@ -231,23 +266,23 @@ fn check_instr<D: DmaMem + ?Sized>(mem: &D, at: usize, blocks: u64, elem_bytes: 
     Ok(())
 }
 
-/// A named operand's field.
-type Operand = (&'static str, usize);
+/// A named operand.
+type Operand = (&'static str, GpuVa);
 
-/// The plain operand and the strided ones of an operation.
-fn operands(op: Op) -> (Option<Operand>, [Option<Operand>; 3]) {
-    const DST: Option<Operand> = Some(("dst", instr::DST));
-    const A: Option<Operand> = Some(("a", instr::A));
-    const B: Option<Operand> = Some(("b", instr::B));
-    const IDX: Option<Operand> = Some(("idx", instr::IDX));
-    match op {
-        Op::Fill | Op::AtomicAdd => (None, [DST, None, None]),
-        Op::Check | Op::Trace => (None, [A, None, None]),
-        Op::Copy | Op::Scale => (None, [DST, A, None]),
-        Op::Add | Op::Triad => (None, [DST, A, B]),
-        Op::Reduce => (DST, [A, None, None]),
-        Op::Gather => (A, [DST, IDX, None]),
-        Op::Scatter => (DST, [A, IDX, None]),
+/// The plain operand and the strided ones of an instruction.
+fn operands(i: &Instr) -> (Option<Operand>, [Option<Operand>; 3]) {
+    let dst = Some(("dst", i.dst));
+    let a = Some(("a", i.a));
+    let b = Some(("b", i.b));
+    let idx = Some(("idx", i.idx));
+    match i.op {
+        Op::Fill | Op::AtomicAdd => (None, [dst, None, None]),
+        Op::Check | Op::Trace => (None, [a, None, None]),
+        Op::Copy | Op::Scale => (None, [dst, a, None]),
+        Op::Add | Op::Triad => (None, [dst, a, b]),
+        Op::Reduce => (dst, [a, None, None]),
+        Op::Gather => (a, [dst, idx, None]),
+        Op::Scatter => (dst, [a, idx, None]),
         Op::Delay => (None, [None; 3]),
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Descriptors, and blocks that are absent or wrong.
 
-use super::program::{build, check, Header, Instr, Program};
+use super::program::{build, check, verify, Header, Instr, Program};
 use super::workload::Engine;
 use super::{discover, inject, throttle, topology};
 use crate::fake::{FakeMem, FakeRegs, Flaky};
@@ -88,6 +88,10 @@ fn each_rule_refuses() {
     program[1].dst = GpuVa(u64::MAX - 8);
     assert_eq!(
         build(&mem, &HEADER, &program),
+        Err(Error::BadProgram("dst", u64::MAX - 8))
+    );
+    assert_eq!(
+        verify(&HEADER, &program),
         Err(Error::BadProgram("dst", u64::MAX - 8))
     );
     let short = FakeMem::new(0, 64 + 96);
