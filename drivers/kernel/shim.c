@@ -392,6 +392,11 @@ void huvm_mmdrop(struct mm_struct *mm)
 	mmdrop(mm);
 }
 
+bool huvm_mm_is_over(struct mm_struct *mm)
+{
+	return !atomic_read(&mm->mm_users);
+}
+
 u32 huvm_current_tgid(void)
 {
 	return task_tgid_nr(current);

@@ -138,6 +138,8 @@ void huvm_cond_resched(void);
 struct mm_struct *huvm_current_mm(void);
 void huvm_mmgrab(struct mm_struct *mm);
 void huvm_mmdrop(struct mm_struct *mm);
+/* mm_users is 0 */
+bool huvm_mm_is_over(struct mm_struct *mm);
 u32 huvm_current_tgid(void);
 u32 huvm_current_uid(void);
 void huvm_current_comm(char *to, size_t len);

@@ -32,6 +32,12 @@ impl MmToken {
         // SAFETY: no preconditions.
         unsafe { c::huvm_current_mm() == self.0.as_ptr() }
     }
+
+    /// Whether nobody runs in this address space any more, and nobody ever will: each of its processes has ended, or runs another program.
+    pub(crate) fn is_over(&self) -> bool {
+        // SAFETY: the token's reference keeps the record, in which one word is read; that is 0 for good once it is.
+        unsafe { c::huvm_mm_is_over(self.0.as_ptr()) }
+    }
 }
 
 impl Drop for MmToken {

@@ -148,6 +148,16 @@ impl Clients {
         }
     }
 
+    /// The first client from subcontext `from` on whose process is gone, and that subcontext.
+    pub(crate) fn orphan(&self, from: u8) -> Option<(u8, Client)> {
+        let table = self.table.lock();
+        let slots = (0u8..).zip(table.slots.iter());
+        slots.skip(from.into()).find_map(|(veid, s)| match s {
+            Slot::Used(c) if c.space.is_orphan() => Some((veid, c.clone())),
+            _ => None,
+        })
+    }
+
     /// Each client's subcontext and owner.
     pub(crate) fn each(&self, mut f: impl FnMut(u8, Owner)) {
         for (veid, slot) in (0u8..).zip(self.table.lock().slots.iter()) {

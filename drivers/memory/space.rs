@@ -29,6 +29,10 @@ pub(crate) const MAX_GPUS: usize = 16;
 /// that serve everybody wait for the lock.
 const RANGES_AT_ONCE: usize = 64;
 
+/// A process that ends closes its files next, and that ends everything, before anybody hears of it. One that is gone for so long has left
+/// its file to somebody.
+const ORPHAN_NS: u64 = 1_000_000_000;
+
 /// A VA space.
 #[pin_data]
 pub(crate) struct Space {
@@ -44,6 +48,8 @@ pub(crate) struct Space {
     /// The CPU mappings of this file.
     pub(crate) mapping: Mapping,
     closed: Atomic<bool>,
+    /// When the process that opened it was first seen to be gone, ns; 0: it was not.
+    over_ns: Atomic<u64>,
     /// When something was unmapped last, ns.
     unmapped_ns: Atomic<u64>,
     /// Counters of this space.
@@ -107,6 +113,7 @@ impl Space {
                 memory: Arc::new(MemCg::of_current(), CHARGED_IN_OPEN)?,
                 mapping,
                 closed: Atomic::new(false),
+                over_ns: Atomic::new(0),
                 unmapped_ns: Atomic::new(0),
                 counters: Counters::new(),
                 policy <- SpacePolicy::new(CHARGED_IN_OPEN)?,
@@ -142,6 +149,16 @@ impl Space {
     /// Whether the caller runs in the address space that opened the file.
     pub(crate) fn is_owner(&self) -> bool {
         self.owner.is_current()
+    }
+
+    /// Whether the process that opened the file is gone and somebody else still has that, for so long that it is not just being closed.
+    pub(crate) fn is_orphan(&self) -> bool {
+        if !self.owner.is_over() {
+            return false;
+        }
+        let now = time::now_ns();
+        let seen = self.over_ns.cmpxchg(0, now.max(1), Relaxed);
+        seen.is_err_and(|since| now.saturating_sub(since) >= ORPHAN_NS)
     }
 
     /// Whose it is, where a GPU has few places.

@@ -17,6 +17,7 @@
 //! A pool is bounded by its knob, memory reclaim takes from it ([`Shrinker`]), an eviction that finds the host without memory
 //! frees it first; and refills never fight for memory (`__GFP_NORETRY`), and pause when they fail or when reclaim took some.
 
+use super::teardown;
 use crate::account::{self, counters::Counter, policy};
 use crate::channel::Engine;
 use crate::device::Gpu;
@@ -154,7 +155,8 @@ fn nobody_uses_host(s: &State) -> bool {
         && s.parts.iter().all(|p| p.remote.is_empty())
 }
 
-/// The thread of a GPU that keeps its pool: serves until it is asked to stop.
+/// The thread of a GPU that keeps its pool: serves until it is asked to stop. Of those that look now and then it is the one that fewest wait
+/// for, so it also sees to what those have left who are gone.
 pub(crate) fn serve(gpu: &Arc<Gpu>) {
     let mut keeper = PoolKeeper::new();
     let shrinker = Shrinker::new(c"huvm-pool", gpu.host_pool().clone());
@@ -163,6 +165,7 @@ pub(crate) fn serve(gpu: &Arc<Gpu>) {
     }
     while gpu.refill.listen(LOOK_NS) {
         keep(gpu, &mut keeper);
+        teardown::release_orphans(gpu);
     }
 }
 

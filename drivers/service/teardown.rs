@@ -4,7 +4,7 @@
 use super::{evict, map, pool};
 use crate::account::waits::{self, Listed, Waiting, What};
 use crate::device::{Gpu, Loss};
-use crate::kernel::time;
+use crate::kernel::{thread, time};
 use crate::memory::block::{Block, State};
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
@@ -192,6 +192,23 @@ pub(crate) fn unmap_host(gpu: &Gpu) {
             at = block.va() + BLOCK_BYTES;
         }
         id = space.id() + 1;
+    }
+}
+
+/// Lets go of a GPU for those whose process is gone while somebody else has the file: nobody may end their launches, nor give
+/// back their places, and whoever has the file may keep it for ever. Nothing more begins for them, since nobody runs there who could begin it;
+/// what they had mapped is gone, or goes, by itself.
+pub(crate) fn release_orphans(gpu: &Arc<Gpu>) {
+    let mut from = 0;
+    while let Some((veid, client)) = gpu.clients().orphan(from) {
+        from = veid.saturating_add(1);
+        // Else the file is being closed, which does the same.
+        if client.space.forget_gpu(&client.sg) {
+            stop_gpu(&client.space, &client.sg);
+        }
+        if thread::should_stop() {
+            break;
+        }
     }
 }
 

@@ -5,6 +5,7 @@
  * what they have of the GPU's memory if it is no more than their share.
  */
 #include "huvm_lib.h"
+#include <sys/syscall.h>
 
 /* Nobody here is an administrator: those have no bounds. */
 enum { ATTACKER = 1000, VICTIM = 1001, ANOTHER = 1002 };
@@ -181,6 +182,88 @@ static void a_bad_program_takes_nothing(void)
 {
 	take_launches(PLACES);
 	well(VICTIM, a_bad_program);
+}
+
+/* GPUs that files of process @pid are registered on. */
+static uint32_t gpus_of(int ctl, pid_t pid)
+{
+	uint32_t mask = 0;
+	ARG(huvm_client_info, c);
+
+	for (; !ioctl(ctl, HUVM_IOC_CLIENT_INFO, &c); c.client++)
+		mask |= c.pid == (uint32_t)pid ? c.gpu_mask : 0;
+	return mask;
+}
+
+/* Takes as many launches of all GPUs as a process may, says by @to which file it has, and goes on once @by_exec as another program. */
+static void leave_it(int to, int go, int by_exec)
+{
+	char c;
+	int fd;
+
+	become(ATTACKER);
+	fd = huvm_open();
+	for (uint32_t g = 0; g < gpu_count(fd); g++) {
+		unsigned int n = 0;
+		uint64_t id;
+
+		CHECK_OK(gpu_register(fd, g));
+		while (!launch(fd, g, 1, &for_ever, 1, 8, &id))
+			n++;
+		CHECK_EQ(errno, EBUSY);
+		CHECK_EQ(n, OF_PROCESS);
+	}
+	CHECK_OK(migrate(fd, managed(fd, 4 * BLOCK), 4 * BLOCK, 0));
+	CHECK_EQ(write(to, &fd, sizeof(fd)), sizeof(fd));
+	CHECK_EQ(read(go, &c, 1), 1);
+	CHECK(by_exec);
+	CHECK_OK(fcntl(fd, F_SETFD, 0));
+	execl("/bin/sleep", "sleep", "1000", NULL);
+	_exit(1);
+}
+
+/* Who is gone has nothing of a GPU any more, whoever has its file, and other processes of the user can have it. */
+static void left_to_another(void)
+{
+	int ctl = huvm_open();
+	uint32_t all = (1u << gpu_count(ctl)) - 1;
+
+	all_idle(ctl);
+	for (int by_exec = 0; by_exec < 2; by_exec++) {
+		int from[2], go[2], its, fd, pidfd;
+		pid_t pid;
+
+		CHECK_OK(pipe(from));
+		CHECK_OK(pipe(go));
+		pid = fork_child();
+		CHECK(pid >= 0);
+		if (!pid)
+			leave_it(from[1], go[0], by_exec);
+		close(from[1]);
+		/* Without a number it has ended, and said why. */
+		CHECK_EQ(read(from[0], &its, sizeof(its)), sizeof(its));
+		CHECK_OK(pidfd = (int)syscall(SYS_pidfd_open, pid, 0));
+		CHECK_OK(fd = (int)syscall(SYS_pidfd_getfd, pidfd, its, 0));
+		/* As long as it is there it keeps what it has. */
+		give_time(1500);
+		CHECK_EQ(gpus_of(ctl, pid), all);
+		well(ATTACKER, the_rest_of_the_user);
+		if (by_exec)
+			CHECK_EQ(write(go[1], "x", 1), 1);
+		else
+			end_child(pid);
+		if (!WITHIN(10000, !gpus_of(ctl, pid)))
+			FAIL("a process that is gone has GPUs %#x", gpus_of(ctl, pid));
+		for (int n = 0; n < 2; n++)
+			well(ATTACKER, a_process_of_launches);
+		all_idle(ctl);
+		CHECK_ERR(gpu_register(fd, 0), EPERM);
+		CHECK_OK(close(fd));
+		if (by_exec)
+			end_child(pid);
+		CHECK(WITHIN(5000, client_count(ctl) == 1));
+	}
+	CHECK_OK(close(ctl));
 }
 
 /* More blocks than run at once, none of which ends. */
@@ -450,6 +533,7 @@ static const struct ktap_test tests[] = {
 	{ "launches_are_left_for_others", launches_are_left_for_others, 60 },
 	{ "files_are_left_for_others", files_are_left_for_others, 60 },
 	{ "a_bad_program_takes_nothing", a_bad_program_takes_nothing, 60 },
+	{ "left_to_another", left_to_another, 120 },
 	{ "an_engine_that_is_full", an_engine_that_is_full, 60 },
 	{ "a_quarter_that_stays", a_quarter_that_stays, 240 },
 	{ "idle_memory_is_anybodys", idle_memory_is_anybodys, 60 },
