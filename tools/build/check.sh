@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# The fast checks: formatting, clippy for the host crates and for the module, unit and property tests. All of them run,
+# The fast checks: formatting, whether mutants and bindings are of the sources, clippy for the host crates and for the module, unit and property tests. All of them run,
 # whatever one of them finds. KCONF: the kernel whose build clippy uses for the module (fast).
 . "$(dirname "$0")/lib.sh"
 KCONF=${KCONF:-fast}
@@ -52,6 +52,7 @@ mutants() {
 
 step "formatting" format
 step "mutants fit" mutants
+step "bindings" env BINDGEN="$(bindgen_)" tools/libhuvm/regen.sh --check
 # Not "cargo clippy": cargo would look in ~/.cargo/bin first and find another toolchain's.
 step "clippy, host crates" logged "$BUILD/logs/clippy.log" cargo-clippy clippy --locked --workspace --all-targets -- -D warnings
 step "clippy, module ($KCONF kernel)" clippy_module
