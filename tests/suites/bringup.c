@@ -153,6 +153,30 @@ static void bound_with_a_write_lost(void)
 	CHECK(longest < 20);
 }
 
+/*
+ * Vectors of a GPU's copy engines and launches are masked, as if it had not heard that they are not to be: who waits for a copy is told again,
+ * as soon as somebody has looked.
+ */
+static void masked_vectors(void)
+{
+	enum { LEAF_EN_CLEAR = 0xb81400, LEAVES = 8 };
+	int fd = huvm_open(), bar;
+	volatile uint32_t *regs;
+	char name[32], path[96];
+
+	pci_name(fd, 0, name);
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource0", name);
+	CHECK_OK(bar = open(path, O_RDWR | O_CLOEXEC));
+	regs = mmap(NULL, 16 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, bar, 0);
+	CHECK(regs != MAP_FAILED);
+	for (unsigned int leaf = 0; leaf < LEAVES; leaf++)
+		regs[LEAF_EN_CLEAR / 4 + leaf] = 0xffffffff;
+	CHECK_OK(munmap((void *)regs, 16 * MIB));
+	CHECK_OK(close(bar));
+	all_of_it_works(fd, 3);
+	CHECK_OK(close(fd));
+}
+
 /* A wait that outlives its bound by 10 s is told as a bug, once, with who waits. (That it is not told is what all suites pass on.) */
 static void late_wait_is_told(void)
 {
@@ -172,7 +196,7 @@ static void late_wait_is_told(void)
 static const struct ktap_test tests[] = {
 	{ "ident", ident }, { "info", info }, { "interrupt", interrupt }, { "windows", windows }, { "copy", copy },
 	{ "memset", memset_ }, { "semaphore", semaphore }, { "ce_fault_is_restarted", ce_fault }, { "peer", peer },
-	{ "bound_with_a_write_lost", bound_with_a_write_lost, 120 },
+	{ "masked_vectors", masked_vectors }, { "bound_with_a_write_lost", bound_with_a_write_lost, 120 },
 	{ "late_wait_is_told", late_wait_is_told },
 };
 KTAP_MAIN(tests)
