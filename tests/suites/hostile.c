@@ -213,8 +213,8 @@ static void packets_never_valid_for_long(void)
 	}
 	t = seconds() - t;
 	printf("# %u lines in %.1f s\n", n, t);
-	/* Each minute what went wrong, and who waits: the fault thread, and who waits for the launch. */
-	CHECK(n <= 4 * (1 + (uint32_t)(t / 60)));
+	/* Each minute what went wrong, and who waits: the fault thread, and who waits for the launch. And once on a slow machine for something else. */
+	CHECK(n <= 8 * (1 + (uint32_t)(t / 60)));
 	goes_on(&s);
 }
 
