@@ -687,8 +687,8 @@ static void submitting(void)
 		knob(fd, g, "parallel_fetch", 1);
 	}
 	beside = begin_beside();
-	/* Two in a row: a copy's, and that of the cancel that comes of it. */
-	for (uint32_t times = 1; times <= 2; times++)
+	/* Three in a row: a copy's, that of the other try, and that of the cancel that comes of it. */
+	for (uint32_t times = 1; times <= 3; times += 2)
 		pushing(fd, times);
 	leaving_refused(fd);
 	CHECK_OK(limit_chunks(fd, 0, 0));
