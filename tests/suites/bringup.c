@@ -153,14 +153,12 @@ static void bound_with_a_write_lost(void)
 	CHECK(longest < 20);
 }
 
-/*
- * Vectors of a GPU's copy engines and launches are masked, as if it had not heard that they are not to be: who waits for a copy is told again,
- * as soon as somebody has looked.
- */
+/* All of a GPU's vectors are masked, as if it had not heard that they are not to be. The driver looks now and then, and they are not any more. */
 static void masked_vectors(void)
 {
-	enum { LEAF_EN_CLEAR = 0xb81400, LEAVES = 8 };
+	enum { LEAF_EN_SET = 0xb81200 / 4, LEAF_EN_CLEAR = 0xb81400 / 4, LEAVES = 8 };
 	int fd = huvm_open(), bar;
+	uint32_t before[LEAVES], masked = 0;
 	volatile uint32_t *regs;
 	char name[32], path[96];
 
@@ -170,7 +168,16 @@ static void masked_vectors(void)
 	regs = mmap(NULL, 16 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, bar, 0);
 	CHECK(regs != MAP_FAILED);
 	for (unsigned int leaf = 0; leaf < LEAVES; leaf++)
-		regs[LEAF_EN_CLEAR / 4 + leaf] = 0xffffffff;
+		before[leaf] = regs[LEAF_EN_SET + leaf];
+	for (unsigned int leaf = 0; leaf < LEAVES; leaf++) {
+		regs[LEAF_EN_CLEAR + leaf] = 0xffffffff;
+		masked |= before[leaf] & ~regs[LEAF_EN_SET + leaf];
+	}
+	CHECK(masked);
+	for (unsigned int leaf = 0; leaf < LEAVES; leaf++)
+		if (!WITHIN(5000, !(before[leaf] & ~regs[LEAF_EN_SET + leaf])))
+			FAIL("vectors %u to %u: %#x are enabled, %#x were", 32 * leaf, 32 * leaf + 31,
+			     regs[LEAF_EN_SET + leaf], before[leaf]);
 	CHECK_OK(munmap((void *)regs, 16 * MIB));
 	CHECK_OK(close(bar));
 	all_of_it_works(fd, 3);
