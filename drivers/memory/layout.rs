@@ -178,7 +178,7 @@ impl Layout {
     /// # Errors
     /// `ENOMEM`.
     pub(crate) fn place() -> Result<BlockPlace> {
-        Ok(RBTreeNodeReservation::new(CHARGED)?)
+        RBTreeNodeReservation::new(CHARGED)
     }
 
     /// Adds a block where there is none.
