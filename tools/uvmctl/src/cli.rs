@@ -314,6 +314,8 @@ pub(crate) enum Injection {
     StatusWrong,
     /// Channels of copy engines stand at this page that failed, they say (Documentation/device.md 2.8)
     StandsSays,
+    /// The next so many ends of copies tell of fewer than there were before
+    SemaphoreBack,
 }
 
 #[derive(Args, Debug)]

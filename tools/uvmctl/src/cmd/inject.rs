@@ -43,6 +43,7 @@ fn register(kind: Injection) -> (u32, u32) {
         Injection::WritesLost => (0x70, u32::MAX),
         Injection::StatusWrong => (0x74, u32::MAX),
         Injection::StandsSays => (0x78, u32::MAX),
+        Injection::SemaphoreBack => (0x7c, u32::MAX),
     };
     (INJECT + offset, max)
 }
