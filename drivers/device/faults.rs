@@ -15,6 +15,7 @@ use crate::service::gpu_fault::Service;
 use crate::service::launch;
 use huvm_hal::ga100::fault::{Fault, FaultRing, FaultType, RingKind, PACKET_BYTES};
 use huvm_hal::ga100::irq;
+use huvm_lockless::pause::Pause;
 use kernel::pci;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
@@ -59,8 +60,8 @@ fn patience(gpu: u8) -> Listed {
 struct Health {
     /// Since when there were errors and no packet, ns; 0: there were none.
     ill_since: u64,
-    /// When the first of a row was told, ns; 0: none was.
-    told: u64,
+    /// When the first of a row was told.
+    told: Pause,
     /// There was an error since [`Self::looked`].
     failed: bool,
 }
@@ -74,8 +75,7 @@ impl Health {
         let now = time::now_ns();
         if self.ill_since == 0 {
             self.ill_since = now.max(1);
-            if self.told == 0 || now.saturating_sub(self.told) >= TELL_PACKETS_NS {
-                self.told = now.max(1);
+            if self.told.is_over(now, TELL_PACKETS_NS) {
                 gpu.complain(what, e);
             }
         } else if now.saturating_sub(self.ill_since) >= ILL_NS {

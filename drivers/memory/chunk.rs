@@ -99,6 +99,11 @@ impl Inner {
         Some(owner.block.clone())
     }
 
+    /// Chunks lent now, with those that are being taken back.
+    fn lent(&self) -> u32 {
+        self.lent_to.iter().fold(0, |n, m| n.saturating_add(*m))
+    }
+
     /// Takes the next victim, past those who keep theirs when room is made for `by`.
     fn choose(&mut self, order: VictimOrder, by: Option<u8>) -> Option<FairVictim> {
         let (seed, owners, stakes) = (self.picks, &self.owners, &self.stakes);
@@ -389,7 +394,7 @@ impl ChunkPool {
     ) -> Option<ChunkId> {
         let mut inner = self.lock();
         // With those that are in somebody's hands: they may stay lent.
-        let lent = inner.lent_to.iter().fold(0u32, |n, m| n.saturating_add(*m));
+        let lent = inner.lent();
         let free = inner.table().count(ChunkState::Free);
         if config.lendable(free, lent) == 0 || inner.closed {
             return None;
@@ -635,6 +640,11 @@ impl ChunkPool {
     /// Chunks lent now, by borrower. One that is being taken back counts until its block has let go of it.
     pub(crate) fn lent_to(&self) -> [u32; SPARE_GPUS_MAX] {
         self.lock().lent_to
+    }
+
+    /// All of them.
+    pub(crate) fn lent(&self) -> u32 {
+        self.lock().lent()
     }
 
     /// Up to `max` used chunks in eviction order, next victim first: (chunk, block address, process).

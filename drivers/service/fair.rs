@@ -10,6 +10,7 @@ use crate::account::policy;
 use crate::device::Gpu;
 use crate::kernel::time;
 use crate::memory::clients::SUBCONTEXTS;
+use huvm_lockless::pause::Pause;
 use huvm_policy::config::KnobId;
 use huvm_policy::share::{self, Runner, Runners, CLIENTS};
 use kernel::sync::atomic::{Atomic, Relaxed};
@@ -28,15 +29,9 @@ pub(crate) struct Activity {
     /// Last, ns; 0: never.
     last: [Atomic<u64>; SUBCONTEXTS],
     /// When shares were made.
-    looked: Atomic<u64>,
+    looked: Pause,
     /// When the device was asked.
-    asked: Atomic<u64>,
-}
-
-/// Whether so much time is over since `last`; who hears so is the only one.
-fn is_due(last: &Atomic<u64>, now: u64, after: u64) -> bool {
-    let before = last.load(Relaxed);
-    now.saturating_sub(before) >= after && last.cmpxchg(before, now, Relaxed).is_ok()
+    asked: Pause,
 }
 
 impl Activity {
@@ -44,8 +39,8 @@ impl Activity {
     pub(crate) const fn new() -> Self {
         Activity {
             last: [const { Atomic::new(0) }; SUBCONTEXTS],
-            looked: Atomic::new(0),
-            asked: Atomic::new(0),
+            looked: Pause::new(),
+            asked: Pause::new(),
         }
     }
 
@@ -66,7 +61,7 @@ impl Activity {
 /// Somebody is about to evict from the GPU: divides its memory anew, if it is time. No lock is held.
 pub(super) fn look(gpu: &Gpu) {
     let now = time::now_ns();
-    if is_due(&gpu.activity.looked, now, LOOK_NS) {
+    if gpu.activity.looked.is_over(now, LOOK_NS) {
         divide(gpu, now);
     }
 }
@@ -76,7 +71,7 @@ pub(super) fn look(gpu: &Gpu) {
 fn divide(gpu: &Gpu, now: u64) {
     let mut shares = [0; CLIENTS];
     if gpu.clients().count() > 1 && policy::of_gpu(gpu).is_on(KnobId::FairMemory) {
-        if is_due(&gpu.activity.asked, now, ASK_NS) {
+        if gpu.activity.asked.is_over(now, ASK_NS) {
             launch::each_running(gpu, |veid| gpu.activity.note(veid));
         }
         let mut users = Runners::new();

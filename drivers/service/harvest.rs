@@ -452,7 +452,7 @@ impl Lend {
 
     /// Serves until it is asked to stop.
     pub(crate) fn serve(mut self, gpu: &Arc<Gpu>) {
-        let mut looked = 0;
+        let (mut looked, mut more) = (0, false);
         while gpu.lend.listen(LOOK_NS) {
             if gpu.is_lost() {
                 continue;
@@ -464,8 +464,12 @@ impl Lend {
                 peer::refresh(gpu);
             }
             let config = lend_config(gpu);
-            if take_home(gpu, &config) {
-                // There is more, but first it looks again.
+            // What is lent is counted at a look alone: it is rung for each chunk that comes in.
+            if looks || more || !config.enabled {
+                more = take_home(gpu, &config);
+            }
+            if more {
+                // First it looks again.
                 gpu.lend.ring();
             }
             if !config.enabled || !config.write_back {
@@ -498,9 +502,7 @@ const GO_MAX: u32 = 128;
 fn take_home(gpu: &Arc<Gpu>, config: &LendConfig) -> bool {
     let most = if config.enabled { config.limit } else { 0 };
     for _ in 0..GO_MAX {
-        let lent = gpu.chunks().lent_to();
-        let lent = lent.iter().fold(0u32, |n, m| n.saturating_add(*m));
-        if lent <= most || thread::should_stop() {
+        if gpu.chunks().lent() <= most || thread::should_stop() {
             return false;
         }
         // A room that is dropped waits for its copy and frees the chunk.

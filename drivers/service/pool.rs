@@ -163,9 +163,15 @@ pub(crate) fn serve(gpu: &Arc<Gpu>) {
     if let Err(e) = &shrinker {
         gpu.complain("its pool cannot be shrunk", *e);
     }
+    let mut looked = 0;
     while gpu.refill.listen(LOOK_NS) {
         keep(gpu, &mut keeper);
-        teardown::release_orphans(gpu);
+        // Not each time that it is rung for the pool.
+        let now = time::now_ns();
+        if now.saturating_sub(looked) >= LOOK_NS {
+            looked = now;
+            teardown::release_orphans(gpu);
+        }
     }
 }
 

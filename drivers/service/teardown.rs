@@ -6,6 +6,7 @@ use crate::account::waits::{self, Listed, Waiting, What};
 use crate::device::{Gpu, Loss};
 use crate::kernel::{thread, time};
 use crate::memory::block::{Block, State};
+use crate::memory::clients::Client;
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES};
@@ -202,13 +203,17 @@ pub(crate) fn release_orphans(gpu: &Arc<Gpu>) {
     let mut from = 0;
     while let Some((veid, client)) = gpu.clients().orphan(from) {
         from = veid.saturating_add(1);
-        // Else the file is being closed, which does the same.
-        if client.space.forget_gpu(&client.sg) {
-            stop_gpu(&client.space, &client.sg);
-        }
+        release(&client);
         if thread::should_stop() {
             break;
         }
+    }
+}
+
+/// A client lets go of its GPU, unless it does so already by itself: its file is being closed, say.
+fn release(client: &Client) {
+    if client.space.forget_gpu(&client.sg) {
+        stop_gpu(&client.space, &client.sg);
     }
 }
 
@@ -218,9 +223,7 @@ pub(crate) fn release_clients(gpu: &Arc<Gpu>) {
         let Some(client) = u8::try_from(veid).ok().and_then(|v| gpu.clients().get(v)) else {
             continue;
         };
-        if client.space.forget_gpu(&client.sg) {
-            stop_gpu(&client.space, &client.sg);
-        }
+        release(&client);
     }
     // Who was about to let go of it by himself.
     let mut wait = Listed::new(What::Clients, gpu.index(), 0, CLIENTS_NS);

@@ -1200,14 +1200,11 @@ static void thrashing(void)
 	gpu_scale(fd, 0, p, BLOCK, BLOCKS, 1, 0);
 	CHECK(block_info(fd, p).gpu_pages[0] > 0);
 	CHECK_EQ(p[0], gpu);
-	/* While it is known to thrash, its page is not fetched with others of the block; switched off, it comes as any other. */
-	for (int on = 1; on >= 0; on--) {
-		set_knob(fd, HUVM_SCOPE_SPACE, "thrash_enable", on);
-		CHECK_OK(migrate(fd, p, BLOCK, HUVM_PLACE_HOST));
-		gpu_fill(fd, 0, (char *)p + BLOCK / 2, BLOCK / 2, 1, 1, 1);
-		gpu_fill(fd, 0, (char *)p + BLOCK / 4, BLOCK / 4, 1, 1, 1);
-		printf("# thrash_enable %d: %u pages\n", on, block_info(fd, p).gpu_pages[0]);
-	}
+	/* Switched off, its page comes with others of the block. (Here it does so either way: this says nothing of the switch.) */
+	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_enable", 0);
+	CHECK_OK(migrate(fd, p, BLOCK, HUVM_PLACE_HOST));
+	gpu_fill(fd, 0, (char *)p + BLOCK / 2, BLOCK / 2, 1, 1, 1);
+	gpu_fill(fd, 0, (char *)p + BLOCK / 4, BLOCK / 4, 1, 1, 1);
 	CHECK_EQ(block_info(fd, p).gpu_pages[0], BLOCK / PAGE);
 	CHECK_EQ(p[0], gpu);
 	close(fd);

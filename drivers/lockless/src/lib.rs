@@ -18,7 +18,7 @@
 //! | [`stamps`] | when a push began, counted by one alone | `channel/lane.rs` |
 //! | [`dated`] | a value that holds until something changes | `memory/offer.rs` |
 //! | [`changes`] | that something has changed | `account/policy.rs` |
-//! | [`pause`] | that something was done a while ago | `account/waits.rs` |
+//! | [`pause`] | that something was done a while ago | `account/waits.rs`, `device/faults.rs`, `service/fair.rs` |
 //! | [`peak`] | the largest of all | `account/latency.rs` |
 //!
 //! What is under a lock is not here: the tables of `policy` are tried in every interleaving of the steps between two locks
