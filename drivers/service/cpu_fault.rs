@@ -66,7 +66,7 @@ fn serve(space: &Arc<Space>, va: u64, write: bool, ins: &mut Inserter<'_>, huge:
             return Outcome::Fallback;
         }
         if thrash::is_thrashing(&s, &p) {
-            let said = thrash::hint(space, None, &mut s, page, Processor::Cpu, &p);
+            let said = thrash::hint(space, None, &mut s, page, Processor::Cpu, false, &p);
             if let ThrashHint::Throttle { until } = said {
                 drop(s);
                 let left = until.0.saturating_sub(time::now_ns()) / 1000;

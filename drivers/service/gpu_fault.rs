@@ -45,6 +45,8 @@ struct Work {
     faulted: PageMask,
     /// Of these, pages that want to write.
     write: PageMask,
+    /// Of these, pages that want to do so atomically.
+    atomic: PageMask,
     /// There are fatal faults beside these.
     fatal: bool,
     /// They continue a stream.
@@ -689,10 +691,14 @@ fn begin(
     let block = faults.iter().find_map(at).ok_or(EFAULT)??;
     debug_assert!(block.va() == group.block_va);
     let (mut faulted, mut write) = (PageMask::EMPTY, PageMask::EMPTY);
+    let mut atomic = PageMask::EMPTY;
     for f in faults.iter().filter(|f| !f.is_fatal) {
         faulted.set(f.page());
         if f.access >= Access::Write {
             write.set(f.page());
+        }
+        if f.access.is_atomic() {
+            atomic.set(f.page());
         }
         events::emit_one_of_many(
             &client.space,
@@ -715,6 +721,7 @@ fn begin(
         sg: client.sg.clone(),
         faulted,
         write,
+        atomic,
         fatal: faults.iter().any(|f| f.is_fatal),
         stream: false,
         writes: false,
@@ -818,7 +825,8 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
             return None;
         }
         let space = w.block.space();
-        let mut plan = placement::plan(space, gpu, s, &faulted, &w.write, w.writes, p);
+        let (write, atomic) = (&w.write, &w.atomic);
+        let mut plan = placement::plan(space, gpu, s, &faulted, write, atomic, w.writes, p);
         densify(gpu, space, s, &mut plan, p, w.stream);
         w.plan = Some(plan);
     }

@@ -96,7 +96,8 @@ pub(crate) fn map_local(s: &mut State, g: u8, pages: &PageMask, read_only: bool)
     Ok(())
 }
 
-/// Maps `pages`, which are valid on the host, on GPU `g` where they are.
+/// Maps `pages`, which are valid on the host, on GPU `g` where they are. The link has no atomic operations: an atomic faults, and
+/// brings its page ([`super::placement`]).
 ///
 /// # Errors
 /// `ENOMEM`, `EIO`; what was mapped before stays.
@@ -122,19 +123,19 @@ pub(crate) fn map_host(s: &mut State, g: u8, pages: &PageMask, read_only: bool) 
 /// Where pages are mapped to.
 #[derive(Clone, Copy)]
 enum Target<'a> {
-    /// Page `i` of the block is `i` pages behind this.
+    /// The GPU's own memory: page `i` of the block is `i` pages behind this.
     Run(Loc),
-    /// Page by page.
+    /// The host's, page by page.
     Each(&'a dyn Fn(u16) -> Loc),
 }
 
 fn map_part(part: &mut Part, pages: &PageMask, read_only: bool, target: Target<'_>) -> Result {
     let mask = hal_mask(pages);
     let flags = MapFlags {
-        prot: if read_only {
-            Prot::Read
-        } else {
-            Prot::ReadWriteAtomic
+        prot: match target {
+            _ if read_only => Prot::Read,
+            Target::Run(_) => Prot::ReadWriteAtomic,
+            Target::Each(_) => Prot::ReadWrite,
         },
         cached: false,
     };

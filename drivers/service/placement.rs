@@ -54,13 +54,15 @@ pub(super) fn keeps(s: &State, g: u8, writes: bool, p: &Policy) -> bool {
     !writes && s.writes.would_keep()
 }
 
-/// Decides for `faulted` pages of a GPU, of which `write` want to write. `writes`: they come with a stream that does.
+/// Decides for `faulted` pages of a GPU, of which `write` want to write, `atomic` among them atomically. `writes`: they come with a
+/// stream that does.
 pub(crate) fn plan(
     space: &Space,
     gpu: &Gpu,
     s: &mut State,
     faulted: &PageMask,
     write: &PageMask,
+    atomic: &PageMask,
     writes: bool,
     p: &Policy,
 ) -> Plan {
@@ -78,7 +80,7 @@ pub(crate) fn plan(
     for page in faulted.iter() {
         let mut pinned_at = None;
         if thrashing {
-            match thrash::hint(space, Some(gpu), s, page, me, p) {
+            match thrash::hint(space, Some(gpu), s, page, me, atomic.test(page), p) {
                 ThrashHint::None => {}
                 ThrashHint::Throttle { .. } => {
                     plan.throttled.set(page);
@@ -94,10 +96,10 @@ pub(crate) fn plan(
         }
         let fault = PageFault {
             requester: me,
-            access: if write.test(page) {
-                Access::Write
-            } else {
-                Access::Read
+            access: match (atomic.test(page), write.test(page)) {
+                (true, _) => Access::AtomicStrong,
+                (false, true) => Access::Write,
+                (false, false) => Access::Read,
             },
             // What is not allowed was sorted out before.
             protection: Protection::ReadWrite,

@@ -19,7 +19,7 @@ use huvm_policy::types::{GpuId, Nanos, Processor, ProcessorMask};
 use kernel::prelude::*;
 use kernel::sync::{new_spinlock, SpinLock};
 
-/// Every GPU can map the host's memory; nobody maps a GPU's.
+/// Every GPU can map the host's memory, and do no atomics there, as the link to it is PCIe; nobody maps a GPU's.
 pub(crate) const REACH: Reach<'static> = Reach {
     mappable_by: &[ProcessorMask::from_bits(u32::MAX)],
     fast_from: &[],
@@ -95,13 +95,14 @@ pub(crate) fn keep_off(s: &State, p: &Policy) -> PageMask {
     known.map_or(PageMask::EMPTY, |t| t.thrashing_pages())
 }
 
-/// What to do about a fault of `who` on `page`. Counts what it says.
+/// What to do about a fault of `who` on `page`, of an atomic or of another access. Counts what it says.
 pub(crate) fn hint(
     space: &Space,
     gpu: Option<&Gpu>,
     s: &mut State,
     page: PageIndex,
     who: Processor,
+    atomic: bool,
     p: &Policy,
 ) -> ThrashHint {
     let (preferred, current) = (s.advice.of(page).preferred.map(processor), holder(s, page));
@@ -112,6 +113,7 @@ pub(crate) fn hint(
         preferred,
         current,
         reach: &REACH,
+        atomic,
     };
     let pinned = t.pinned_pages().test(page);
     let c = config(space, p);

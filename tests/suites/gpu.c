@@ -276,6 +276,8 @@ static void atomic_additions(void)
 	}
 }
 
+static uint64_t fight(int fd, uint64_t *p, uint32_t n);
+
 struct adder {
 	uint64_t *p, add, turns;
 };
@@ -294,21 +296,18 @@ static void *adds(void *arg)
 	return NULL;
 }
 
-/* Two threads of the CPU and four blocks of the GPU add to the same words at the same time, while pages go to who wants them. */
-static void cpu_and_gpu_add_to_one_word(void)
+/* Two threads of the CPU and four blocks of the GPU, these @passes times, add to the same words, which are zero, at the same time. */
+static void add_together(int fd, uint64_t *p, uint64_t passes)
 {
-	int fd = open_with_gpu();
-	uint64_t *p = managed(fd, BLOCK), faults = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS);
+	uint64_t faults = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS);
 	struct huvm_instr i = adds_to(p, ADDED_PAGES, 1);
 	struct adder a[2] = { { p, 1ull << 20, 0 }, { p, 1ull << 40, 0 } };
-	const int passes = 12;
 	pthread_t t[2];
 
-	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "thrash_enable", 0));
 	stop = 0;
 	for (int k = 0; k < 2; k++)
 		CHECK_EQ(pthread_create(&t[k], NULL, adds, &a[k]), 0);
-	for (int n = 0; n < passes; n++)
+	for (uint64_t n = 0; n < passes; n++)
 		run_ok(fd, 0, 4, &i, 1, 8);
 	stop = 1;
 	for (int k = 0; k < 2; k++)
@@ -320,6 +319,59 @@ static void cpu_and_gpu_add_to_one_word(void)
 	CHECK(faults > 1 && a[0].turns && a[1].turns);
 	for (int pg = 0; pg < ADDED_PAGES; pg++)
 		CHECK_EQ(p[pg * 512], 4 * passes + (a[0].turns << 20) + (a[1].turns << 40));
+}
+
+/* While pages go to who wants them. */
+static void cpu_and_gpu_add_to_one_word(void)
+{
+	int fd = open_with_gpu();
+
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "thrash_enable", 0));
+	add_together(fd, managed(fd, BLOCK), 12);
+}
+
+/* The link to the host has no atomic operations: where a GPU maps the host's pages, an addition brings them. */
+static void additions_bring_what_is_mapped_there(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, 4 * BLOCK), *q;
+	struct huvm_instr i;
+
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "thrash_enable", 0));
+	cpu_fill(p, 4 * BLOCK, 0, 0);
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_PREFERRED, HUVM_PLACE_HOST));
+	CHECK_OK(advise(fd, p + BLOCK / 8, BLOCK, HUVM_ADVISE_ACCESSED_BY, 0));
+	for (int way = 0; way < 3; way++) {
+		q = p + way * BLOCK / 8;
+		if (way == 2)
+			CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "zero_copy", 1));
+		/* Writes leave them where they are. */
+		gpu_scale(fd, 0, q, BLOCK, BLOCKS, 1, 0);
+		CHECK_EQ(block_info(fd, q).host_pages, BLOCK / PAGE);
+		CHECK_EQ(block_info(fd, q).gpu_mapped[0], BLOCK / PAGE);
+		i = adds_to(q, ADDED_PAGES, 1);
+		run_ok(fd, 0, 4, &i, 1, 8);
+		CHECK(block_info(fd, q).gpu_pages[0] >= ADDED_PAGES);
+		for (uint64_t pg = 0; pg < BLOCK / PAGE; pg++)
+			CHECK_EQ(q[pg * 512], pg < ADDED_PAGES ? 4 : 0);
+		memset(q, 0, BLOCK);
+		add_together(fd, q, 3);
+	}
+	/* Pinned on the host because it is fought over, until somebody adds to it. */
+	q = p + 3 * BLOCK / 8;
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "zero_copy", 0));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "thrash_enable", 1));
+	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_pin_threshold_periods", 1);
+	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_pin_windows", 1000000);
+	set_knob(fd, HUVM_SCOPE_SPACE, "thrash_window_us", 100000);
+	for (int n = 0; n < 20 && !counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_PINS); n++)
+		fight(fd, q, 100);
+	CHECK(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_PINS) > 0);
+	memset(q, 0, BLOCK);
+	i = adds_to(q, 1, 1);
+	run_ok(fd, 0, 4, &i, 1, 8);
+	CHECK(block_info(fd, q).gpu_pages[0] > 0);
+	CHECK_EQ(q[0], 4);
 }
 
 static void migrate_calls(void)
@@ -1537,6 +1589,7 @@ static const struct ktap_test tests[] = {
 	{ "stream_of_the_next_pass", stream_of_the_next_pass },
 	{ "each_page_is_fetched_anew", each_page_is_fetched_anew },
 	{ "cpu_and_gpu_race", cpu_and_gpu_race }, { "atomic_additions", atomic_additions },
+	{ "additions_bring_what_is_mapped_there", additions_bring_what_is_mapped_there },
 	{ "cpu_and_gpu_add_to_one_word", cpu_and_gpu_add_to_one_word, 90 }, { "migrate_calls", migrate_calls },
 	{ "unregister_brings_home", unregister_brings_home }, { "unregister_while_moving", unregister_while_moving, 60 },
 	{ "register_and_unregister_at_once", register_and_unregister_at_once, 60 },

@@ -49,6 +49,11 @@ impl Reach<'_> {
     pub fn can_do_atomics(&self, who: Processor, owner: Processor) -> bool {
         row(self.atomics_from, owner).contains(who)
     }
+
+    /// Can each of `all` do atomics on memory of `owner`?
+    pub fn all_can_do_atomics(&self, all: ProcessorMask, owner: Processor) -> bool {
+        all.is_subset_of(row(self.atomics_from, owner))
+    }
 }
 
 /// The row of `owner`, and `owner` itself.
@@ -182,8 +187,21 @@ pub enum Decision {
 }
 
 /// What to do about a faulting page. The caller has seen that the requester does not have the permission already, and
-/// that the page is not throttled.
+/// that the page is not throttled. Whatever else is wanted, an atomic is done where the requester can do one.
 pub fn decide(fault: &PageFault, reach: &Reach<'_>, config: &ResidencyConfig) -> Decision {
+    let requester = fault.requester;
+    match wanted(fault, reach, config) {
+        Decision::Migrate(home) | Decision::MapRemote(home)
+            if fault.access.is_atomic() && !reach.can_do_atomics(requester, home) =>
+        {
+            Decision::Migrate(requester)
+        }
+        decision => decision,
+    }
+}
+
+/// What the rules say, the first that fits.
+fn wanted(fault: &PageFault, reach: &Reach<'_>, config: &ResidencyConfig) -> Decision {
     let requester = fault.requester;
     let advice = &fault.advice;
     if !fault.protection.allows(fault.access) {

@@ -10,6 +10,8 @@
 //! - **Throttle.** One processor may go on for a nap; others wait, the host asleep, a GPU with its fault unserved. The
 //!   turn passes to who waited.
 //! - **Pin.** After ten naps in which somebody waited the page stays in one place for 150 ms, and the others map it there.
+//! - **Atomics** count where they are done, and not every link has some: a page that somebody does atomics on is pinned only where
+//!   all who fight for it can, and else throttled for as long as they fight.
 //! - **Epoch.** After a second the statistics start anew, four times in a block's life; then they are kept.
 //!
 //! **What is not seen.** Evictions must not be recorded. One GPU that faults again and again for what was just evicted is
@@ -117,18 +119,29 @@ pub struct PinChoice<'a> {
     pub current: Option<Processor>,
     /// Who can map whose memory.
     pub reach: &'a Reach<'a>,
+    /// The access that asks is an atomic.
+    pub atomic: bool,
 }
 
 impl PinChoice<'_> {
-    /// The place for a page that `involved` fight for: the preferred location if all of them can map it; where it is now
-    /// if all reach that over fast links; at the requester; at the host, or with any of them, where all can map it. `None`
-    /// if there is no such place.
-    pub fn choose(&self, requester: Processor, involved: ProcessorMask) -> Option<Processor> {
+    /// The place for a page that `involved` fight for, with `atomics` or without: the preferred location if all of them can map it;
+    /// where it is now if all reach that over fast links; at the requester; at the host, or with any of them, where all can map it.
+    /// `None` if there is no such place.
+    pub fn choose(
+        &self,
+        requester: Processor,
+        involved: ProcessorMask,
+        atomics: bool,
+    ) -> Option<Processor> {
         let involved = involved.with(requester);
-        let common = |p: &Processor| self.reach.all_can_map(involved, *p);
+        let counts = |p: Processor| !atomics || self.reach.all_can_do_atomics(involved, p);
+        let common = |p: &Processor| self.reach.all_can_map(involved, *p) && counts(*p);
         self.preferred
             .filter(common)
-            .or_else(|| self.current.filter(|&p| self.reach.all_fast(involved, p)))
+            .or_else(|| {
+                self.current
+                    .filter(|&p| self.reach.all_fast(involved, p) && counts(p))
+            })
             .or_else(|| Some(requester).filter(common))
             .or_else(|| Some(Processor::Cpu).filter(common))
             .or_else(|| involved.iter().find(common))
@@ -183,6 +196,8 @@ pub struct BlockThrash {
     thrashing: u32,
     /// Bit i: region i is pinned. A subset of `thrashing`.
     pinned: u32,
+    /// Bit i: since region i thrashes, somebody has done atomics there. A subset of `thrashing`.
+    atomics: u32,
     regions: [Region; REGIONS],
 }
 
@@ -196,6 +211,7 @@ impl BlockThrash {
             tracking: false,
             thrashing: 0,
             pinned: 0,
+            atomics: 0,
             regions: [Region::QUIET; REGIONS],
         }
     }
@@ -266,15 +282,23 @@ impl BlockThrash {
         if !config.enabled || self.thrashing & bit == 0 {
             return ThrashHint::None;
         }
+        if choice.atomic {
+            self.atomics |= bit;
+        }
         if self.pinned & bit != 0 {
             let until = config.pin.map(|_| r.until);
-            if until.is_none_or(|t| now < t) {
-                if let Some(at) = Processor::from_index(r.turn) {
-                    return ThrashHint::Pin { at, until };
-                }
+            let at = Processor::from_index(r.turn).filter(|_| until.is_none_or(|t| now < t));
+            let Some(at) = at else {
+                self.forget(bit);
+                return ThrashHint::None;
+            };
+            if !choice.atomic || choice.reach.can_do_atomics(requester, at) {
+                return ThrashHint::Pin { at, until };
             }
-            self.forget(bit);
-            return ThrashHint::None;
+            // It is fought for again, and whose atomic it is has the turn.
+            self.pinned &= !bit;
+            (r.turn, r.waiter) = (NOBODY, NOBODY);
+            r.until = now;
         }
 
         r.involved = r.involved.with(requester);
@@ -290,7 +314,8 @@ impl BlockThrash {
         }
         if r.waiter == NOBODY {
             if u32::from(r.periods) >= config.pin_threshold_periods {
-                if let Some(at) = choice.choose(requester, r.involved) {
+                let atomics = self.atomics & bit != 0;
+                if let Some(at) = choice.choose(requester, r.involved, atomics) {
                     r.turn = at.index();
                     r.until = config.pin.map_or(Nanos(u64::MAX), |len| now.after(len));
                     self.pinned |= bit;
@@ -364,6 +389,7 @@ impl BlockThrash {
     fn forget(&mut self, regions: u32) {
         self.thrashing &= !regions;
         self.pinned &= !regions;
+        self.atomics &= !regions;
         for (bit, r) in BITS.iter().zip(&mut self.regions) {
             if regions & bit != 0 {
                 *r = Region::QUIET;

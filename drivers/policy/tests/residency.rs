@@ -270,8 +270,8 @@ fn processors() -> impl Strategy<Value = ProcessorMask> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(5_000))]
 
-    /// Whatever the machine and the advice: the requester can use the place it is sent to, nothing is mapped where there
-    /// is no copy, and a write never leaves two.
+    /// Whatever the machine and the advice: the requester can use the place it is sent to, and do its atomics there, nothing is mapped
+    /// where there is no copy, and a write never leaves two.
     #[test]
     fn every_decision_can_be_carried_out(
         who in processor(),
@@ -284,15 +284,21 @@ proptest! {
         pinned_at in proptest::option::of(processor()),
         map in proptest::array::uniform4(processors()),
         fast in proptest::array::uniform4(processors()),
+        atomics in proptest::array::uniform4(processors()),
     ) {
-        let reach = Reach { mappable_by: &map, fast_from: &fast, atomics_from: &map };
+        let atomics: Vec<_> = atomics.iter().zip(&map).map(|(a, m)| a.and(*m)).collect();
+        let reach = Reach { mappable_by: &map, fast_from: &fast, atomics_from: &atomics };
         let f = PageFault {
             requester: who, access, protection, resident, pinned_at, foreign,
             advice: Advice { preferred, accessed_by, read_mostly },
         };
         match decide(&f, &reach, &ResidencyConfig { zero_copy, remote_atomics }) {
-            Migrate(to) => prop_assert!(reach.can_map(who, to)),
+            Migrate(to) => {
+                prop_assert!(reach.can_map(who, to));
+                prop_assert!(!access.is_atomic() || reach.can_do_atomics(who, to));
+            }
             MapRemote(at) => {
+                prop_assert!(!access.is_atomic() || reach.can_do_atomics(who, at));
                 prop_assert!(at != who && reach.can_map(who, at));
                 prop_assert!(resident.contains(at));
                 prop_assert!(!access.is_write() || resident.count() <= 1);

@@ -51,6 +51,7 @@ fn choice() -> PinChoice<'static> {
         preferred: None,
         current: Some(CPU),
         reach: &REACH,
+        atomic: false,
     }
 }
 
@@ -341,6 +342,7 @@ fn without_a_common_place_throttling_goes_on() {
         preferred: Some(gpu(0)),
         current: Some(gpu(0)),
         reach: &Reach::NONE,
+        atomic: false,
     };
     let mut b = BlockThrash::new();
     let mut now = bounce(&mut b, &region(0), 6, us(1_000));
@@ -377,8 +379,9 @@ fn the_place_of_a_pin() {
             preferred,
             current,
             reach: &reach,
+            atomic: false,
         }
-        .choose(requester, involved)
+        .choose(requester, involved, false)
     };
     let (g0, g1, g2) = (gpu(0), gpu(1), gpu(2));
     assert_eq!(
@@ -407,8 +410,84 @@ fn the_place_of_a_pin() {
         preferred: None,
         current: Some(g0),
         reach: &reach,
+        atomic: false,
     };
-    assert_eq!(none.choose(g2, ProcessorMask::only(g0)), None);
+    assert_eq!(none.choose(g2, ProcessorMask::only(g0), false), None);
+}
+
+/// Atomics are done where they count: GPUs have none on the host's memory.
+#[test]
+fn a_page_of_atomics_is_pinned_where_all_can_do_some() {
+    let bits = ProcessorMask::from_bits;
+    let (map, atomics) = ([bits(0b0110)], [bits(0b0110)]);
+    let (none, some) = (
+        Reach {
+            mappable_by: &map,
+            fast_from: &[],
+            atomics_from: &[],
+        },
+        Reach {
+            mappable_by: &map,
+            fast_from: &[],
+            atomics_from: &atomics,
+        },
+    );
+    let choice = PinChoice {
+        preferred: Some(CPU),
+        current: None,
+        reach: &none,
+        atomic: true,
+    };
+    let (g0, g1) = (gpu(0), gpu(1));
+    let others = ProcessorMask::only(g0);
+    assert_eq!(choice.choose(g1, others, false), Some(CPU));
+    assert_eq!(choice.choose(g1, others, true), None);
+    let choice = PinChoice {
+        reach: &some,
+        ..choice
+    };
+    assert_eq!(choice.choose(g1, others, true), Some(CPU));
+}
+
+/// Who does an atomic on a page that is pinned elsewhere gets it, once in each turn; and it is not pinned again.
+#[test]
+fn an_atomic_ends_a_pin() {
+    let c = stock();
+    let plain = choice();
+    let atomic = PinChoice {
+        atomic: true,
+        ..choice()
+    };
+    let mut b = BlockThrash::new();
+    let mut now = bounce(&mut b, &region(0), 6, us(1_000));
+    let mut pinned = false;
+    for _ in 0..100 {
+        for who in [gpu(0), gpu(1)] {
+            pinned |= matches!(
+                b.hint(page(0), who, &plain, now, &c),
+                ThrashHint::Pin { at: CPU, .. }
+            );
+        }
+        now = now.after(c.nap);
+    }
+    assert!(pinned && b.pinned_pages().test(page(0)));
+    assert_eq!(b.hint(page(0), gpu(1), &atomic, now, &c), ThrashHint::None);
+    assert!(b.pinned_pages().is_empty());
+    let (mut turns, mut waits) = (0, 0);
+    for _ in 0..300 {
+        for (who, choice) in [(gpu(1), &atomic), (gpu(0), &plain)] {
+            match b.hint(page(0), who, choice, now, &c) {
+                ThrashHint::None => turns += 1,
+                ThrashHint::Throttle { until } => {
+                    assert!(until > now);
+                    waits += 1;
+                }
+                ThrashHint::Pin { at, .. } => panic!("pinned at {at:?}"),
+            }
+        }
+        now = now.after(c.nap);
+    }
+    assert_eq!((turns, waits), (300, 300));
 }
 
 #[test]

@@ -231,8 +231,15 @@ impl Work {
                 let out: Vec<u64> = a.iter().zip(b).map(|(&a, b)| f(a, b)).collect();
                 self.store(&out, cx)?;
             }
-            // In one go: the engine does nothing else meanwhile, nor does another GPU's.
+            // In one go: the engine does nothing else meanwhile, nor does another GPU's. The link to the host has no atomic operations
+            // (hw-interface 8): who counts on them there is told.
             Op::AtomicAdd => {
+                let of = self.operands.first().copied().flatten();
+                if of.is_some_and(|o| {
+                    matches!(o.span.target.place(), Some(crate::host::Place::Sys { .. }))
+                }) {
+                    cx.guest_error("atomic operation on system memory");
+                }
                 let mut sums = self.source(0, cx)?;
                 for v in &mut sums {
                     *v = v.wrapping_add(i.imm0);
