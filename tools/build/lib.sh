@@ -117,6 +117,26 @@ mips_of() {
 	{ cat "$(profile_file "$1")" 2>/dev/null || true; cat "$ROOT/qemu/profiles/v100-p3.toml"; } | sed -n 's/^mips = //p' | sed -n 1p
 }
 
+# provoked VM: which lines of the device's about the driver are no failure of this VM.
+provoked() {
+	case $1 in
+	# Suites hostile, stuck and soak take GPUs off the bus while their jobs fault: by their times, it is then that this is said, once.
+	bringup | several | soak) echo '^huvm-gpu [0-9]+: fault buffer lies in no memory$' ;;
+	*) echo '^$' ;;
+	esac
+}
+
+# told_in FILE SUITE…: arguments of QEMU's, by which what the device says of the driver goes into FILE; or into the log, for a suite that
+# looks there itself.
+told_in() {
+	local file=$1 s
+	shift
+	for s in "$@"; do
+		[ ! -f "$ROOT/tests/suites/$s.after" ] || { echo "-d guest_errors" && return; }
+	done
+	echo "-d guest_errors -D $file"
+}
+
 # The frequency of this machine's time stamp counter, kHz; nothing where there is none.
 tsc_khz() {
 	local tool=$BUILD/tsc_khz

@@ -3,6 +3,7 @@
 # mutants.sh [NAME…]: can the tests fail? Puts the bugs of tests/mutants into a scratch copy of the tree, one at a time, builds
 # it, runs the suite or host test that is to catch the bug, and says which test did. Exit code 1 if a bug survives, no longer
 # applies, does not build or did not run. What was judged before on the same sources is not judged again, unless named or FRESH=1.
+# LANES=n judges n at a time (by default as many as there are CPUs), each in a scratch copy of its own.
 #
 # A patch begins with lines of the form "Word: text":
 #   Bug:     what is wrong, and what it would do to a user
@@ -13,26 +14,26 @@
 # Results: build/mutants/mutants.json, a log for each in build/mutants/logs.
 . "$(dirname "$0")/lib.sh"
 WORK=$BUILD/mutants
-TREE=$WORK/tree
 LOGS=$WORK/logs
 DONE=$WORK/done
+CLAIMS=$WORK/claims
 LIMIT=${LIMIT:-300}
-mkdir -p "$TREE" "$LOGS" "$DONE"
+LANES=${LANES:-$(nproc)}
+mkdir -p "$LOGS" "$DONE"
 all=0
 [ $# != 0 ] || all=1
 exec 8>"$WORK/lock"
 flock -n 8 || die "make test-mutants runs here already" "wait for it, or use another checkout"
-child=
-trap 'trap - INT TERM; [ -z "$child" ] || kill -- "-$child" 2>/dev/null; exit 130' INT TERM
+lanes=()
+trap 'trap - INT TERM; kill "${lanes[@]}" 2>/dev/null; wait; exit 130' INT TERM
 
 # What of the checkout the mutants are made from.
 sources() { (cd "$ROOT" && find drivers uapi qemu tools tests Makefile Kbuild Cargo.toml Cargo.lock clippy.toml rustfmt.toml \
 	-name target -prune -o -type f -print | LC_ALL=C sort); }
 
-# The scratch copy is the checkout again. Files that are the same keep their time, so little is built anew.
+# The lane's scratch copy is the checkout again. Files that are the same keep their time, so little is built anew.
 sync_tree() {
 	local f
-	sources >"$WORK/files"
 	while read -r f; do
 		cmp -s "$ROOT/$f" "$TREE/$f" && continue
 		mkdir -p "$(dirname "$TREE/$f")"
@@ -58,28 +59,29 @@ json() { printf '%s' "$1" | tr -d '\000-\037' | sed 's/[\\"]/\\&/g'; }
 # build_module CONF: the scratch copy's module, and the checkout's image with that module in the place of its own: of two
 # archives behind each other the kernel takes the later one's file.
 build_module() {
-	local dir=$WORK/initrd
+	local dir=$TREE.initrd
 	[ -f "$BUILD/image-$1.cpio.gz" ] || return 1
-	JOBS=$JOBS waited "$TREE/tools/build/module.sh" "$1" >"$LOGS/build.log" 2>&1 || return 1
+	JOBS=$JOBS waited "$TREE/tools/build/module.sh" "$1" >"$TREE.log" 2>&1 || return 1
 	rm -rf "$dir"
 	mkdir -p "$dir/lib"
 	strip --strip-debug -o "$dir/lib/huvm.ko" "$TREE/build/module-$1/huvm.ko"
-	(cd "$dir" && echo lib/huvm.ko | cpio -o -H newc --quiet -R 0:0 | gzip -1n) >"$WORK/module.cpio.gz"
+	(cd "$dir" && echo lib/huvm.ko | cpio -o -H newc --quiet -R 0:0 | gzip -1n) >"$TREE.cpio.gz"
 	mkdir -p "$TREE/build"
-	cat "$BUILD/image-$1.cpio.gz" "$WORK/module.cpio.gz" >"$TREE/build/image-$1.cpio.gz"
+	cat "$BUILD/image-$1.cpio.gz" "$TREE.cpio.gz" >"$TREE/build/image-$1.cpio.gz"
 }
 
 # in_vm LOG CONF VM SUITE [TESTS]: runs it. Sets by and line to what failed first; by is empty if nothing did. Returns 1 if the suite
 # never began (no image, no QEMU, a panic at boot), or skipped all: that says nothing of the bug.
 in_vm() {
-	local log=$1 conf=$2 vm=$3 suite=$4 only=${5:-} row rc=0 gpus vram mem realism profile code planned ran
+	local log=$1 conf=$2 vm=$3 suite=$4 only=${5:-} row rc=0 gpus vram mem realism profile code planned ran told
 	row=$(awk -v vm="$vm" '$1 == vm' "$ROOT/tests/suites/suites.list")
 	[ -n "$row" ] || die "there is no VM $vm" "mend the mutant's line Catch:"
 	read -r _ gpus vram mem realism profile _ <<<"$row"
 	by= line=
-	rm -f "$log" "$TREE/build/logs/mutant.log"
+	told=$TREE/build/logs/mutant.qemu
+	rm -f "$log" "$TREE/build/logs/mutant.log" "$told"
 	NAME=mutant KCONF=$conf GPUS=$gpus VRAM=$vram MEM=$mem REALISM=$realism PROFILE=$profile TIMING=on IOMMU=$(iommu_of "$vm") LIMIT=$LIMIT \
-		QEMU="$BUILD/qemu/qemu-system-x86_64" RUN="sh /suites/suite.sh $suite" \
+		QEMU="$BUILD/qemu/qemu-system-x86_64" QEMU_ARGS="$(told_in "$told" "$suite")" RUN="sh /suites/suite.sh $suite" \
 		GENV="HUVM_TIME_SCALE=${TIME_SCALE:-2} HUVM_SEED=${SEED:-1} HUVM_LONG=0 HUVM_ONLY=$only" \
 		setsid "$TREE/tools/build/run.sh" >/dev/null 2>&1 </dev/null 8>&- &
 	child=$!
@@ -119,6 +121,8 @@ in_vm() {
 	elif [ "$(grep -cE '^ok .* # SKIP' "$log" || true)" = "$ran" ]; then
 		line="all of it is skipped there"
 		return 1
+	elif [ -s "$told" ] && line=$(grep -m1 -vE "$(provoked "$vm")" "$told"); then
+		by="$suite (what the device says of the driver)"
 	fi
 }
 
@@ -127,7 +131,7 @@ on_host() {
 	local log=$1 rc=0
 	shift
 	by= line=
-	export CARGO_TARGET_DIR=$WORK/cargo CARGO_BUILD_JOBS=$JOBS
+	export CARGO_TARGET_DIR=$TREE.cargo CARGO_BUILD_JOBS=$JOBS
 	waited env -C "$TREE" cargo test --locked --no-run -p "$@" >"$log" 2>&1 || return 1
 	waited timeout -k 5 "$LIMIT" env -C "$TREE" cargo test --locked -p "$@" >"$log" 2>&1 || rc=$?
 	[ "$rc" != 0 ] || return 0
@@ -164,53 +168,79 @@ for conf in $confs; do
 	"$ROOT/tools/build/module.sh" "$conf"
 	"$ROOT/tools/build/image.sh" "$conf"
 done
-sync_tree
+sources >"$WORK/files"
 base=$( (cd "$ROOT" && grep -E '^(drivers|uapi|qemu|tools|tests/vectors|tests/loopback|tests/guest|tests/config|Kbuild|Cargo)' "$WORK/files" | xargs cat; rustc -V) | short_hash)
 # key VM SUITE: what a verdict depends on, but for the bug: the driver, the device, the tools, the machine and the suite (or "host …").
 key() { (cd "$ROOT/tests/suites" && echo "$base" && grep -w "^$1" suites.list; cat ./*.h suite.sh "${2%%@*}.c" "${2%%@*}.sh") 2>/dev/null | short_hash; }
 
-# Without a bug all of it must pass: one run for each suite or host test, of all that the mutants name there.
-baseline() {
-	local n k c vm suite only words id
-	declare -A tests=() whole=()
-	for n in "${names[@]}"; do
-		c=$(field "$ROOT/tests/mutants/$n.patch" Catch)
-		k=$(field "$ROOT/tests/mutants/$n.patch" Kernel)
-		read -r vm suite only <<<"$c"
-		if [ "$vm" = host ]; then
-			tests["$c"]=
-			continue
-		fi
-		id="${k:-fast} $vm $suite"
-		[ -n "$only" ] || whole["$id"]=1
-		tests["$id"]+=",$only"
+# in_lanes COMMAND WHAT…: runs COMMAND for each of WHAT, which has no slashes, in as many lanes as there are. Sets gave_up to 1 if a lane did.
+in_lanes() {
+	local command=$1 l
+	gave_up=0
+	shift
+	rm -rf "$CLAIMS"
+	mkdir -p "$CLAIMS"
+	lanes=()
+	for ((l = 1; l <= LANES && l <= $#; l++)); do
+		(
+			child=
+			trap 'trap - INT TERM; [ -z "$child" ] || kill -- "-$child" 2>/dev/null; exit 130' INT TERM
+			TREE=$WORK/tree$l
+			mkdir -p "$TREE"
+			sync_tree
+			for what in "$@"; do
+				mkdir "$CLAIMS/$what" 2>/dev/null || continue
+				"$command" "$what"
+			done
+		) &
+		lanes+=("$!")
 	done
-	for id in "${!tests[@]}"; do
-		only=$(printf %s "${tests[$id]}" | tr , '\n' | sed '/^$/d' | sort -u | paste -sd,)
-		[ -z "${whole[$id]:-}" ] || only=
-		read -r _ vm suite _ <<<"$id"
-		words=$(printf '%s %s %s' "$(key "$vm" "$suite")" "$id" "$only" | short_hash)
-		[ "${FRESH:-0}" = 1 ] || [ ! -f "$DONE/baseline-$words" ] || continue
-		say "without a bug: $id $only"
-		case $id in
-		host*)
-			# shellcheck disable=SC2086 # words
-			on_host "$LOGS/baseline.log" ${id#host } || die "the host tests do not compile" "read $LOGS/baseline.log"
-			;;
-		*)
-			build_module "${id%% *}" || die "the module does not build" "read $LOGS/build.log"
-			# shellcheck disable=SC2086 # words
-			in_vm "$LOGS/baseline.log" $id "$only" || die "without any bug the VM did not run its suite: $line" "read $LOGS/baseline.log"
-			;;
-		esac
-		[ -z "$by" ] || die "without any bug this fails: $by: $line" "mend that first (log: $LOGS/baseline.log)"
-		touch "$DONE/baseline-$words"
-	done
+	for l in "${lanes[@]}"; do wait "$l" || gave_up=1; done
+	lanes=()
 }
-baseline
 
-bad=0
+# Without a bug all of it must pass: one run for each suite or host test, of all that the mutants name there.
+declare -A tests=() whole=()
+baseline() {
+	local id=$1 only vm suite words
+	only=$(printf %s "${tests[$id]}" | tr , '\n' | sed '/^$/d' | sort -u | paste -sd,)
+	[ -z "${whole[$id]:-}" ] || only=
+	read -r _ vm suite _ <<<"$id"
+	words=$(printf '%s %s %s' "$(key "$vm" "$suite")" "$id" "$only" | short_hash)
+	[ "${FRESH:-0}" = 1 ] || [ ! -f "$DONE/baseline-$words" ] || return 0
+	say "without a bug: $id $only"
+	case $id in
+	host*)
+		# shellcheck disable=SC2086 # words
+		on_host "$TREE.baseline" ${id#host } || die "the host tests do not compile" "read $TREE.baseline"
+		;;
+	*)
+		build_module "${id%% *}" || die "the module does not build" "read $TREE.log"
+		# shellcheck disable=SC2086 # words
+		in_vm "$TREE.baseline" $id "$only" || die "without any bug the VM did not run its suite: $line" "read $TREE.baseline"
+		;;
+	esac
+	[ -z "$by" ] || die "without any bug this fails: $by: $line" "mend that first (log: $TREE.baseline)"
+	touch "$DONE/baseline-$words"
+}
 for n in "${names[@]}"; do
+	c=$(field "$ROOT/tests/mutants/$n.patch" Catch)
+	k=$(field "$ROOT/tests/mutants/$n.patch" Kernel)
+	read -r vm suite only <<<"$c"
+	if [ "$vm" = host ]; then
+		tests["$c"]=
+		continue
+	fi
+	id="${k:-fast} $vm $suite"
+	[ -n "$only" ] || whole["$id"]=1
+	tests["$id"]+=",$only"
+done
+in_lanes baseline "${!tests[@]}"
+[ $gave_up = 0 ] || die "without a bug not all of it passes" "read what is said above"
+
+# judge NAME: puts the bug in, and out again.
+judge() {
+	local n=$1 patch catch conf vm suite mark began by= line= result= limit took
 	patch=$ROOT/tests/mutants/$n.patch
 	catch=$(field "$patch" Catch)
 	conf=$(field "$patch" Kernel)
@@ -218,11 +248,9 @@ for n in "${names[@]}"; do
 	read -r vm suite _ <<<"$catch"
 	mark=$( (key "$vm" "$suite"; cat "$patch") | short_hash)
 	if [ $all = 1 ] && [ "${FRESH:-0}" != 1 ] && grep -s "\"key\": \"$mark\"" "$DONE/$n.json" | grep -qv '"result": "DID NOT RUN"'; then
-		continue
+		return
 	fi
 	began=$SECONDS
-	by= line=
-	result=
 	limit=$(field "$patch" Limit)
 	if ! (cd "$TREE" && patch -p1 -s -F2 --no-backup-if-mismatch -r - <"$patch") >"$LOGS/$n.log" 2>&1; then
 		result="DOES NOT APPLY"
@@ -230,7 +258,7 @@ for n in "${names[@]}"; do
 		# shellcheck disable=SC2086 # words
 		on_host "$LOGS/$n.log" ${catch#host } || result="DOES NOT BUILD"
 	elif ! build_module "$conf"; then
-		cp "$LOGS/build.log" "$LOGS/$n.log"
+		cp "$TREE.log" "$LOGS/$n.log"
 		result="DOES NOT BUILD"
 	else
 		# shellcheck disable=SC2086 # words
@@ -243,8 +271,9 @@ for n in "${names[@]}"; do
 		"$n" "$(json "$(field "$patch" Bug)")" "$(json "$catch")" "$conf" "$result" "$(json "$by")" "$(json "$line")" \
 		"$took" "$mark" >"$DONE/$n.json"
 	say "$n: $result${by:+ by $by}, $took s"
-	[ "$result" = caught ] || bad=1
-done
+}
+in_lanes judge "${names[@]}"
+bad=$gave_up
 
 # The table, of all that are kept in the tree and were judged.
 value() { sed -n "s/.*\"$2\": \"\([^\"]*\)\".*/\1/p" "$1"; }
