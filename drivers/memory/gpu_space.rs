@@ -11,14 +11,19 @@ use huvm_hal::ids::{GpuVa, SysAddr, Veid};
 use huvm_hal::pagetable::{self, Invalidate, Level, Need, TableKey, Tree};
 use huvm_lockless::prepared::Prepared;
 use kernel::prelude::*;
-use kernel::rbtree::RBTree;
+use kernel::rbtree::{RBTree, RBTreeNodeReservation};
 use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex};
 
 /// Keeps the directory tables of one tree.
 pub(crate) struct Store {
     tables: RBTree<u64, DmaBuf>,
+    /// For the table that comes next.
+    room: Option<Room>,
 }
+
+/// Room for one table more.
+type Room = RBTreeNodeReservation<u64, DmaBuf>;
 
 /// A key as one number: level in the top byte (an index has at most 28 bits).
 fn key(k: TableKey) -> u64 {
@@ -33,12 +38,12 @@ impl pagetable::Store for Store {
     }
 
     fn put(&mut self, k: TableKey, page: DmaBuf) -> core::result::Result<(), DmaBuf> {
-        match kernel::rbtree::RBTreeNodeReservation::new(CHARGED) {
-            Ok(node) => {
-                self.tables.insert(node.into_node(key(k), page));
+        match self.room.take() {
+            Some(room) => {
+                self.tables.insert(room.into_node(key(k), page));
                 Ok(())
             }
-            Err(_) => Err(page),
+            None => Err(page),
         }
     }
 
@@ -46,6 +51,30 @@ impl pagetable::Store for Store {
         self.tables.remove(&key(k))
     }
 }
+
+/// Tables that were made for a tree; what it has no need of is given back.
+struct Spares {
+    /// From the first on.
+    tables: [Option<(DmaBuf, Room)>; BELOW_ROOT],
+    /// Why there are no more.
+    end: Error,
+}
+
+impl Spares {
+    const fn none() -> Self {
+        Spares {
+            tables: [const { None }; BELOW_ROOT],
+            end: EIO,
+        }
+    }
+
+    fn take(&mut self) -> Option<(DmaBuf, Room)> {
+        self.tables.iter_mut().find_map(Option::take)
+    }
+}
+
+/// Levels of directory tables below the root.
+const BELOW_ROOT: usize = 3;
 
 /// Page tables of one block on one GPU.
 pub(crate) type BlockTables = pagetable::Block<DmaBuf>;
@@ -92,6 +121,7 @@ impl SpaceGpu {
         let inst = gpu.dma_alloc_for(&memory, instance::INSTANCE_BYTES)?;
         let store = Store {
             tables: RBTree::new(),
+            room: Some(Room::new(CHARGED)?),
         };
         let tree = Tree::new(&*gpu, store, gpu.dma_alloc_for(&memory, 4096)?).map_err(errno)?;
         let root = tree.root();
@@ -171,8 +201,18 @@ impl SpaceGpu {
     pub(crate) fn prepare(&self, va: u64) -> Result {
         self.prepared.prepare(
             va >> PDE0_SHIFT,
-            || self.tree.lock(),
-            |tree| self.supply_directories(tree, va),
+            || {
+                let tree = self.tree.lock();
+                match tree.missing(GpuVa(va)) {
+                    0 => (tree, Spares::none()),
+                    n => {
+                        drop(tree);
+                        let spares = self.spares(n);
+                        (self.tree.lock(), spares)
+                    }
+                }
+            },
+            |(tree, spares)| self.supply_directories(tree, va, spares),
             |(done, failed)| {
                 // Tables above one that failed stay. Whoever comes next finds them there and does not invalidate what the GPU
                 // knows of their absence.
@@ -184,22 +224,45 @@ impl SpaceGpu {
         )
     }
 
-    /// Directory tables down to the one that covers `va`, as far as there is memory for them. What is to be invalidated.
-    fn supply_directories(&self, tree: &mut Tree<Store>, va: u64) -> (Option<Invalidate>, Result) {
+    /// Up to `n` tables, made with the tree unlocked: where the client's cgroup is at its limit the kernel looks for memory for long, and
+    /// threads that serve everybody want the lock.
+    fn spares(&self, n: usize) -> Spares {
+        let mut spares = Spares::none();
+        for spare in spares.tables.iter_mut().take(n) {
+            match self.spare() {
+                Ok(table) => *spare = Some(table),
+                Err(e) => {
+                    spares.end = e;
+                    break;
+                }
+            }
+        }
+        spares
+    }
+
+    fn spare(&self) -> Result<(DmaBuf, Room)> {
+        let page = self.buffer(4096)?;
+        let room = || Ok(Room::new(CHARGED)?);
+        Ok((page, self.memory.asked(For::Records, room)?))
+    }
+
+    /// Directory tables down to the one that covers `va`, as far as there are spares for them. What is to be invalidated.
+    fn supply_directories(
+        &self,
+        tree: &mut Tree<Store>,
+        va: u64,
+        spares: &mut Spares,
+    ) -> (Option<Invalidate>, Result) {
         let mut done: Option<Invalidate> = None;
-        // Three levels below the root, at most.
-        for _ in 0..tree.missing(GpuVa(va)).min(3) {
-            let page = self.buffer(4096);
-            let inv = page.and_then(|page| {
-                let supply = || {
-                    let did = tree.supply(&*self.gpu, GpuVa(va), page);
-                    did.map_err(|(_, _page)| ENOMEM)
-                };
-                self.memory.asked(For::Records, supply)
-            });
-            match inv {
+        // Somebody else may have made some meanwhile.
+        for _ in 0..tree.missing(GpuVa(va)) {
+            let Some((page, room)) = spares.take() else {
+                return (done, Err(spares.end));
+            };
+            tree.store_mut().room = Some(room);
+            match tree.supply(&*self.gpu, GpuVa(va), page) {
                 Ok(inv) => done = Some(done.map_or(inv, |d| d.merge(&inv))),
-                Err(e) => return (done, Err(e)),
+                Err(_) => return (done, Err(EIO)),
             }
         }
         (done, Ok(()))

@@ -372,16 +372,16 @@ static int turns(struct job *j, double for_s)
 }
 
 /* Groups beside a client's: the kernel takes long to find that there is nothing in them to be had for it. */
-enum { GROUPS = 200 };
+enum { GROUPS = 200, FEW = 24 };
 
 /* A cgroup, with others, for a client that has 6 MiB. */
-static void make_slow_group(void)
+static void make_slow_group(int groups)
 {
 	char text[64];
 
 	make_group(0);
 	CHECK_OK(write_file(GROUP "/cgroup.subtree_control", "+memory"));
-	for (int n = 0; n < GROUPS; n++) {
+	for (int n = 0; n < groups; n++) {
 		snprintf(text, sizeof(text), GROUP "/g%d", n);
 		CHECK_OK(mkdir(text, 0755));
 	}
@@ -391,12 +391,12 @@ static void make_slow_group(void)
 	CHECK_OK(write_file(GROUP "/memory.max", text));
 }
 
-static void remove_slow_group(void)
+static void remove_slow_group(int groups)
 {
 	char path[64];
 
 	CHECK(WITHIN(5000, !rmdir(GROUP "/client")));
-	for (int n = 0; n < GROUPS; n++) {
+	for (int n = 0; n < groups; n++) {
 		snprintf(path, sizeof(path), GROUP "/g%d", n);
 		CHECK_OK(rmdir(path));
 	}
@@ -441,7 +441,7 @@ static void others_get_on_beside_refusals(void)
 	struct job j, own;
 	pid_t pid;
 
-	make_slow_group();
+	make_slow_group(GROUPS);
 	j = job_begin(0, 4, 1);
 	alone = turns(&j, 2);
 	pid = fork_child();
@@ -462,7 +462,7 @@ static void others_get_on_beside_refusals(void)
 	/* The driver's thread, and the CPUs, work for that one too. */
 	CHECK(beside >= alone / 2);
 	job_end(&j);
-	remove_slow_group();
+	remove_slow_group(GROUPS);
 	close(ctl);
 }
 
@@ -496,7 +496,7 @@ static void what_is_there_is_served_beside_refusals(void)
 	pid_t pid;
 
 	all_idle(ctl);
-	make_slow_group();
+	make_slow_group(GROUPS);
 	/* What it has goes with it. */
 	pid = fork_child();
 	CHECK(pid >= 0);
@@ -515,7 +515,91 @@ static void what_is_there_is_served_beside_refusals(void)
 	}
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
-	remove_slow_group();
+	remove_slow_group(GROUPS);
+	close(ctl);
+}
+
+/* Bytes of one of the GPU's page directories. */
+#define DIRECTORY	(512 * MIB)
+
+/*
+ * A client with all the records that it may have fills the GPU and wants a block for which a page directory is missing, over and over. How
+ * long a refusal takes goes to @told.
+ */
+static void wants_a_directory(int told, uint64_t chunks)
+{
+	const uint64_t places = 64;
+	double took;
+	uint64_t at = 0;
+	struct job j;
+	char *p;
+
+	this_process_into(GROUP "/client/cgroup.procs");
+	j = job_make(0, chunks, 9);
+	gpu_fill(j.fd, 0, j.p, j.len, 1, j.add, j.mul);
+	p = managed(j.fd, places * DIRECTORY);
+	for (uint64_t n = 1; n < places; n++)
+		CHECK_OK(advise(j.fd, p + n * DIRECTORY, BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
+	for (int fd; (fd = open("/dev/huvm", O_RDWR)) >= 0;) {
+		ARG(huvm_events, e, .mask = 1u << HUVM_EVENT_GPU_LOST, .records = 4096);
+
+		if (ioctl(fd, HUVM_IOC_EVENTS, &e))
+			break;
+	}
+	this_process_into(ROOT "/cgroup.procs");
+	/* Some may find what was left over. */
+	while (!migrate(j.fd, p + (at + 1) * DIRECTORY, BLOCK, 0))
+		CHECK(++at + 1 < places);
+	took = -seconds();
+	for (int n = 0; n < 2; n++)
+		CHECK_ERR(migrate(j.fd, p + (at + 1) * DIRECTORY, BLOCK, 0), ENOMEM);
+	took = (took + seconds()) / 2;
+	CHECK_EQ(write(told, &took, sizeof(took)), (ssize_t)sizeof(took));
+	for (;;)
+		migrate(j.fd, p + (at + 1) * DIRECTORY, BLOCK, 0);
+}
+
+static int by_length(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Who evicts a client does not wait for the page tables that the client cannot have. */
+static void evicted_beside_its_refusals(void)
+{
+	enum { HAS = 12 };
+	double refusal, took[HAS];
+	int ctl = huvm_open(), told[2], status;
+	struct job j;
+	pid_t pid;
+
+	make_slow_group(FEW);
+	CHECK_OK(limit_chunks(ctl, 0, HAS));
+	CHECK_OK(pipe(told));
+	pid = fork_child();
+	CHECK(pid >= 0);
+	if (!pid)
+		wants_a_directory(told[1], HAS);
+	close(told[1]);
+	CHECK_EQ(read(told[0], &refusal, sizeof(refusal)), (ssize_t)sizeof(refusal));
+	j = job_make(0, HAS, 1);
+	for (int n = 0; n < HAS; n++) {
+		took[n] = -seconds();
+		gpu_fill(j.fd, 0, (char *)j.p + n * BLOCK, BLOCK, 1, 1, 1);
+		took[n] += seconds();
+	}
+	CHECK_OK(kill(pid, SIGKILL));
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	qsort(took, HAS, sizeof(*took), by_length);
+	printf("# a refusal takes %.1f ms; a launch that evicts %.1f to %.1f, half of them up to %.1f\n", 1e3 * refusal, 1e3 * took[0],
+	       1e3 * took[HAS - 1], 1e3 * took[HAS / 2]);
+	CHECK(took[HAS / 2] < refusal / 2);
+	CHECK_OK(munmap(j.p, j.len));
+	close(j.fd);
+	CHECK_OK(limit_chunks(ctl, 0, 0));
+	remove_slow_group(FEW);
 	close(ctl);
 }
 
@@ -701,6 +785,7 @@ static const struct ktap_test tests[] = {
 	{ "ahead_of_others", ahead_of_others, 60 },
 	{ "others_get_on_beside_refusals", others_get_on_beside_refusals, 60 },
 	{ "what_is_there_is_served_beside_refusals", what_is_there_is_served_beside_refusals, 60 },
+	{ "evicted_beside_its_refusals", evicted_beside_its_refusals, 60 },
 	{ "records_have_a_limit", records_have_a_limit, 60 },
 	{ "tables_are_charged", tables_are_charged, 60 },
 	{ "touched_at_the_limit", touched_at_the_limit, 60 },

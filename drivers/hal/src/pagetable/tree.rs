@@ -110,6 +110,11 @@ impl<S: Store> Tree<S> {
         self.root
     }
 
+    /// Where the tables are kept, for what else the caller keeps there.
+    pub fn store_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
+
     /// Tables (0..=3) to supply before `va`'s PDE0 table exists.
     pub fn missing(&self, va: GpuVa) -> usize {
         WAY_DOWN
