@@ -8,7 +8,7 @@ use super::block::Block;
 use super::{block_base, pages_between, PageMask, BLOCK_BYTES};
 use crate::kernel::memcg::{CHARGED, CHARGED_BEYOND};
 use kernel::prelude::*;
-use kernel::rbtree::{RBTree, RBTreeNode, RBTreeNodeReservation};
+use kernel::rbtree::{RBTree, RBTreeNodeReservation};
 use kernel::sync::Arc;
 
 /// A managed range `start..end`.
@@ -25,8 +25,11 @@ pub(crate) struct Layout {
     blocks: RBTree<u64, Arc<Block>>,
     bytes: u64,
     /// For the second half of a range cut in the middle, should memory be short then.
-    spare: Option<RBTreeNodeReservation<u64, Range>>,
+    spare: Option<RangePlace>,
 }
+
+/// Room for one range more.
+pub(crate) type RangePlace = RBTreeNodeReservation<u64, Range>;
 
 /// Room for one block more.
 pub(crate) type BlockPlace = RBTreeNodeReservation<u64, Arc<Block>>;
@@ -54,20 +57,33 @@ impl Layout {
         self.bytes
     }
 
-    /// Adds a range. The caller says whom it is charged to, as for [`Self::place`].
+    /// A place for a range. The caller says whom it is charged to.
     ///
     /// # Errors
-    /// `ENOMEM`; `EEXIST` if it lies over another (the kernel never hands out such an address).
-    pub(crate) fn add_range(&mut self, start: u64, end: u64, writable: bool) -> Result {
-        if self.first_overlap(start, end).is_some() {
+    /// `ENOMEM`.
+    pub(crate) fn range_place() -> Result<RangePlace> {
+        Ok(RBTreeNodeReservation::new(CHARGED)?)
+    }
+
+    /// Adds a range. Takes `spare` if it needs that.
+    ///
+    /// # Errors
+    /// `EEXIST` if it lies over another (the kernel never hands out such an address).
+    pub(crate) fn add_range(
+        &mut self,
+        place: RangePlace,
+        spare: &mut Option<RangePlace>,
+        start: u64,
+        r: Range,
+    ) -> Result {
+        if self.first_overlap(start, r.end).is_some() {
             return Err(EEXIST);
         }
         if self.spare.is_none() {
-            self.spare = Some(RBTreeNodeReservation::new(CHARGED)?);
+            self.spare = spare.take();
         }
-        self.ranges
-            .try_create_and_insert(start, Range { end, writable }, CHARGED)?;
-        self.bytes += end - start;
+        self.ranges.insert(place.into_node(start, r));
+        self.bytes += r.end - start;
         Ok(())
     }
 
@@ -98,34 +114,39 @@ impl Layout {
             .map(|(s, r)| (s, r.end))
     }
 
-    /// Takes `start..end` out of the ranges. A range cut in the middle needs one node more: it is allocated, else the
+    /// Whether `start..end` cuts a range in the middle: it becomes two.
+    pub(crate) fn is_cut_by(&self, start: u64, end: u64) -> bool {
+        self.range_at(start)
+            .is_some_and(|(s, e)| s < start && end < e)
+    }
+
+    /// A place for what is behind such a cut, if there is memory. The caller says whom it is charged to.
+    pub(crate) fn tail_place() -> Option<RangePlace> {
+        RBTreeNodeReservation::new(CHARGED_BEYOND)
+            .or_else(|_| RBTreeNodeReservation::new(GFP_KERNEL))
+            .ok()
+    }
+
+    /// Takes `start..end` out of the ranges. A range cut in the middle needs one place more: `tail`, else the
     /// spare one is used. Only when both are gone (two such cuts with no memory) the tail is lost as a range: its
     /// data stays in the blocks it has, new blocks there fault.
-    pub(crate) fn remove_range(&mut self, start: u64, end: u64) {
+    pub(crate) fn remove_range(&mut self, start: u64, end: u64, mut tail: Option<RangePlace>) {
         while let Some((s, r)) = self.first_overlap(start, end) {
             let Some(node) = self.ranges.remove_node(&s) else {
                 return;
             };
             self.bytes -= r.end - s;
             let mut free = Some(node.into_reservation());
-            let head = (s, r.end.min(start));
-            let tail = (s.max(end), r.end);
-            for (from, to) in [head, tail] {
+            let before = (s, r.end.min(start));
+            let behind = (s.max(end), r.end);
+            for (from, to) in [before, behind] {
                 if from < to {
-                    let part = Range { end: to, ..r };
-                    let node = match free.take() {
-                        Some(f) => f.into_node(from, part),
-                        None => match RBTreeNode::new(from, part, CHARGED_BEYOND)
-                            .or_else(|_| RBTreeNode::new(from, part, GFP_KERNEL))
-                        {
-                            Ok(n) => n,
-                            Err(_) => match self.spare.take() {
-                                Some(f) => f.into_node(from, part),
-                                None => continue,
-                            },
-                        },
+                    let others = || tail.take().or_else(|| self.spare.take());
+                    let Some(place) = free.take().or_else(others) else {
+                        continue;
                     };
-                    self.ranges.insert(node);
+                    self.ranges
+                        .insert(place.into_node(from, Range { end: to, ..r }));
                     self.bytes += to - from;
                 }
             }

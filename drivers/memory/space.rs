@@ -5,7 +5,7 @@
 
 use super::block::Block;
 use super::gpu_space::SpaceGpu;
-use super::layout::Layout;
+use super::layout::{Layout, Range};
 use super::{block_base, PageMask, Place, BLOCK_BYTES, PAGE_BYTES, VA_LIMIT};
 use crate::account::counters::Counters;
 use crate::account::events::Stream;
@@ -200,10 +200,13 @@ impl Space {
         if end > VA_LIMIT {
             return Err(EINVAL);
         }
+        // With nothing of the driver's locked, as in `block_at`.
+        let places = || Ok::<_, Error>((Layout::range_place()?, Layout::range_place()?));
+        let (place, spare) = self.memory.charged(places)?;
+        let mut spare = Some(spare);
         let edges = {
             let mut layout = self.layout.lock();
-            let add = || layout.add_range(start, end, writable);
-            self.memory.charged(add)?;
+            layout.add_range(place, &mut spare, start, Range { end, writable })?;
             // Blocks that exist already can only be the two at the ends: others lie in the new range.
             [layout.block(start), layout.block(end - 1)]
         };
@@ -221,10 +224,15 @@ impl Space {
 
     /// `start..end` was unmapped.
     pub(crate) fn remove_range(self: &Arc<Self>, start: u64, end: u64) {
+        // Meanwhile others may be unmapped, and that cuts none but where they are.
+        let is_cut = self.layout.lock().is_cut_by(start, end);
+        let tail = is_cut
+            .then(|| self.memory.charged(Layout::tail_place))
+            .flatten();
         {
             let mut layout = self.layout.lock();
             self.unmapped_ns.store(time::now_ns(), Relaxed);
-            self.memory.charged(|| layout.remove_range(start, end));
+            layout.remove_range(start, end, tail);
         }
         self.drop_pages(start, end);
     }
