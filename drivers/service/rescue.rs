@@ -12,8 +12,8 @@
 //!
 //! When all is there it lets go of the channel, which is broken from there on.
 //!
-//! Bounds: the thread waits for host memory, and for locks, for [`RESCUE_NS`] in all, and begins to copy by the CPU for [`BY_CPU_NS`];
-//! then for copies to the host, as everybody does. What is not rescued by then is lost. Locks: it only tries a block's, and only where the
+//! Bounds: the thread waits for host memory, and for locks, for [`RESCUE_NS`] in all, or for [`ROUNDS_MIN`] rounds through all blocks, and
+//! begins to copy by the CPU for [`BY_CPU_NS`]; then for copies to the host, as everybody does. What is not rescued by then is lost. Locks: it only tries a block's, and only where the
 //! block says without the lock that it may have such a copy ([`Block::may_send`]). Who holds the lock of one that has does not wait
 //! for the channel: the eviction is refused at once, and [`Block::settled`] lets go of the lock. Others may hold theirs for as long
 //! as the rescue takes, and wait for it.
@@ -32,8 +32,10 @@ use kernel::sync::Arc;
 
 /// The thread looks this often whether it was called.
 const LOOK_NS: u64 = 1_000_000_000;
-/// How long it tries.
+/// How long it tries, from the end of the first round through all blocks on.
 const RESCUE_NS: u64 = 2_000_000_000;
+/// How often, at least: a round through the blocks of all clients may take longer than that.
+const ROUNDS_MIN: u32 = 8;
 /// How long it copies by the CPU, at most. Without caches that reads some ten MB/s at the worst; 256 chunks may be on their way.
 const BY_CPU_NS: u64 = 8_000_000_000;
 /// Between two tries, microseconds.
@@ -60,6 +62,7 @@ fn serve(gpu: &Arc<Gpu>, engine: Engine) {
         gpu,
         copies: Tracker::EMPTY,
         until_ns: None,
+        sent_ns: 0,
     };
     while !thread::should_stop() {
         if let Some(failed) = watch.listen(LOOK_NS) {
@@ -87,33 +90,42 @@ struct Rescue<'a> {
     copies: Tracker,
     /// When the CPU begins no more, once it has begun.
     until_ns: Option<u64>,
+    /// What it took, since the round began, to let go home what can.
+    sent_ns: u64,
 }
 
 impl Rescue<'_> {
     fn all(&mut self, failed: &Failed) {
         let gpu = self.gpu;
-        let mut until = time::now_ns().saturating_add(RESCUE_NS);
+        let mut until: Option<u64> = None;
         self.until_ns = None;
         self.copies = Tracker::EMPTY;
-        let mut rescued = 0u32;
-        let mut waiting = None;
+        let (mut rescued, mut rounds) = (0u32, 0u32);
+        let mut waiting: Option<Waiting> = None;
         let left = loop {
+            self.sent_ns = 0;
             let turn = self.go_round(failed);
             rescued = rescued.saturating_add(turn.rescued);
             if turn.left == turn.failed || gpu.is_lost() {
                 break turn.left;
             }
             let now = time::now_ns();
-            if turn.rescued != 0 && self.until_ns.is_some() {
-                // What that took is no waiting.
-                until = now.saturating_add(RESCUE_NS);
-            }
-            if now > until {
+            // What it took for those that could go is no waiting.
+            let end = until.map_or(now.saturating_add(RESCUE_NS), |u| {
+                u.saturating_add(self.sent_ns)
+            });
+            until = Some(end);
+            rounds = rounds.saturating_add(1);
+            let is_late = now > end;
+            if is_late && rounds >= ROUNDS_MIN {
                 break turn.left;
             }
-            waiting.get_or_insert_with(|| {
+            let listed = waiting.get_or_insert_with(|| {
                 Waiting::on(What::Memory, gpu.index(), 0, RESCUE_NS + BY_CPU_NS)
             });
+            if is_late {
+                listed.got_on();
+            }
             time::sleep_us(NAP_US);
         };
         if left != 0 && waiting.is_some() {
@@ -165,6 +177,7 @@ impl Rescue<'_> {
         if !block.may_send() {
             return Ok(false);
         }
+        let began = time::now_ns();
         let gpu = self.gpu;
         let mut s = block.try_lock().ok_or(EAGAIN)?;
         // Gives nothing away.
@@ -221,6 +234,8 @@ impl Rescue<'_> {
             given: Some((gpu.clone(), chunk)),
             skipped,
         });
+        let took = time::now_ns().saturating_sub(began);
+        self.sent_ns = self.sent_ns.saturating_add(took);
         Ok(true)
     }
 }

@@ -435,6 +435,40 @@ static void no_memory_to_rescue(void)
 	link_is_back(fd, name);
 }
 
+/*
+ * There is none for a moment, and it takes long to go through the blocks of another client to those that are to be rescued: all of
+ * them are, for each is tried more than once.
+ */
+static void rescued_behind_many_blocks(void)
+{
+	const uint64_t many = 60000;
+	int fd = start(0x2, 0), other = huvm_open();
+	void *p = managed(other, many * BLOCK);
+	uint64_t id, n;
+	char name[32];
+	struct job j;
+	double took;
+
+	pci_name(fd, 0, name);
+	CHECK_OK(advise(other, p, many * BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
+	n = sending(fd, &j, &id, SMALL);
+	took = -seconds();
+	let_fail(fd, HUVM_FAIL_DMA_MAP, SMALL);
+	copies_fail(fd);
+	CHECK_EQ(wait_launch(j.fd, id).status, HUVM_LAUNCH_DONE);
+	took += seconds();
+	let_fail(fd, HUVM_FAIL_DMA_MAP, 0);
+	printf("# %llu of %llu evictions rescued after %.1f s\n", (unsigned long long)of_gpu(fd, 0, HUVM_CNT_EVICTIONS_RESCUED),
+	       (unsigned long long)n, took);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_EVICTIONS_RESCUED), n);
+	CHECK_EQ(unreadable(j.p, j.len, j.add, j.mul), 0);
+	job_end(&j);
+	CHECK_OK(munmap(p, many * BLOCK));
+	close(other);
+	all_idle(fd);
+	link_is_back(fd, name);
+}
+
 /* Last: the lender falls off the bus and stays away. GPU 0's pages are on the host too, GPU 2's are not. */
 static void lost_while_lending(void)
 {
@@ -503,6 +537,7 @@ static const struct ktap_test tests[] = {
 	{ "taken_back_by_the_cpu", taken_back_by_the_cpu, 60 },
 	{ "killed_while_rescued", killed_while_rescued, 60 },
 	{ "no_memory_to_rescue", no_memory_to_rescue, 60 },
+	{ "rescued_behind_many_blocks", rescued_behind_many_blocks, 120 },
 	{ "lost_while_lending", lost_while_lending, 60 },
 };
 KTAP_MAIN(tests)
