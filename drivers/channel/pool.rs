@@ -96,6 +96,12 @@ impl Pool {
         })
     }
 
+    /// Whether some of `tracker` was copied by this GPU's engine for what comes from neighbours.
+    pub(crate) fn pulled(&self, tracker: &Tracker) -> bool {
+        self.lane(Engine::PeerIn)
+            .is_ok_and(|lane| tracker.iter().any(|(id, _)| id == lane.id()))
+    }
+
     /// Hands the commands that `f` appends to the GPU, to be done when `after` is over, or its channel off its engine. May
     /// wait for room in the ring, and for other GPUs' part of `after`.
     ///

@@ -410,7 +410,8 @@ impl State {
             (Some(_), Place::Spare, Some(s)) => poison::met_at_home(s.gpu.index(), s.chunk),
             _ => self.unfit(i.dst),
         };
-        let arrived = i.pages.and_not(&unread).and_not(&unfit);
+        let doubtful = self.pulled_from_lost(i.dst, &i.tracker);
+        let arrived = i.pages.and_not(&unread).and_not(&unfit).and_not(&doubtful);
         match i.others {
             Others::Go => self.forget_beside(i.dst, &arrived),
             Others::GoButHost => self.forget_on_gpus_beside(i.dst, &arrived),
@@ -438,6 +439,26 @@ impl State {
             );
         }
         self.release_empty_chunks();
+    }
+
+    /// Pages that a copy to a GPU, which succeeded, may have read from the memory of one that was lost: that may have been reset
+    /// meanwhile. They stay where they were.
+    fn pulled_from_lost(&self, dst: Place, by: &Tracker) -> PageMask {
+        let Place::Gpu(g) = dst else {
+            return PageMask::EMPTY;
+        };
+        let parts = self.parts.iter().map(|p| (&p.sg.gpu, &p.valid));
+        let kept = self.spare.iter().map(|s| (&s.gpu, &s.valid));
+        let mut pages = PageMask::EMPTY;
+        for (gpu, valid) in Iterator::chain(parts, kept) {
+            if gpu.index() != g && gpu.is_lost() {
+                pages |= *valid;
+            }
+        }
+        if pages.is_empty() || !self.part(g).is_some_and(|p| p.sg.gpu.channels().pulled(by)) {
+            return PageMask::EMPTY;
+        }
+        pages
     }
 
     /// GPU `by` may go on copying to the block's chunk at a place: it is nobody's any more when the block lets go of it.

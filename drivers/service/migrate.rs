@@ -621,6 +621,13 @@ fn to_gpu(
         account::count(Some(&gpu), space, Counter::BytesH2d, moved);
     }
     let mut left = need.and_not(&from_host);
+    // For the copy out of the chunk in hand its own engine waits; before another GPU's were told to copy, the CPU would, with the block
+    // locked.
+    let pulls = |from: &Gpu| {
+        let waits = after.iter().any(|(id, _)| !from.channels().has(id));
+        gpu.peer_id(from.index())
+            .filter(|_| waits && !from.is_lost())
+    };
     // As in `submit_to_host`: those that work first.
     let works = parts.iter().filter(|p| !p.sg.gpu.is_lost());
     for part in Iterator::chain(works, parts.iter()) {
@@ -631,14 +638,22 @@ fn to_gpu(
         let Some(peer) = part.sg.gpu.peer_id(g) else {
             continue;
         };
-        submit_runs(&part.sg.gpu, Engine::Peer, after, &here, done, &|p| {
-            let addr = in_chunk(dst, p);
-            (
-                Some(Loc::Vid(in_chunk(src, p))),
-                Loc::Peer { id: peer, addr },
-            )
-        })
-        .map_err(|e| if_cut_off(&part.sg.gpu, &gpu, e))?;
+        let from = &*part.sg.gpu;
+        match pulls(from) {
+            Some(id) => submit_runs(&gpu, Engine::PeerIn, after, &here, done, &|p| {
+                let addr = in_chunk(src, p);
+                (Some(Loc::Peer { id, addr }), Loc::Vid(in_chunk(dst, p)))
+            })
+            .map_err(|e| if_cut_off(&gpu, from, e))?,
+            None => submit_runs(from, Engine::Peer, after, &here, done, &|p| {
+                let addr = in_chunk(dst, p);
+                (
+                    Some(Loc::Vid(in_chunk(src, p))),
+                    Loc::Peer { id: peer, addr },
+                )
+            })
+            .map_err(|e| if_cut_off(from, &gpu, e))?,
+        }
         account::count(Some(&gpu), space, Counter::BytesP2p, bytes(here.count()));
         left = left.and_not(&here);
     }

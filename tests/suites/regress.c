@@ -463,6 +463,49 @@ static void crash_at_half_fit(void)
 	fresh();
 }
 
+static void *goes_to_the_first(void *arg)
+{
+	struct mover *m = arg;
+
+	m->failed = migrate(m->fd, m->p, m->len, 0);
+	return NULL;
+}
+
+/*
+ * A block goes from one GPU to another that is full, whose copy out stands still: the CPU does not wait for that before the copy in is submitted,
+ * with the block locked, and that does not overtake it.
+ */
+static void waits_on_the_way_to_a_full_gpu(void)
+{
+	int fd = fresh(), ctl = huvm_open();
+	uint64_t *full = managed(fd, 4 * BLOCK), before;
+	struct mover m = { .fd = fd, .p = managed(fd, BLOCK), .len = BLOCK };
+	pthread_t t;
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(fd, 1));
+	CHECK_OK(limit_chunks(fd, 0, 4));
+	gpu_fill(fd, 0, full, 4 * BLOCK, 4, 6, 1);
+	gpu_fill(fd, 1, m.p, BLOCK, 4, 99, 3);
+	CHECK_EQ(mem_info(fd, 0).free, 0);
+	before = of_gpu(ctl, 0, HUVM_CNT_BYTES_P2P);
+	test_reg(fd, 0, INJ_CE_HANG, 1);
+	CHECK_EQ(pthread_create(&t, NULL, goes_to_the_first, &m), 0);
+	/* It is counted when it was submitted; a copy may stand for ten seconds, however slow the machine. */
+	CHECK(WITHIN(3000 / time_scale(), of_gpu(ctl, 0, HUVM_CNT_BYTES_P2P) == before + BLOCK));
+	give_time(200);
+	test_reg(fd, 0, INJ_CE_HANG, 0);
+	pthread_join(t, NULL);
+	CHECK_EQ(m.failed, 0);
+	CHECK_EQ(block_info(fd, m.p).gpu_pages[0], 512);
+	gpu_check(fd, 0, m.p, BLOCK, 4, 99, 3);
+	cpu_check(full, 4 * BLOCK, 6, 1);
+	CHECK_OK(munmap(m.p, BLOCK));
+	CHECK_OK(munmap(full, 4 * BLOCK));
+	close(ctl);
+	fresh();
+}
+
 static const struct ktap_test tests[] = {
 	{ "eviction_spins_in_a_fault", eviction_spins_in_a_fault, 90 },
 	{ "more_pairs_than_chunks", more_pairs_than_chunks, 60 },
@@ -475,5 +518,6 @@ static const struct ktap_test tests[] = {
 	{ "two_gpus_without_a_road", two_gpus_without_a_road, 180 },
 	{ "job_never_ends_past_a_size", job_never_ends_past_a_size, 180 },
 	{ "crash_at_half_fit", crash_at_half_fit, 180 },
+	{ "waits_on_the_way_to_a_full_gpu", waits_on_the_way_to_a_full_gpu, 60 },
 };
 KTAP_MAIN(tests)
