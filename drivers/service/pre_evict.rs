@@ -60,7 +60,8 @@ impl PreEvict {
     fn run(&mut self, gpu: &Arc<Gpu>, p: &Policy, config: &PreEvictConfig) {
         // The CPU copies nothing ahead of need.
         let works = || gpu.channels().works(Engine::DeviceToHost);
-        while !thread::should_stop() && !gpu.is_lost() && works() {
+        let goes_on = || !thread::should_stop() && !gpu.is_lost() && works();
+        while goes_on() {
             let held = self.state.is_held();
             let step = self.state.step(&self.look(gpu), config);
             let holds = !held && self.state.is_held();
@@ -73,7 +74,7 @@ impl PreEvict {
                 PreEvictStep::Begin(n) => {
                     let order = evict::order(gpu, p);
                     for _ in 0..n {
-                        if !self.begin(gpu, &order) {
+                        if !goes_on() || !self.begin(gpu, &order) {
                             return;
                         }
                     }

@@ -13,6 +13,7 @@ use super::migrate::{self, Move, Stop};
 use super::relay::{self, Ways};
 use super::{placement, thrash};
 use crate::account::{self, counters::Counter, policy};
+use crate::channel::Engine;
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::memcg::CHARGED_IN_OPEN;
@@ -527,6 +528,10 @@ fn fetch(gpu: &Arc<Gpu>, job: &Job, block: &Arc<Block>, p: &Policy) -> bool {
                 }
                 Err(Stop::Failed(_)) => return false,
             }
+        }
+        // The CPU copies nothing ahead of need.
+        if !gpu.channels().works(Engine::DeviceToHost) {
+            return false;
         }
         match evict::make_room(gpu, Some(block.space()), false) {
             Ok(r) => room = r,

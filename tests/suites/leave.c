@@ -469,6 +469,43 @@ static void rescued_behind_many_blocks(void)
 	link_is_back(fd, name);
 }
 
+/* An engine that evicts was given up: the CPU copies in its place for who waits for a chunk, and nothing ahead of need. */
+static void nothing_ahead_by_the_cpu(void)
+{
+	int fd = start(0, 0);
+	struct job old = job_begin(0, SMALL, 97), j;
+	uint64_t evicted, ahead, in_fault;
+	char name[32];
+	pthread_t t;
+
+	pci_name(fd, 0, name);
+	test_reg(fd, 0, INJ_CE_HANG, 1);
+	CHECK_EQ(pthread_create(&t, NULL, evict_one, &fd), 0);
+	CHECK_EQ(pthread_join(t, NULL), 0);
+	doctor_finds("gpu 0 channels *given up: gpu-to-host");
+	knob(fd, 0, "stream_prefetch", 1);
+	knob(fd, 0, "prefetch_confirm_steps", 1);
+	j = job_make(0, WANTED, 98);
+	cpu_fill(j.p, j.len, j.add, j.mul);
+	evicted = of_gpu(fd, 0, HUVM_CNT_EVICTIONS);
+	in_fault = of_gpu(fd, 0, HUVM_CNT_EVICTIONS_IN_FAULT);
+	ahead = of_gpu(fd, 0, HUVM_CNT_PREFETCH_BLOCKS);
+	job_turn(&j, 1);
+	evicted = of_gpu(fd, 0, HUVM_CNT_EVICTIONS) - evicted;
+	in_fault = of_gpu(fd, 0, HUVM_CNT_EVICTIONS_IN_FAULT) - in_fault;
+	ahead = of_gpu(fd, 0, HUVM_CNT_PREFETCH_BLOCKS) - ahead;
+	printf("# %llu evictions, %llu of them in faults, %llu blocks ahead\n", (unsigned long long)evicted, (unsigned long long)in_fault,
+	       (unsigned long long)ahead);
+	CHECK(in_fault > 0);
+	CHECK_EQ(evicted, in_fault);
+	job_end(&j);
+	job_end(&old);
+	all_idle(fd);
+	rebind(name);
+	all_idle(fd);
+	close(fd);
+}
+
 /* Last: the lender falls off the bus and stays away. GPU 0's pages are on the host too, GPU 2's are not. */
 static void lost_while_lending(void)
 {
@@ -538,6 +575,7 @@ static const struct ktap_test tests[] = {
 	{ "killed_while_rescued", killed_while_rescued, 60 },
 	{ "no_memory_to_rescue", no_memory_to_rescue, 60 },
 	{ "rescued_behind_many_blocks", rescued_behind_many_blocks, 120 },
+	{ "nothing_ahead_by_the_cpu", nothing_ahead_by_the_cpu, 60 },
 	{ "lost_while_lending", lost_while_lending, 60 },
 };
 KTAP_MAIN(tests)
