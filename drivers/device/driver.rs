@@ -62,6 +62,8 @@ const DEVICE: u32 = 0x10f7;
 const ENTRIES: u32 = 6;
 /// How long what still ran when the GPU was taken may take to end.
 const SILENCE_NS: u64 = 1_000_000_000;
+/// The number of a GPU that has none yet, in the list of waits.
+const NO_INDEX: u8 = u8::MAX;
 /// How long others may take to let go of DMA mappings when the GPU leaves.
 const RELEASE_NS: u64 = 5_000_000_000;
 /// How long a thread may take to end: it may wait for copies, for a channel that is given up, and for host memory, one after the other.
@@ -204,11 +206,11 @@ impl Started {
         // What another driver, or kernel, started there knows addresses that are no longer its own.
         let empty = || {
             if let Some(engine) = ext.as_ref().and_then(|e| e.workload) {
-                let mut patience = time::Patience::new(SILENCE_NS);
+                let mut patience = Listed::new(What::Step, NO_INDEX, 0, SILENCE_NS);
                 engine.silence(&*bars, &mut || patience.again())?;
             }
             identity.engines.iter().flatten().try_for_each(|ce| {
-                let mut patience = time::Patience::new(SILENCE_NS);
+                let mut patience = Listed::new(What::Step, NO_INDEX, 0, SILENCE_NS);
                 let mut wait = || patience.again();
                 ce.runlist.init(&*bars, &mut wait)?;
                 ce.runlist.preempt(&*bars, &mut wait)
