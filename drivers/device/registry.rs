@@ -165,11 +165,15 @@ pub(crate) fn gpu(index: u32) -> Option<Arc<Gpu>> {
     GPUS.lock().get(at).and_then(Slot::get).cloned()
 }
 
-/// Shows all GPUs, by index, to `f`, which takes no lock and does not sleep. How many places there are with a GPU in the last one.
-pub(crate) fn look(mut f: impl FnMut(usize, &Gpu)) -> usize {
+/// Shows those GPUs of a bitmap that there are, by index, to `f`, which takes no lock and does not sleep. How many places there are with
+/// one in the last.
+pub(crate) fn look(at: u64, mut f: impl FnMut(usize, &Gpu)) -> usize {
     let gpus = GPUS.lock();
     let mut there = 0;
     for (i, slot) in gpus.iter().enumerate() {
+        if at >> i & 1 == 0 {
+            continue;
+        }
         if let Some(gpu) = slot.get() {
             f(i, gpu);
             there = i.saturating_add(1);

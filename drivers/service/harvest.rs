@@ -31,6 +31,7 @@ use crate::memory::chunk::Victim;
 use crate::memory::offer::{Stock, Terms};
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
 use huvm_hal::ext::stats;
+use huvm_lockless::dated::Dated;
 use huvm_policy::chunk::{ChunkState, EvictingChunk};
 use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::pace::Pace;
@@ -276,18 +277,31 @@ fn terms(lender: &Gpu) -> Terms {
     })
 }
 
+/// GPUs whose policy is to lend, by the count of changes of policies: a bitmap.
+static LENDERS: Dated = Dated::new();
+
 /// All GPUs as lenders to `gpu`, where `p` is in force, into `facts`; how many of those there are. Without a lock of theirs, but after
-/// a change of a policy.
+/// a change of a policy; without any where nobody lends.
 pub(super) fn look_around(
     gpu: &Gpu,
     p: &Policy,
     facts: &mut [SpareFacts; SPARE_GPUS_MAX],
 ) -> usize {
+    if !p.is_on(KnobId::HarvestBorrow) {
+        return 0;
+    }
     let after = policy::changes();
-    let mut unknown = false;
-    let there = registry::look(|i, lender| {
+    let known = LENDERS.get(after);
+    let own = 1u64.checked_shl(gpu.index().into()).unwrap_or(0);
+    let others = known.unwrap_or(u64::MAX) & !own;
+    if others == 0 {
+        return 0;
+    }
+    let (mut unknown, mut lend) = (false, 0u64);
+    let there = registry::look(known.map_or(u64::MAX, |_| others), |i, lender| {
         let terms = lender.chunks().offer().terms(after);
         unknown |= terms.is_none();
+        lend |= u64::from(terms.is_some_and(|t| t.enabled)) << i;
         let row = terms.and_then(|t| seen(gpu, lender, &t, p));
         if let (Some(f), Some(row)) = (facts.get_mut(i), row) {
             *f = row;
@@ -297,6 +311,8 @@ pub(super) fn look_around(
         for (i, f) in (0u32..).zip(facts.iter_mut()) {
             *f = ask(gpu, i, p).map_or(SpareFacts::default(), |(_, facts)| facts);
         }
+    } else if known.is_none() {
+        LENDERS.put(after, lend);
     }
     there
 }
