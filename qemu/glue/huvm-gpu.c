@@ -23,6 +23,7 @@
 #include "qemu/host-utils.h"
 #include "system/cpu-timers.h"
 #include "qapi/error.h"
+#include "exec/address-spaces.h"
 #include "hw/pci/msix.h"
 #include "hw/pci/pci_device.h"
 #include "hw/pci/pcie.h"
@@ -131,6 +132,13 @@ static void huvm_gpu_bar_virtual(void *opaque, uint32_t bar, int on)
     memory_region_transaction_commit();
 }
 
+static int huvm_gpu_bus_translated(void *opaque)
+{
+    HuvmGpu *s = opaque;
+
+    return pci_device_iommu_address_space(&s->parent_obj) != &address_space_memory;
+}
+
 static void huvm_gpu_guest_error(void *opaque, const char *text, size_t len)
 {
     HuvmGpu *s = opaque;
@@ -178,6 +186,7 @@ static const HuvmHostOps huvm_gpu_host_ops = {
     .dma_write = huvm_gpu_dma_write,
     .msix = huvm_gpu_msix,
     .bar_virtual = huvm_gpu_bar_virtual,
+    .bus_translated = huvm_gpu_bus_translated,
     .guest_error = huvm_gpu_guest_error,
     .set_timer = huvm_gpu_set_timer,
 };

@@ -24,6 +24,8 @@ typedef struct HuvmHostOps {
     void (*msix)(void *opaque, uint32_t vector);
     /* BAR 1 or 3 goes through page tables (on) or maps VRAM. */
     void (*bar_virtual)(void *opaque, uint32_t bar, int on);
+    /* 1 if bus addresses of this device are translated (an IOMMU): no other device's mean the same. */
+    int (*bus_translated)(void *opaque);
     /* Logs a guest error; the text is not terminated. */
     void (*guest_error)(void *opaque, const char *text, size_t len);
     /* Calls huvm_model_timer() at this time, ns; UINT64_MAX: not at all. Replaces earlier calls. */

@@ -16,6 +16,7 @@ pub struct HostOps {
     pub dma_write: unsafe extern "C" fn(*mut c_void, u64, *const c_void, u64) -> c_int,
     pub msix: unsafe extern "C" fn(*mut c_void, u32),
     pub bar_virtual: unsafe extern "C" fn(*mut c_void, u32, c_int),
+    pub bus_translated: unsafe extern "C" fn(*mut c_void) -> c_int,
     pub guest_error: unsafe extern "C" fn(*mut c_void, *const c_char, usize),
     pub set_timer: unsafe extern "C" fn(*mut c_void, u64),
 }
@@ -157,6 +158,19 @@ impl Host for FfiHost {
         if let Ok(d) = self.device(gpu) {
             // SAFETY: the device is present (invariant of Device).
             unsafe { (d.ops.bar_virtual)(d.opaque, bar, c_int::from(on)) }
+        }
+    }
+
+    fn bus_domain(&mut self, gpu: usize) -> usize {
+        // SAFETY: the device is present (invariant of Device).
+        let own = self
+            .device(gpu)
+            .is_ok_and(|d| unsafe { (d.ops.bus_translated)(d.opaque) } != 0);
+        // Memory as it is, or behind translations of the GPU's own.
+        if own {
+            gpu + 1
+        } else {
+            0
         }
     }
 

@@ -68,6 +68,9 @@ unsafe extern "C" fn msix(o: *mut c_void, vector: u32) {
     dev(o).borrow_mut().messages.push(vector);
 }
 unsafe extern "C" fn bar_virtual(_: *mut c_void, _: u32, _: c_int) {}
+unsafe extern "C" fn bus_translated(_: *mut c_void) -> c_int {
+    0
+}
 unsafe extern "C" fn guest_error(o: *mut c_void, text: *const c_char, len: usize) {
     // SAFETY: the model passes `len` bytes of text.
     let b = unsafe { core::slice::from_raw_parts(text.cast::<u8>(), len) };
@@ -84,6 +87,7 @@ const OPS: HostOps = HostOps {
     dma_write,
     msix,
     bar_virtual,
+    bus_translated,
     guest_error,
     set_timer,
 };

@@ -91,6 +91,8 @@ pub(crate) struct Job {
     /// What a fill repeats.
     pub(crate) pattern: Vec<u8>,
     pub(crate) pipelined: bool,
+    /// Its name among those in flight.
+    pub(crate) serial: u64,
     /// Bytes that arrived.
     pub(crate) done: u64,
     /// All data has arrived; the launch is complete at `complete_at`.
@@ -131,6 +133,8 @@ pub(crate) struct CopyEngine {
     pub(crate) stalled: bool,
     /// Channels that have a piece to issue.
     pub(crate) queue: VecDeque<u32>,
+    /// Memory for what a piece reads ahead.
+    pub(crate) spare: Vec<u8>,
     intr_en: u32,
     intr_status: u32,
     launch_error: u32,
@@ -194,6 +198,7 @@ impl CeRegs {
             bytes: 0,
             pattern: Vec::new(),
             pipelined: transfer == 1,
+            serial: 0,
             done: 0,
             data_done: false,
             complete_at: 0,
@@ -294,6 +299,7 @@ impl Gpu {
                 return Outcome::Dead;
             }
         };
+        job.serial = cx.fabric.flights.serial();
         if job.bytes == 0 {
             job.src = None;
             job.dst = None;

@@ -2,8 +2,9 @@
 //! Copy engine: how a launch runs, piece by piece.
 //!
 //! A piece is at most 2 MiB between one source memory and one destination memory. It is translated
-//! when it is issued, holds the engine until its data has arrived, and moves its bytes at that
-//! moment; an acknowledged TLB invalidate waits for it. Between pieces, engines change channels.
+//! when it is issued, holds the engine until its data has arrived, and writes its bytes at that
+//! moment; an acknowledged TLB invalidate waits for it. With realism its source is read at any moment
+//! until then, or some of it sooner than the rest. Between pieces, engines change channels.
 //! The link's latency comes after the data and holds nothing, so pipelined launches overlap it.
 //! Launches of a channel complete in order.
 
@@ -13,8 +14,9 @@ use crate::ce::{End, Job};
 use crate::ext::ecc::{self, Page};
 use crate::fabric::Side;
 use crate::fault::Client;
+use crate::flight::{Name, Space};
 use crate::gpu::{Cx, Gpu};
-use crate::host::Place;
+use crate::host::{DmaError, Place};
 use crate::method::reduce;
 use crate::mmu::{Access, FaultType, Target, TlbKind};
 use crate::queue::Event;
@@ -46,6 +48,11 @@ pub(crate) struct Piece {
     bytes: u64,
     src: Option<Side>,
     dst: Option<Side>,
+    /// Bytes from its start that are read before it ends, and memory for them.
+    early: usize,
+    ahead: Vec<u8>,
+    /// How many of those were read.
+    read: usize,
 }
 
 /// Why a piece cannot be issued.
@@ -126,11 +133,12 @@ impl Gpu {
         let first = job.done == 0;
         // Cheap: a launch is a few words and at most 16 bytes of pattern.
         let job = job.clone();
-        if first && job.pipelined && self.ce_clashes(runlist, chid, i, &job) {
+        let named = first && job.pipelined && self.ce_clashes(runlist, chid, i, &job);
+        if named {
             // Here all goes in order; hardware may begin with it before the earlier one is done.
             cx.guest_error("pipelined launch on memory of an earlier one");
         }
-        let piece = match self.ce_translate(runlist, chid, &job, inject, cx) {
+        let mut piece = match self.ce_translate(runlist, chid, &job, inject, cx) {
             Ok(p) => p,
             Err(refused) => {
                 if let Some(job) = self.channel(runlist, chid).and_then(|c| c.jobs.get_mut(i)) {
@@ -148,19 +156,64 @@ impl Gpu {
                 end = end.saturating_add(u64::from(cx.fabric.profile.launch_ns));
             }
         }
+        let name = Name {
+            gpu: cx.gpu,
+            runlist,
+            chid,
+            serial: job.serial,
+        };
+        if piece.flies(name, cx) && !named {
+            cx.guest_error("copies clash: one in flight has memory that another writes");
+        }
         // A physical address uses no translation, so no invalidate waits for it (hw-interface.md 2.2).
         let translated = |e: Option<End>| matches!(e, Some(End::Virt(_)));
         if translated(job.src) || translated(job.dst) {
             self.mmu.in_use_until = self.mmu.in_use_until.max(end);
         }
+        let phantom = self.config.phantom && job.bytes >= PHANTOM_BYTES;
+        let ahead = match job.src {
+            Some(_) if !phantom => self.ce_read_moment(piece.bytes, end, cx.now),
+            _ => None,
+        };
         if let Some(e) = self.engines.get_mut(runlist) {
             e.runs = e.runs.wrapping_add(1);
             let run = e.runs;
+            if let Some((at, early)) = ahead {
+                piece.early = early;
+                piece.ahead = core::mem::take(&mut e.spare);
+                cx.at(at, Event::CopyRead { runlist, run });
+            }
             e.piece = Some(Piece { run, ..piece });
             e.stalled = stalls;
             if !stalls {
                 cx.at(end, Event::CopyPiece { runlist, chid, run });
             }
+        }
+    }
+
+    /// When a piece that ends at `end` reads how many bytes of its source ahead of that, if it does.
+    fn ce_read_moment(&mut self, bytes: u64, end: u64, now: u64) -> Option<(u64, usize)> {
+        let all = usize::try_from(bytes).ok()?;
+        match self.inject.moment(3)? {
+            0 => Some((now, all)),
+            1 => None,
+            // Some at once, the rest at the end.
+            2 => {
+                let some = self.inject.moment(bytes)?;
+                Some((now, usize::try_from(some).ok()?))
+            }
+            _ => {
+                let later = self.inject.moment(end.saturating_sub(now))?;
+                Some((now.saturating_add(later), all))
+            }
+        }
+    }
+
+    /// A piece reads ahead.
+    pub(crate) fn copy_piece_reads(&mut self, runlist: usize, run: u64, cx: &mut Cx<'_>) {
+        let piece = self.engines.get_mut(runlist).and_then(|e| e.piece.as_mut());
+        if let Some(piece) = piece.filter(|p| p.run == run) {
+            piece.read_ahead(cx);
         }
     }
 
@@ -186,6 +239,9 @@ impl Gpu {
             bytes: 0,
             src: None,
             dst: None,
+            early: 0,
+            ahead: Vec::new(),
+            read: 0,
         };
         let Some(dst_end) = job.dst else {
             return Ok(piece);
@@ -395,7 +451,7 @@ impl Gpu {
         let Some(e) = self.engines.get_mut(runlist) else {
             return;
         };
-        let Some(piece) = e.piece.take_if(|p| p.run == run) else {
+        let Some(mut piece) = e.piece.take_if(|p| p.run == run) else {
             return;
         };
         let Some(c) = self.channel(runlist, chid) else {
@@ -413,7 +469,11 @@ impl Gpu {
         let phantom = job.bytes >= PHANTOM_BYTES;
         let (start, pattern) = (job.done, job.pattern.clone());
         if !(self.config.phantom && phantom) {
-            if let Err(done) = move_bytes(&piece, start, &pattern, cx) {
+            let moved = move_bytes(&piece, start, &pattern, cx);
+            if let Some(e) = self.engines.get_mut(runlist) {
+                e.spare = core::mem::take(&mut piece.ahead);
+            }
+            if let Err(done) = moved {
                 let va = match self
                     .channel(runlist, chid)
                     .and_then(|c| c.jobs.iter().find(|j| !j.data_done))
@@ -519,8 +579,9 @@ impl Gpu {
                     return self.ce_fault(runlist, chid, &refused, cx);
                 }
             }
-            if let Some(c) = self.channel(runlist, chid) {
-                c.jobs.pop_front();
+            let over = self.channel(runlist, chid).and_then(|c| c.jobs.pop_front());
+            if let Some(job) = over.filter(|j| j.dst.is_some()) {
+                cx.fabric.flights.end(|f| f.serial == job.serial);
             }
             self.ce_interrupt(runlist, interrupt, cx);
         }
@@ -565,6 +626,10 @@ impl Gpu {
             return;
         };
         e.queue.retain(|&c| c != chid);
+        let gpu = cx.gpu;
+        cx.fabric
+            .flights
+            .end(|f| (f.gpu, f.runlist, f.chid) == (gpu, runlist, chid));
         if e.piece.take_if(|p| p.chid == chid).is_some() {
             self.ce_next(runlist, None, cx);
         }
@@ -600,6 +665,78 @@ impl Gpu {
     }
 }
 
+impl Piece {
+    /// The piece takes off. Whether a launch in flight is in its way.
+    fn flies(&self, name: Name, cx: &mut Cx<'_>) -> bool {
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        for s in &self.segments {
+            for (end, list) in [(s.src, &mut reads), (Some(s.dst), &mut writes)] {
+                let range = match end.and_then(Target::place) {
+                    Some(Place::Vram { gpu, offset }) => (Space::Vram(gpu), offset),
+                    Some(Place::Sys { gpu, addr }) => (Space::Sys(cx.host.bus_domain(gpu)), addr),
+                    None => continue,
+                };
+                list.push((range.0, range.1, range.1.saturating_add(s.len)));
+            }
+        }
+        cx.fabric.flights.issue(name, reads, writes)
+    }
+
+    /// Reads what is read ahead. What the machine refuses is tried again at the end.
+    fn read_ahead(&mut self, cx: &mut Cx<'_>) {
+        if self.ahead.len() < self.early {
+            self.ahead.resize(self.early, 0);
+        }
+        for s in &self.segments {
+            let left = self.early.saturating_sub(self.read);
+            let n = usize::try_from(s.len).map_or(left, |n| n.min(left));
+            let Some(to) = self.ahead.get_mut(self.read..self.read + n) else {
+                return;
+            };
+            match (s.src, s.dst) {
+                // Not read at all.
+                (_, Target::Sparse) => {}
+                (Some(Target::Mem(place, _)), _) => {
+                    if cx.read(place, to).is_err() {
+                        return;
+                    }
+                }
+                _ => to.fill(0),
+            }
+            self.read += n;
+        }
+    }
+
+    /// Of `len` bytes from byte `from` on: those that were read ahead.
+    fn ahead_of(&self, from: u64, len: u64) -> &[u8] {
+        let read = self.ahead.get(..self.read).unwrap_or(&[]);
+        let rest = usize::try_from(from).ok().and_then(|n| read.get(n..));
+        let rest = rest.unwrap_or(&[]);
+        let n = usize::try_from(len).map_or(rest.len(), |n| n.min(rest.len()));
+        rest.get(..n).unwrap_or(&[])
+    }
+}
+
+/// Moves bytes that were read ahead, and the rest from where they are.
+fn move_part(
+    src: Place,
+    dst: Place,
+    ahead: &[u8],
+    len: u64,
+    cx: &mut Cx<'_>,
+) -> Result<(), DmaError> {
+    let n = ahead.len() as u64;
+    if n > 0 {
+        cx.write(dst, ahead)?;
+    }
+    if n == len {
+        return Ok(());
+    }
+    let src = src.checked_add(n).ok_or(DmaError)?;
+    let dst = dst.checked_add(n).ok_or(DmaError)?;
+    cx.copy(src, dst, len - n)
+}
+
 /// Moves the bytes of a piece; the error is how many were moved.
 fn move_bytes(piece: &Piece, start: u64, pattern: &[u8], cx: &mut Cx<'_>) -> Result<(), u64> {
     let mut done = 0;
@@ -607,7 +744,9 @@ fn move_bytes(piece: &Piece, start: u64, pattern: &[u8], cx: &mut Cx<'_>) -> Res
         let result = match (s.src, s.dst) {
             // Writes to sparse memory go nowhere.
             (_, Target::Sparse) => Ok(()),
-            (Some(Target::Mem(src, _)), Target::Mem(dst, _)) => cx.copy(src, dst, s.len),
+            (Some(Target::Mem(src, _)), Target::Mem(dst, _)) => {
+                move_part(src, dst, piece.ahead_of(done, s.len), s.len, cx)
+            }
             (Some(Target::Sparse), Target::Mem(dst, _)) => cx.fill(dst, &[0], s.len),
             (None, Target::Mem(dst, _)) => {
                 // The pattern counts from the start of the launch.

@@ -12,6 +12,7 @@ use huvm_hw::ext::{self, stats::Counter};
 use crate::config::{LinkKind, Profile};
 use crate::ext::ecc::Ecc;
 use crate::ext::stats::Stats;
+use crate::flight::Flights;
 
 /// Something with a bandwidth.
 #[derive(Clone, Debug, Default)]
@@ -127,6 +128,8 @@ pub(crate) struct Fabric {
     ports: Vec<Port>,
     /// Channels that wait for a semaphore: (GPU, epoch, runlist, channel).
     waiters: Vec<(usize, u64, usize, u32)>,
+    /// Copies of all GPUs.
+    pub(crate) flights: Flights,
 }
 
 impl Fabric {
@@ -148,6 +151,7 @@ impl Fabric {
             profile,
             ports: vec![Port::default(); ext::MAX_GPUS],
             waiters: Vec::new(),
+            flights: Flights::default(),
         }
     }
 
@@ -191,8 +195,14 @@ impl Fabric {
         }
     }
 
-    pub(crate) fn remove(&mut self, gpu: usize) {
+    /// A GPU does nothing more.
+    pub(crate) fn silence(&mut self, gpu: usize) {
         self.waiters.retain(|w| w.0 != gpu);
+        self.flights.end(|f| f.gpu == gpu);
+    }
+
+    pub(crate) fn remove(&mut self, gpu: usize) {
+        self.silence(gpu);
         if let Some(slot) = self.ports.get_mut(gpu) {
             *slot = Port::default();
         }
@@ -200,7 +210,7 @@ impl Fabric {
 
     /// Frees the resources that a reset stops, and forgets injected failures.
     pub(crate) fn reset(&mut self, gpu: usize) {
-        self.waiters.retain(|w| w.0 != gpu);
+        self.silence(gpu);
         if let Some(p) = self.ports.get_mut(gpu) {
             p.vram = Memory::new(self.profile.vram_mbps);
             for l in &mut p.links {

@@ -246,6 +246,7 @@ impl Gpu {
                 token,
             } => self.channel_run(runlist, chid, token, cx),
             Event::Wake { runlist, chid } => self.semaphore_wake(runlist, chid, cx),
+            Event::CopyRead { runlist, run } => self.copy_piece_reads(runlist, run, cx),
             Event::CopyPiece { runlist, chid, run } => self.copy_piece_done(runlist, chid, run, cx),
             Event::CopyComplete { runlist, chid } => self.copy_complete(runlist, chid, cx),
             Event::InvalidateDone => self.invalidate.done(),

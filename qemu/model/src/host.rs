@@ -72,6 +72,12 @@ pub trait Host {
         let _ = (gpu, bar, on);
     }
 
+    /// Whose bus addresses a GPU's are: GPUs with the same number reach the same memory at the same address.
+    fn bus_domain(&mut self, gpu: usize) -> usize {
+        let _ = gpu;
+        0
+    }
+
     /// The guest did something that the specification does not allow.
     fn guest_error(&mut self, gpu: usize, what: &str) {
         let _ = (gpu, what);

@@ -24,6 +24,7 @@ mod ext;
 mod fabric;
 mod fault;
 mod fetch;
+mod flight;
 mod gpu;
 pub mod host;
 mod irq;

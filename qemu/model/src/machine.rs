@@ -150,6 +150,7 @@ impl Machine {
     pub fn mark_gone(&mut self, gpu: usize) {
         if let Some(Some(g)) = self.gpus.get_mut(gpu) {
             g.gone = true;
+            self.fabric.silence(gpu);
         }
     }
 

@@ -25,6 +25,8 @@ pub(crate) enum Event {
     },
     /// A semaphore changed somewhere: a waiting channel looks again.
     Wake { runlist: usize, chid: u32 },
+    /// The piece in flight reads of its source what it reads ahead.
+    CopyRead { runlist: usize, run: u64 },
     /// The piece in flight of a channel's copy is complete.
     CopyPiece { runlist: usize, chid: u32, run: u64 },
     /// Copies of a channel may be complete: semaphores, interrupts.

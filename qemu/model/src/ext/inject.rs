@@ -40,6 +40,10 @@ pub(crate) struct Inject {
     status_wrong: u32,
     pub(crate) stands_says: u32,
     rng: u64,
+    /// What happens at no certain moment does so at one chosen by chance.
+    moments: bool,
+    /// State of the generator behind those: they are not to change what else chance decides.
+    moments_rng: u64,
 }
 
 impl Inject {
@@ -75,16 +79,22 @@ impl Inject {
             status_wrong: 0,
             stands_says: 0,
             rng: scramble(seed),
+            moments: realism,
+            moments_rng: scramble(!seed),
         }
     }
 
-    /// The next random word (xorshift64*; its state depends on the seed only).
     fn random(&mut self) -> u32 {
-        self.rng ^= self.rng >> 12;
-        self.rng ^= self.rng << 25;
-        self.rng ^= self.rng >> 27;
-        // CAST: the upper half.
-        (self.rng.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
+        next_word(&mut self.rng)
+    }
+
+    /// One of `0..=last`, for a moment between two: `None` when all happens at its usual moment.
+    pub(crate) fn moment(&mut self, last: u64) -> Option<u64> {
+        if !self.moments {
+            return None;
+        }
+        let word = u64::from(next_word(&mut self.moments_rng));
+        Some(last.checked_add(1).map_or(word, |n| word % n))
     }
 
     /// True with a chance of `permille` in 1000.
@@ -183,6 +193,15 @@ impl Inject {
     }
 }
 
+/// The next random word (xorshift64*; its state depends on the seed only).
+fn next_word(state: &mut u64) -> u32 {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    // CAST: the upper half.
+    (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
+}
+
 fn scramble(seed: u32) -> u64 {
     // Any odd constant does: it only keeps the state away from zero.
     (u64::from(seed) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
@@ -257,7 +276,10 @@ impl Gpu {
                 i.link_down = value;
                 cx.fabric.force_down(cx.gpu, value);
             }
-            reg::GONE if value == reg::GONE_KEY => self.gone = true,
+            reg::GONE if value == reg::GONE_KEY => {
+                self.gone = true;
+                cx.fabric.silence(cx.gpu);
+            }
             reg::DROP_INTR => i.drop_intr = value,
             reg::NEG_TLB => {
                 i.neg_tlb = value & 1 != 0;
@@ -268,6 +290,7 @@ impl Gpu {
             reg::SEED => {
                 i.seed = value;
                 i.rng = scramble(value);
+                i.moments_rng = scramble(!value);
             }
             reg::LATENCY_NS => i.latency_ns = value,
             reg::ECC_POISON => self.poison(value, cx),

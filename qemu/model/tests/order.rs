@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a driver must not count on: moments that hardware leaves open, and orders that nobody asked for.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::precedence)]
+
+mod common;
+use common::*;
+use huvm_model::config::{GpuConfig, Profile};
+
+fn real(seed: u32) -> Rig {
+    let config = GpuConfig {
+        realism: true,
+        seed,
+        ..quiet()
+    };
+    let mut r = Rig::with(vec![config], Profile::default());
+    r.channel(0, 0);
+    r
+}
+
+/// A second channel, of the same address space, on runlist 1.
+fn second(r: &mut Rig) {
+    let image = r.get_vram(0, INST, 4096);
+    r.vram(0, INST + 0x4000, &image);
+    let gpfifo = SYS_VA + 0x2_8000;
+    let list = RUNLIST + 0x1000;
+    r.channel_at(0, 1, 2, INST + 0x4000, USERD + 0x200, gpfifo, list);
+}
+
+fn submit_second(r: &mut Rig, words: &[u32]) {
+    r.submit_on(0, 1, 2, USERD + 0x200, 0x2_8000, words);
+}
+
+fn physical(src: u64, dst: u64, len: u32) -> Vec<u32> {
+    let mut p = inc(0x260, &[1, 0]);
+    p.extend(copy(src, dst, len, NON_PIPELINED | PHYS));
+    p
+}
+
+fn errors(r: &Rig, what: &str) -> usize {
+    r.h.errors.iter().filter(|(_, e)| e.contains(what)).count()
+}
+
+/// Bytes of the destination that are of the source as it was first, as it was changed half way, and those bytes.
+fn half_way(r: &mut Rig) -> (usize, usize) {
+    const BYTES: usize = 256 << 10;
+    r.sys(0x1000_0000, &[1; BYTES]);
+    r.vram(0, 0x300_0000, &[0; BYTES]);
+    let at = r.h.now;
+    r.submit(&physical(0x1000_0000, 0x300_0000, BYTES as u32));
+    // 256 KiB take 21 us, after the doorbell's microsecond.
+    r.run(10_000);
+    r.sys(0x1000_0000, &[2; BYTES]);
+    assert_eq!(r.get_vram(0, 0x300_0000, BYTES), [0; BYTES]);
+    r.run(SEC);
+    assert!(r.h.now > at);
+    let got = r.get_vram(0, 0x300_0000, BYTES);
+    let old = got.iter().take_while(|b| **b == 1).count();
+    assert!(got[old..].iter().all(|b| *b == 2));
+    (old, BYTES - old)
+}
+
+#[test]
+fn a_source_is_read_at_any_moment() {
+    let mut r = real(1);
+    let all: Vec<_> = (0..64).map(|_| half_way(&mut r)).collect();
+    let which = |f: fn(&(usize, usize)) -> bool| all.iter().filter(|x| f(x)).count();
+    assert!(which(|x| x.1 == 0) > 10, "soon: {all:?}");
+    assert!(which(|x| x.0 == 0) > 10, "late: {all:?}");
+    assert!(which(|x| x.0 != 0 && x.1 != 0) > 5, "in parts: {all:?}");
+    assert_eq!(r.h.errors, []);
+}
+
+#[test]
+fn moments_are_those_of_the_seed() {
+    let run = |seed| {
+        let mut r = real(seed);
+        (0..16).map(|_| half_way(&mut r)).collect::<Vec<_>>()
+    };
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7), run(8));
+}
+
+#[test]
+fn without_realism_a_source_is_read_at_the_end() {
+    let mut r = Rig::new(1);
+    r.channel(0, 0);
+    assert!((0..8).all(|_| half_way(&mut r).0 == 0));
+}
+
+#[test]
+fn copies_of_two_channels_that_have_the_same_memory_clash() {
+    let clash = |second_src: u64, second_dst: u64| {
+        let mut r = Rig::new(1);
+        r.channel(0, 0);
+        second(&mut r);
+        r.submit(&physical(0x1000_0000, 0x300_0000, 64 << 10));
+        submit_second(&mut r, &physical(second_src, second_dst, 64 << 10));
+        r.run(SEC);
+        errors(&r, "copies clash")
+    };
+    assert_eq!(clash(0x1100_0000, 0x400_0000), 0, "other memory");
+    assert_eq!(clash(0x1000_0000, 0x400_0000), 0, "both read");
+    assert_eq!(clash(0x1100_0000, 0x300_f000), 1, "both write");
+    assert_eq!(clash(0x1100_0000, 0x301_0000), 0, "beside it");
+}
+
+/// Its data is there, but nothing says so yet: whoever begins now has not waited.
+#[test]
+fn a_copy_is_in_flight_until_it_is_complete() {
+    for (wait, clashes) in [(10_000, 1), (40_000, 0)] {
+        let mut r = Rig::new(1);
+        r.channel(0, 0);
+        second(&mut r);
+        // The data takes 5 us, the link's latency is 16.7.
+        r.submit(&physical(0x1000_0000, 0x300_0000, 64 << 10));
+        r.run(wait);
+        submit_second(&mut r, &physical(0x1100_0000, 0x300_0000, 64));
+        r.run(SEC);
+        assert_eq!(errors(&r, "copies clash"), clashes, "{wait}");
+    }
+}
+
+#[test]
+fn copies_of_two_gpus_on_the_same_memory_clash() {
+    let mut r = Rig::new(2);
+    r.channel(0, 0);
+    r.channel(1, 0);
+    r.w5(0, huvm_hw::ext::topology::PEER_MAP0, 1 << 31 | 1);
+    // Both have the one ring, and are past the look at it that loading takes.
+    r.run(10_000);
+    // GPU 1 fills its memory from the host while GPU 0 writes there.
+    r.submit_on(
+        1,
+        0,
+        1,
+        USERD,
+        GPFIFO,
+        &physical(0x1000_0000, 0x300_0000, 1 << 20),
+    );
+    r.run(3_000);
+    r.sys32(USERD + 0x8c, 0);
+    let mut p = inc(0x260, &[0, 3]);
+    p.extend(copy(0x500_0000, 0x308_0000, 4096, NON_PIPELINED | PHYS));
+    r.submit(&p);
+    r.run(SEC);
+    assert_eq!(errors(&r, "copies clash"), 1, "{:?}", r.h.errors);
+}
+
+/// One behind the other, in one channel or by a semaphore: nothing to say.
+#[test]
+fn copies_in_order_do_not_clash() {
+    let mut r = real(1);
+    second(&mut r);
+    let mut p = physical(0x1000_0000, 0x300_0000, 4 << 20);
+    p.extend(copy(0x300_0000, 0x400_0000, 64 << 10, NON_PIPELINED | PHYS));
+    p.extend(sem(SEM_VA, 1, 1 | 1 << 20));
+    r.submit(&p);
+    let mut p = sem(SEM_VA, 1, 3);
+    p.extend(physical(0x1000_0000, 0x300_0000, 64));
+    submit_second(&mut r, &p);
+    r.run(SEC);
+    assert_eq!(r.h.errors, []);
+}
