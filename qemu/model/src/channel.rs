@@ -42,6 +42,8 @@ pub(crate) enum Outcome {
     Done,
     /// Executed; the channel goes on at this time, ns.
     DoneAt(u64),
+    /// Not executed: again at this time, ns.
+    Again(u64),
     /// Not executed: again after copies of the channel completed.
     WaitCopies,
     /// Not executed: a semaphore does not have its value.
@@ -111,6 +113,8 @@ pub(crate) struct Channel {
     waiting_semaphore: bool,
     poll_ns: u64,
     pub(crate) mem_op: [u32; 3],
+    /// The invalidate that is being executed: when it takes effect, and completes at the earliest, ns.
+    pub(crate) invalidating: Option<(u64, u64)>,
     pub(crate) sem_addr: [u32; 2],
     pub(crate) sem_payload: [u32; 2],
     pub(crate) ce: CeRegs,
@@ -149,6 +153,7 @@ impl Channel {
             waiting_semaphore: false,
             poll_ns: POLL_FIRST_NS,
             mem_op: [0; 3],
+            invalidating: None,
             sem_addr: [0; 2],
             sem_payload: [0; 2],
             ce: CeRegs::default(),
@@ -352,7 +357,7 @@ impl Gpu {
     ) -> bool {
         match outcome {
             Outcome::Done => return false,
-            Outcome::DoneAt(at) => {
+            Outcome::DoneAt(at) | Outcome::Again(at) => {
                 if at <= cx.now {
                     return false;
                 }

@@ -135,7 +135,17 @@ impl Gpu {
         match op {
             0x9 | 0xa => {
                 let op = from_mem_op(a, b, cc, d, op == 0xa);
-                Outcome::DoneAt(self.run_invalidate(&op, cx))
+                let (at, least) = match c.invalidating.take() {
+                    Some(moment) => moment,
+                    None => self.invalidate_moment(cx),
+                };
+                if at > cx.now {
+                    if let Some(c) = self.channel(runlist, chid) {
+                        c.invalidating = Some((at, least));
+                    }
+                    return Outcome::Again(at);
+                }
+                Outcome::DoneAt(self.run_invalidate(&op, least, cx))
             }
             0x16 => {
                 // Type, targeted type, bank: bank and tag together name a counter, and all of ours are in bank 0.

@@ -31,6 +31,8 @@ pub(crate) enum Event {
     CopyPiece { runlist: usize, chid: u32, run: u64 },
     /// Copies of a channel may be complete: semaphores, interrupts.
     CopyComplete { runlist: usize, chid: u32 },
+    /// A register invalidate takes effect.
+    InvalidateTakes,
     /// The register invalidate completes.
     InvalidateDone,
     /// A stalled block translates again.

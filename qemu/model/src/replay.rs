@@ -2,6 +2,8 @@
 //! TLB invalidate, replay and cancel: one operation, reached by MEM_OP and by registers
 //! (hw-interface.md 2).
 
+use std::collections::VecDeque;
+
 use huvm_hw::ext::stats::Counter;
 
 use crate::bar0;
@@ -9,6 +11,9 @@ use crate::ext::inject::Inject;
 use crate::gpu::{Cx, Gpu};
 use crate::mmu::{Access, Pdb};
 use crate::queue::Event;
+
+/// How much later than the profile says an invalidate completes, at most, ns.
+const LATE_NS: u32 = 3_000;
 
 /// What happens to stalled accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +124,10 @@ pub(crate) struct InvalidateRegs {
     upper_vaddr: u32,
     size: u32,
     pending: u32,
+    /// Those that take effect later, in order: when the profile has them complete.
+    waiting: VecDeque<(Invalidate, u64)>,
+    /// When the last of those takes effect, ns.
+    last_at: u64,
     /// The one that hangs (INJECT.COMMAND_HANG).
     hung: Option<Invalidate>,
 }
@@ -223,28 +232,55 @@ impl Gpu {
             r.hung = Some(op);
             return;
         }
-        let done = self.run_invalidate(&op, cx);
-        cx.at(done, Event::InvalidateDone);
+        self.command_begins(op, cx);
     }
 
     /// INJECT.COMMAND_HANG was written 0: what hung is carried out.
     pub(crate) fn command_unhang(&mut self, cx: &mut Cx<'_>) {
         if let Some(op) = self.invalidate.hung.take() {
-            let done = self.run_invalidate(&op, cx);
+            self.command_begins(op, cx);
+        }
+    }
+
+    fn command_begins(&mut self, op: Invalidate, cx: &mut Cx<'_>) {
+        let (at, least) = self.invalidate_moment(cx);
+        let r = &mut self.invalidate;
+        let at = at.max(r.last_at);
+        if at <= cx.now && r.waiting.is_empty() {
+            let done = self.run_invalidate(&op, least, cx);
+            return cx.at(done, Event::InvalidateDone);
+        }
+        r.last_at = at;
+        r.waiting.push_back((op, least));
+        cx.at(at, Event::InvalidateTakes);
+    }
+
+    /// The first of those that wait takes effect.
+    pub(crate) fn command_takes(&mut self, cx: &mut Cx<'_>) {
+        if let Some((op, least)) = self.invalidate.waiting.pop_front() {
+            let done = self.run_invalidate(&op, least, cx);
             cx.at(done, Event::InvalidateDone);
         }
     }
 
-    /// Runs an invalidate with its replay; returns when it is complete, ns.
-    pub(crate) fn run_invalidate(&mut self, op: &Invalidate, cx: &mut Cx<'_>) -> u64 {
+    /// When an invalidate that is asked for now takes effect, and when it completes at the earliest, ns: what is cached may be used until
+    /// the one, and the other may be later than it takes.
+    pub(crate) fn invalidate_moment(&mut self, cx: &Cx<'_>) -> (u64, u64) {
+        let usual = cx.delay(cx.fabric.profile.invalidate_ns);
+        let late = cx.delay(LATE_NS);
+        let total = usual.saturating_add(self.inject.moment(late).unwrap_or(0));
+        let takes = self.inject.moment(total).unwrap_or(0);
+        (cx.now.saturating_add(takes), cx.now.saturating_add(total))
+    }
+
+    /// Runs an invalidate with its replay; returns when it is complete, ns: not before `least`.
+    pub(crate) fn run_invalidate(&mut self, op: &Invalidate, least: u64, cx: &mut Cx<'_>) -> u64 {
         cx.count(Counter::TlbInvalidates, 1);
         self.mmu.hub.invalidate(op.pdb, op.range, op.level);
         if !op.hub_only {
             self.mmu.gpc.invalidate(op.pdb, op.range, op.level);
         }
-        let mut done = cx
-            .now
-            .saturating_add(cx.delay(cx.fabric.profile.invalidate_ns));
+        let mut done = least.max(cx.now);
         if op.ack {
             done = done.max(self.mmu.in_use_until);
         }

@@ -5,6 +5,7 @@
 
 mod common;
 use common::*;
+use huvm_model::bar0;
 use huvm_model::config::{GpuConfig, Profile};
 
 fn real(seed: u32) -> Rig {
@@ -161,4 +162,77 @@ fn copies_in_order_do_not_clash() {
     submit_second(&mut r, &p);
     r.run(SEC);
     assert_eq!(r.h.errors, []);
+}
+
+/// How long an invalidate took, and how long after it was asked for a copy still used the old translation, ns.
+fn invalidated(r: &mut Rig) -> (u64, u64) {
+    let va = 0x9000_0000;
+    // The old one is cached.
+    r.map4k(0, va, pte_vid(0x400_0000));
+    r.replay(0, 0);
+    r.run(SEC);
+    r.submit(&copy(SYS_VA + 0x18_0000, va, 4, NON_PIPELINED));
+    r.run(SEC);
+    r.map4k(0, va, pte_vid(0x500_0000));
+    let t0 = r.h.now;
+    r.replay(0, 0);
+    let mut stale = 0;
+    while r.r0(0, bar0::INVALIDATE) >> 31 != 0 {
+        // A look through the aperture that copy engines share a TLB with.
+        if r.m.mmio_read(0, 1, va, 4, &mut r.h) == 4 {
+            stale = r.h.now - t0;
+        }
+        r.run(100);
+    }
+    assert_eq!(
+        r.m.mmio_read(0, 1, va, 4, &mut r.h),
+        5,
+        "after the acknowledge"
+    );
+    (r.h.now - t0, stale)
+}
+
+/// BAR1 through the channel's page tables; what is mapped says where it is.
+fn looking(mut r: Rig) -> Rig {
+    r.w0(0, bar0::BAR1_BLOCK, 1 << 31 | (INST >> 12) as u32);
+    r.vram32(0, 0x400_0000, 4);
+    r.vram32(0, 0x500_0000, 5);
+    r.sys32(0x18_0000, 4);
+    r
+}
+
+#[test]
+fn an_invalidate_takes_effect_at_any_moment_until_it_is_acknowledged() {
+    let mut r = looking(real(1));
+    let all: Vec<_> = (0..32).map(|_| invalidated(&mut r)).collect();
+    assert!(all.iter().any(|x| x.1 == 0), "at once: {all:?}");
+    assert!(all.iter().any(|x| x.1 > 1_500), "late: {all:?}");
+    assert!(
+        all.iter().all(|x| (1_000..=4_200).contains(&x.0)),
+        "{all:?}"
+    );
+    let longest = all.iter().map(|x| x.0).max();
+    assert!(longest > all.iter().map(|x| x.0).min().map(|n| n + 1_000));
+    let mut r = looking(Rig::new(1));
+    r.channel(0, 0);
+    assert!((0..4).all(|_| invalidated(&mut r).1 == 0));
+}
+
+#[test]
+fn an_invalidate_in_the_stream_is_over_before_what_follows() {
+    let mut r = real(3);
+    let va = 0x9000_0000;
+    for n in 1..32u64 {
+        let at = 0x400_0000 + n * 4096;
+        r.map4k(0, va, pte_vid(at));
+        r.sys32(0x18_0000, n as u32);
+        let t0 = r.h.now;
+        let mut p = mem_op(va as u32, hi(va), PDE3 as u32 | 1 << 7 | 1 << 5, 0xa << 27);
+        p.extend(sem(SEM_VA, n, 1 | 1 << 25));
+        p.extend(copy(SYS_VA + 0x18_0000, va, 4, NON_PIPELINED));
+        r.submit(&p);
+        r.run(SEC);
+        assert_eq!(r.get_vram64(0, at), n);
+        assert!((1_000..10_000).contains(&(r.h.sys_u64(SEM + 8) - t0)));
+    }
 }
