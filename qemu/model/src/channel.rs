@@ -86,6 +86,8 @@ pub(crate) struct Channel {
     blocked_until: u64,
     /// RAMFC was read.
     pub(crate) loaded: bool,
+    /// GP_PUT is to be read although no doorbell rang: it was loaded, or enabled.
+    pub(crate) looks: bool,
     /// The engine or PBDMA refused to go on; only a reset of the channel helps.
     pub(crate) dead: bool,
     /// Waits for software to clear a PBDMA error.
@@ -131,6 +133,7 @@ impl Channel {
             token: 0,
             blocked_until: 0,
             loaded: false,
+            looks: false,
             dead: false,
             error: false,
             instance: None,

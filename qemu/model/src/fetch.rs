@@ -5,6 +5,7 @@
 use crate::channel::{intr, Outcome};
 use crate::gpu::{ram_place, Cx, Gpu};
 use crate::mmu::{Access, FaultType, TlbKind};
+use crate::runlist::chram;
 
 /// Words that one fetch brings.
 const FETCH_WORDS: u32 = 64;
@@ -44,12 +45,24 @@ impl Gpu {
         c.userd_writeback = word(0xf4) & (1 << 12) != 0;
         c.notify = word(0xf8);
         c.loaded = true;
+        c.looks = true;
         true
     }
 
-    /// Reads GP_PUT.
+    /// Reads GP_PUT, if the doorbell rang, or the channel was loaded or enabled: nothing else tells the host of it.
     pub(crate) fn channel_poll_put(&mut self, runlist: usize, chid: u32, cx: &mut Cx<'_>) {
         let gpu = cx.gpu;
+        let Some(r) = self.runlists.get_mut(runlist) else {
+            return;
+        };
+        let rang = r.word(chid) & chram::PENDING != 0;
+        let looks = r
+            .channels
+            .get_mut(&chid)
+            .map(|c| core::mem::take(&mut c.looks));
+        if !rang && looks != Some(true) {
+            return;
+        }
         let Some(at) = self
             .channel(runlist, chid)
             .and_then(|c| c.userd_at(gpu, 0x8c))

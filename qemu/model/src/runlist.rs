@@ -355,6 +355,9 @@ impl Gpu {
                 }
             }
             if value & chram::ENABLE != 0 {
+                if let Some(c) = r.channels.get_mut(&chid) {
+                    c.looks = true;
+                }
                 self.channel_wake(runlist, chid, cx);
             }
         }

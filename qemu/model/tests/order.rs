@@ -236,3 +236,43 @@ fn an_invalidate_in_the_stream_is_over_before_what_follows() {
         assert!((1_000..10_000).contains(&(r.h.sys_u64(SEM + 8) - t0)));
     }
 }
+
+/// GP_PUT moves without a doorbell while the channel has other work, and waits, and faults: nobody looks.
+#[test]
+fn a_put_without_a_doorbell_is_not_seen() {
+    for realism in [false, true] {
+        let mut r = if realism { real(1) } else { Rig::new(1) };
+        r.channel(0, 0);
+        // It waits for a semaphore.
+        r.submit(&sem(SEM_VA, 3, 3));
+        r.run(5_000);
+        let ram = r.chram(0, 0, 1);
+        let quiet = |r: &mut Rig, value: u32| {
+            let words: Vec<u8> = sem(SEM_VA + 16, value.into(), 1)
+                .iter()
+                .flat_map(|w| w.to_le_bytes())
+                .collect();
+            let put = r.h.sys_u32(USERD + 0x8c);
+            let at = r.pb_at;
+            r.pb_at += 64;
+            r.sys(at, &words);
+            r.sys64(GPFIFO + 8 * u64::from(put), (SYS_VA + at) | 6 << 42);
+            r.sys32(USERD + 0x8c, put + 1);
+        };
+        quiet(&mut r, 1);
+        r.sys32(SEM, 4);
+        r.run(SEC);
+        assert_eq!(r.r0(0, ram) & 1 << 12, 0, "it waits no more");
+        assert_eq!(r.h.sys_u32(SEM + 16), 0);
+        r.doorbell(0, 0, 1);
+        r.run(SEC);
+        assert_eq!(r.h.sys_u32(SEM + 16), 1);
+        // Enabling looks too.
+        quiet(&mut r, 2);
+        r.run(SEC);
+        assert_eq!(r.h.sys_u32(SEM + 16), 1);
+        r.w0(0, ram, 2);
+        r.run(SEC);
+        assert_eq!(r.h.sys_u32(SEM + 16), 2);
+    }
+}
