@@ -79,6 +79,8 @@ pub(crate) struct Channel {
     pub(crate) inst: (u32, u64),
     userd: (u32, u64),
     pub(crate) tsgid: u32,
+    /// It was preempted, and has not run since.
+    pub(crate) preempted: bool,
     /// An event that runs the channel is queued for this time; the token tells it from older ones.
     scheduled: Option<u64>,
     token: u64,
@@ -129,6 +131,7 @@ impl Channel {
             inst,
             userd,
             tsgid: 0,
+            preempted: false,
             scheduled: None,
             token: 0,
             blocked_until: 0,
@@ -301,6 +304,7 @@ impl Gpu {
             return self.channel_schedule(runlist, chid, at, cx);
         }
         c.waiting_semaphore = false;
+        c.preempted = false;
         if !c.loaded && !self.channel_load(runlist, chid, cx) {
             return;
         }

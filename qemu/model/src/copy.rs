@@ -53,6 +53,15 @@ pub(crate) struct Piece {
     ahead: Vec<u8>,
     /// How many of those were read.
     read: usize,
+    /// The launch.
+    serial: u64,
+    /// The first byte of the launch that is its, and what a fill repeats.
+    start: u64,
+    pattern: Vec<u8>,
+    /// It moves no bytes.
+    phantom: bool,
+    /// Its channel is gone.
+    pub(crate) orphan: bool,
 }
 
 /// Why a piece cannot be issued.
@@ -123,7 +132,11 @@ impl Gpu {
     /// Starts the next piece of launch `i`.
     fn ce_issue(&mut self, runlist: usize, chid: u32, i: usize, cx: &mut Cx<'_>) {
         let each = self.inject.ce_fault_each;
-        let Some(job) = self.channel(runlist, chid).and_then(|c| c.jobs.get_mut(i)) else {
+        let Some(c) = self.channel(runlist, chid) else {
+            return;
+        };
+        c.preempted = false;
+        let Some(job) = c.jobs.get_mut(i) else {
             return;
         };
         let inject = core::mem::take(&mut job.inject_fault)
@@ -170,9 +183,8 @@ impl Gpu {
         if translated(job.src) || translated(job.dst) {
             self.mmu.in_use_until = self.mmu.in_use_until.max(end);
         }
-        let phantom = self.config.phantom && job.bytes >= PHANTOM_BYTES;
         let ahead = match job.src {
-            Some(_) if !phantom => self.ce_read_moment(piece.bytes, end, cx.now),
+            Some(_) if !piece.phantom => self.ce_read_moment(piece.bytes, end, cx.now),
             _ => None,
         };
         if let Some(e) = self.engines.get_mut(runlist) {
@@ -242,6 +254,11 @@ impl Gpu {
             early: 0,
             ahead: Vec::new(),
             read: 0,
+            serial: job.serial,
+            start: job.done,
+            pattern: job.pattern.clone(),
+            phantom: self.config.phantom && job.bytes >= PHANTOM_BYTES,
+            orphan: false,
         };
         let Some(dst_end) = job.dst else {
             return Ok(piece);
@@ -454,6 +471,9 @@ impl Gpu {
         let Some(mut piece) = e.piece.take_if(|p| p.run == run) else {
             return;
         };
+        if piece.orphan {
+            return self.ce_orphan_ends(runlist, piece, cx);
+        }
         let Some(c) = self.channel(runlist, chid) else {
             return self.ce_next(runlist, None, cx);
         };
@@ -463,13 +483,8 @@ impl Gpu {
             .take_while(|j| j.data_done)
             .last()
             .map_or(0, |j| j.complete_at);
-        let Some(job) = c.jobs.iter_mut().find(|j| !j.data_done) else {
-            return self.ce_next(runlist, None, cx);
-        };
-        let phantom = job.bytes >= PHANTOM_BYTES;
-        let (start, pattern) = (job.done, job.pattern.clone());
-        if !(self.config.phantom && phantom) {
-            let moved = move_bytes(&piece, start, &pattern, cx);
+        if !piece.phantom {
+            let moved = move_bytes(&piece, cx);
             if let Some(e) = self.engines.get_mut(runlist) {
                 e.spare = core::mem::take(&mut piece.ahead);
             }
@@ -480,7 +495,7 @@ impl Gpu {
                     .and_then(|j| j.dst)
                 {
                     Some(End::Virt(a) | End::Phys { addr: a, .. }) => {
-                        a.saturating_add(start + done)
+                        a.saturating_add(piece.start + done)
                     }
                     None => 0,
                 };
@@ -620,19 +635,39 @@ impl Gpu {
         }
     }
 
-    /// A channel goes away: its piece ends without effect.
+    /// A channel goes away: what is to be issued is not, and what is in flight goes on.
     pub(crate) fn ce_forget(&mut self, runlist: usize, chid: u32, cx: &mut Cx<'_>) {
         let Some(e) = self.engines.get_mut(runlist) else {
             return;
         };
         e.queue.retain(|&c| c != chid);
+        let piece = e.piece.as_mut().filter(|p| p.chid == chid);
+        let serial = piece.map(|p| {
+            p.orphan = true;
+            p.serial
+        });
         let gpu = cx.gpu;
-        cx.fabric
-            .flights
-            .end(|f| (f.gpu, f.runlist, f.chid) == (gpu, runlist, chid));
-        if e.piece.take_if(|p| p.chid == chid).is_some() {
-            self.ce_next(runlist, None, cx);
+        cx.fabric.flights.end(|f| {
+            (f.gpu, f.runlist, f.chid) == (gpu, runlist, chid) && Some(f.serial) != serial
+        });
+    }
+
+    /// The data of a piece has arrived whose channel is gone: all of it, or, with realism, a part.
+    fn ce_orphan_ends(&mut self, runlist: usize, mut piece: Piece, cx: &mut Cx<'_>) {
+        let all = piece.segments.len() as u64;
+        let some = self.inject.moment(all).unwrap_or(all);
+        piece
+            .segments
+            .truncate(usize::try_from(some).unwrap_or(usize::MAX));
+        // Nobody is there who could be told of what is refused.
+        if piece.phantom || move_bytes(&piece, cx).is_ok() {
+            count_bytes(&piece, cx);
         }
+        cx.fabric.flights.end(|f| f.serial == piece.serial);
+        if let Some(e) = self.engines.get_mut(runlist) {
+            e.spare = core::mem::take(&mut piece.ahead);
+        }
+        self.ce_next(runlist, None, cx);
     }
 
     /// INJECT.CE_HANG was written 0: what stood still goes on.
@@ -738,7 +773,7 @@ fn move_part(
 }
 
 /// Moves the bytes of a piece; the error is how many were moved.
-fn move_bytes(piece: &Piece, start: u64, pattern: &[u8], cx: &mut Cx<'_>) -> Result<(), u64> {
+fn move_bytes(piece: &Piece, cx: &mut Cx<'_>) -> Result<(), u64> {
     let mut done = 0;
     for s in &piece.segments {
         let result = match (s.src, s.dst) {
@@ -750,8 +785,8 @@ fn move_bytes(piece: &Piece, start: u64, pattern: &[u8], cx: &mut Cx<'_>) -> Res
             (Some(Target::Sparse), Target::Mem(dst, _)) => cx.fill(dst, &[0], s.len),
             (None, Target::Mem(dst, _)) => {
                 // The pattern counts from the start of the launch.
-                let mut p = pattern.to_vec();
-                let phase = (start.saturating_add(done) % p.len().max(1) as u64) as usize;
+                let mut p = piece.pattern.clone();
+                let phase = (piece.start.saturating_add(done) % p.len().max(1) as u64) as usize;
                 p.rotate_left(phase);
                 cx.fill(dst, &p, s.len)
             }

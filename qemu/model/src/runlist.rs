@@ -3,8 +3,9 @@
 //!
 //! Reduced as section 10.2 allows: every enabled channel of the list runs, copy engines share by
 //! pieces in turn, time slices are not kept; submit and preempt complete at once, except that a
-//! preempt of a channel whose piece is in flight is pending until the piece ends. A channel that
-//! leaves the list saves GP_GET into its RAMFC and loads it from there when it comes back.
+//! preempt is pending while a piece of a channel that may not run any more is in flight, or a
+//! semaphore of it is still to be written. A channel that leaves the list saves GP_GET into its
+//! RAMFC and loads it from there when it comes back. What it had in flight goes on.
 
 use std::collections::BTreeMap;
 
@@ -92,6 +93,13 @@ impl Runlist {
     }
 }
 
+impl Runlist {
+    /// The channel has launches whose data has arrived, and that will complete: a fault holds them up.
+    fn completes(&self, chid: u32, c: &Channel) -> bool {
+        self.word(chid) & chram::ENG_FAULTED == 0 && c.jobs.front().is_some_and(|j| j.data_done)
+    }
+}
+
 /// An entry of a submission that names a channel.
 struct Entry {
     chid: u32,
@@ -101,6 +109,15 @@ struct Entry {
 }
 
 impl Gpu {
+    /// The engine has a piece of a channel that may not run.
+    fn flies_off_list(&self, runlist: usize) -> bool {
+        let piece = self.engines.get(runlist).and_then(|e| e.piece.as_ref());
+        piece.is_some_and(|p| {
+            let may = |r: &Runlist| r.runnable(p.chid);
+            p.orphan || !self.runlists.get(runlist).is_some_and(may)
+        })
+    }
+
     /// Reads a register of runlists, channel RAM, PBDMAs or copy engines.
     pub(crate) fn host_read(&self, at: u32) -> u32 {
         let n = self.ce_count();
@@ -196,12 +213,11 @@ impl Gpu {
             0x088 => r.submit,
             0x094 => r.sched_disable,
             0x098 => {
-                // Pending while a piece of a channel that may not run any more is in flight.
-                let draining = self
-                    .engines
-                    .get(runlist)
-                    .and_then(|e| e.in_flight_channel())
-                    .is_some_and(|chid| !r.runnable(chid));
+                // Pending while something of a channel that may not run any more is in flight.
+                let draining = self.flies_off_list(runlist)
+                    || r.channels
+                        .iter()
+                        .any(|(chid, c)| !r.runnable(*chid) && r.completes(*chid, c));
                 let kind = if r.preempt & (3 << 24) == 0 { 21 } else { 20 };
                 r.preempt | (u32::from(draining) << kind)
             }
@@ -247,6 +263,10 @@ impl Gpu {
             }
             0x098 => {
                 r.preempt = value & 0x0300_0fff;
+                let tsg = (value & (3 << 24) != 0).then_some(value & 0xfff);
+                for c in r.channels.values_mut() {
+                    c.preempted |= tsg.is_none_or(|t| t == c.tsgid);
+                }
                 // RUNLIST_PREEMPT_COMPLETE or TSG_PREEMPT_COMPLETE.
                 r.intr_0 |= if value & (3 << 24) == 0 {
                     1 << 9
@@ -337,11 +357,13 @@ impl Gpu {
         };
         if value == u32::MAX {
             // Reset: the word and whatever state the channel had.
-            r.words.remove(&chid);
-            if let Some(c) = r.channels.get_mut(&chid) {
-                c.forget();
+            self.channel_leaves(runlist, chid, cx);
+            if let Some(r) = self.runlists.get_mut(runlist) {
+                r.words.remove(&chid);
+                if let Some(c) = r.channels.get_mut(&chid) {
+                    c.forget();
+                }
             }
-            self.ce_forget(runlist, chid, cx);
             return;
         }
         let word = r.words.entry(chid).or_insert(0);
@@ -399,6 +421,23 @@ impl Gpu {
         self.channel_schedule(runlist, chid, at, cx);
     }
 
+    /// The host forgets what a channel is: what its engine has of it goes on.
+    fn channel_leaves(&mut self, runlist: usize, chid: u32, cx: &mut Cx<'_>) {
+        let flies = self
+            .engines
+            .get(runlist)
+            .and_then(|e| e.piece.as_ref())
+            .is_some_and(|p| p.chid == chid && !p.orphan);
+        let preempted = self.runlists.get(runlist).is_some_and(|r| {
+            let c = r.channels.get(&chid);
+            c.is_none_or(|c| c.preempted || !(flies || r.completes(chid, c)))
+        });
+        if !preempted {
+            cx.guest_error("channel removed without a preempt, with work in flight");
+        }
+        self.ce_forget(runlist, chid, cx);
+    }
+
     fn runlist_submit(&mut self, runlist: usize, length: u32, cx: &mut Cx<'_>) {
         let Some(r) = self.runlists.get(runlist) else {
             return;
@@ -419,19 +458,25 @@ impl Gpu {
         let Some(r) = self.runlists.get_mut(runlist) else {
             return;
         };
-        let mut old = core::mem::take(&mut r.channels);
-        for e in &entries {
-            let kept = old.remove(&e.chid).filter(|c| c.same(e.inst, e.userd));
-            let mut c = kept.unwrap_or_else(|| Channel::new(e.inst, e.userd));
-            c.tsgid = e.tsgid;
-            r.channels.insert(e.chid, c);
+        // Of two entries with one number the later one counts.
+        let listed: BTreeMap<u32, Entry> = entries.into_iter().map(|e| (e.chid, e)).collect();
+        let stays =
+            |chid: &u32, c: &Channel| listed.get(chid).is_some_and(|e| c.same(e.inst, e.userd));
+        let gone = |(chid, c): (&u32, &Channel)| (!stays(chid, c)).then_some(*chid);
+        let gone: Vec<u32> = r.channels.iter().filter_map(gone).collect();
+        for chid in gone {
+            self.channel_leaves(runlist, chid, cx);
+            let r = self.runlists.get_mut(runlist);
+            if let Some(c) = r.and_then(|r| r.channels.remove(&chid)) {
+                c.save(cx);
+            }
         }
-        for (chid, gone) in old {
-            gone.save(cx);
-            self.ce_forget(runlist, chid, cx);
-        }
-        for e in entries {
-            self.channel_wake(runlist, e.chid, cx);
+        for (chid, e) in listed {
+            if let Some(r) = self.runlists.get_mut(runlist) {
+                let c = r.channels.entry(chid);
+                c.or_insert_with(|| Channel::new(e.inst, e.userd)).tsgid = e.tsgid;
+            }
+            self.channel_wake(runlist, chid, cx);
         }
     }
 }

@@ -276,3 +276,95 @@ fn a_put_without_a_doorbell_is_not_seen() {
         assert_eq!(r.h.sys_u32(SEM + 16), 2);
     }
 }
+
+const REMOVED: &str = "without a preempt";
+
+/// 2 MiB from the host are on their way to 0x300_0000.
+fn in_flight(r: &mut Rig) {
+    r.sys(0x1000_0000, &[7; 64]);
+    r.submit(&physical(0x1000_0000, 0x300_0000, 2 << 20));
+    r.run(20_000);
+}
+
+#[test]
+fn what_is_in_flight_goes_on_without_its_channel() {
+    for how in ["submit", "reset", "another"] {
+        let mut r = Rig::new(1);
+        r.channel(0, 0);
+        in_flight(&mut r);
+        let b = r.runlist(0, 0);
+        match how {
+            "submit" => r.w0(0, b + 0x88, 0),
+            "reset" => {
+                let ram = r.chram(0, 0, 1);
+                r.w0(0, ram, u32::MAX);
+            }
+            _ => {
+                // The number is another context's now, with a copy of its own.
+                let image = r.get_vram(0, INST, 4096);
+                r.vram(0, INST + 0x4000, &image);
+                let gpfifo = SYS_VA + 0x2_8000;
+                r.channel_at(0, 0, 1, INST + 0x4000, USERD + 0x200, gpfifo, RUNLIST);
+                r.sys(0x1100_0000, &[9; 64]);
+                let mut p = physical(0x1100_0000, 0x600_0000, 2 << 20);
+                p.extend(ce_release(SEM_VA, 1, false));
+                r.submit_on(0, 0, 1, USERD + 0x200, 0x2_8000, &p);
+                // The first one's piece is no part of it.
+                r.run(190_000);
+                assert_eq!(r.h.sys_u32(SEM), 0);
+            }
+        }
+        assert_eq!(errors(&r, REMOVED), 1, "{how}");
+        r.run(SEC);
+        assert_eq!(r.get_vram(0, 0x300_0000, 64), [7; 64], "{how}");
+        if how == "another" {
+            assert_eq!(r.get_vram(0, 0x600_0000, 64), [9; 64]);
+            assert_eq!(r.h.sys_u32(SEM), 1);
+            // What the first had read of its ring is in its context.
+            assert_eq!(
+                u32::from_le_bytes(r.get_vram(0, INST + 20, 4).try_into().unwrap()),
+                1
+            );
+        }
+        assert_eq!(r.h.errors.len(), 1, "{:?}", r.h.errors);
+    }
+}
+
+#[test]
+fn a_channel_may_be_removed_behind_a_preempt() {
+    let mut r = Rig::new(1);
+    r.channel(0, 0);
+    in_flight(&mut r);
+    let (b, ram) = (r.runlist(0, 0), r.chram(0, 0, 1));
+    r.w0(0, ram, 3);
+    r.w0(0, b + 0x98, 0);
+    r.run(SEC);
+    r.w0(0, b + 0x88, 0);
+    r.w0(0, ram, u32::MAX);
+    assert_eq!(r.h.errors, []);
+}
+
+#[test]
+fn a_preempt_is_pending_until_the_semaphore_is_written() {
+    let mut r = Rig::new(1);
+    r.channel(0, 0);
+    let mut p = inc(0x240, &[hi(SEM_VA), SEM_VA as u32, 5]);
+    p.extend(inc(0x260, &[1, 0]));
+    p.extend(copy(
+        0x1000_0000,
+        0x300_0000,
+        64 << 10,
+        NON_PIPELINED | PHYS | 1 << 3,
+    ));
+    r.submit(&p);
+    // The data takes 5 us, the link's latency is 16.7.
+    r.run(12_000);
+    let (b, ram) = (r.runlist(0, 0), r.chram(0, 0, 1));
+    r.w0(0, ram, 3);
+    r.w0(0, b + 0x98, 0);
+    assert_eq!(r.h.sys_u32(SEM), 0);
+    while r.r0(0, b + 0x98) >> 20 & 3 != 0 {
+        r.run(100);
+    }
+    assert_eq!(r.h.sys_u32(SEM), 5);
+}
