@@ -22,7 +22,7 @@ typedef struct HuvmHostOps {
     int (*dma_write)(void *opaque, uint64_t addr, const void *buf, uint64_t len);
     /* Sends a message interrupt. */
     void (*msix)(void *opaque, uint32_t vector);
-    /* BAR 1 or 3 goes through page tables (on) or maps VRAM. */
+    /* BAR 1 or 3 is read and written through the model (on: page tables, or a GPU that is gone) or maps VRAM. */
     void (*bar_virtual)(void *opaque, uint32_t bar, int on);
     /* 1 if bus addresses of this device are translated (an IOMMU): no other device's mean the same. */
     int (*bus_translated)(void *opaque);

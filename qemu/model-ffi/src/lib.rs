@@ -66,8 +66,8 @@ fn enter<R>(gpu: Option<c_int>, absent: R, f: impl FnOnce(&mut World) -> R) -> R
     if result.is_err() {
         eprintln!("huvm-gpu: the device model failed; the device is gone until reset");
         match gpu.and_then(|g| usize::try_from(g).ok()) {
-            Some(g) => w.machine.mark_gone(g),
-            None => (0..huvm_model::MAX_GPUS).for_each(|g| w.machine.mark_gone(g)),
+            Some(g) => w.machine.mark_gone(g, &mut w.host),
+            None => (0..huvm_model::MAX_GPUS).for_each(|g| w.machine.mark_gone(g, &mut w.host)),
         }
     }
     arm(w);

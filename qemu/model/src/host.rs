@@ -67,7 +67,7 @@ pub trait Host {
     /// Sends message interrupt `vector` of GPU `gpu`.
     fn msix(&mut self, gpu: usize, vector: u32);
 
-    /// BAR `bar` (1 or 3) of the GPU now goes through page tables (`on`) or maps VRAM directly.
+    /// BAR `bar` (1 or 3) of the GPU now goes through page tables, or nowhere (`on`: the model is asked), or maps VRAM directly.
     fn bar_virtual(&mut self, gpu: usize, bar: u32, on: bool) {
         let _ = (gpu, bar, on);
     }

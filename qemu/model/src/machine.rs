@@ -16,6 +16,7 @@
 use huvm_hw::ext;
 
 use crate::config::{GpuConfig, Profile, CES_MAX, CES_MIN, VRAM_MAX_BYTES, VRAM_MIN_BYTES};
+use crate::ext::inject::fall;
 use crate::fabric::Fabric;
 use crate::gpu::{Cx, Gpu};
 use crate::host::Host;
@@ -147,10 +148,11 @@ impl Machine {
     }
 
     /// Makes a GPU fall off the bus, as INJECT.GONE does: for a caller that cannot trust its state any more.
-    pub fn mark_gone(&mut self, gpu: usize) {
+    pub fn mark_gone(&mut self, gpu: usize, host: &mut dyn Host) {
         if let Some(Some(g)) = self.gpus.get_mut(gpu) {
             g.gone = true;
             self.fabric.silence(gpu);
+            fall(gpu, host);
         }
     }
 

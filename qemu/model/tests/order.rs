@@ -368,3 +368,22 @@ fn a_preempt_is_pending_until_the_semaphore_is_written() {
     }
     assert_eq!(r.h.sys_u32(SEM), 5);
 }
+
+#[test]
+fn memory_of_a_gpu_that_is_gone_reads_ones() {
+    let mut r = Rig::new(1);
+    r.w5(0, huvm_hw::ext::inject::GONE, 0xdead);
+    assert_eq!(
+        r.h.bar_modes,
+        [(0, 1, true), (0, 3, true)],
+        "no memory there"
+    );
+    for bar in [1, 3] {
+        r.m.mmio_write(0, bar, 0x1000, 7, 8, &mut r.h);
+        assert_eq!(r.m.mmio_read(0, bar, 0x1000, 8, &mut r.h), u64::MAX);
+    }
+    assert_eq!(r.get_vram64(0, 0x1000), 0);
+    r.h.bar_modes.clear();
+    r.m.reset(0, &mut r.h);
+    assert_eq!(r.h.bar_modes, [(0, 1, false), (0, 3, false)]);
+}

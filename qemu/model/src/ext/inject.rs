@@ -6,6 +6,7 @@ use huvm_hw::ext::stats::Counter;
 
 use crate::fault::NON_REPLAYABLE;
 use crate::gpu::{Cx, Gpu};
+use crate::host::Host;
 use crate::queue::Event;
 
 /// The registers of the block.
@@ -202,6 +203,12 @@ fn next_word(state: &mut u64) -> u32 {
     (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
 }
 
+/// The memory behind the BARs of a GPU is out of reach: what is not mapped there is answered by the model, with ones.
+pub(crate) fn fall(gpu: usize, host: &mut dyn Host) {
+    host.bar_virtual(gpu, 1, true);
+    host.bar_virtual(gpu, 3, true);
+}
+
 fn scramble(seed: u32) -> u64 {
     // Any odd constant does: it only keeps the state away from zero.
     (u64::from(seed) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
@@ -279,6 +286,7 @@ impl Gpu {
             reg::GONE if value == reg::GONE_KEY => {
                 self.gone = true;
                 cx.fabric.silence(cx.gpu);
+                fall(cx.gpu, cx.host);
             }
             reg::DROP_INTR => i.drop_intr = value,
             reg::NEG_TLB => {
