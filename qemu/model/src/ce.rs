@@ -99,6 +99,10 @@ pub(crate) struct Job {
     pub(crate) data_done: bool,
     pub(crate) complete_at: u64,
     pub(crate) release: Option<Release>,
+    /// FLUSH_ENABLE with a system flush: what was written is seen before the semaphore.
+    flushes: bool,
+    /// A piece of it wrote to the host's or a neighbour's memory.
+    pub(crate) goes_out: bool,
     /// INTERRUPT_TYPE.
     pub(crate) interrupt: u32,
     /// INJECT: faults once.
@@ -114,6 +118,15 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// The launch is complete: whether its semaphore tells of writes that nobody need see yet. `unflushed` is whether the channel has such.
+    pub(crate) fn tells_too_soon(&self, unflushed: &mut bool) -> bool {
+        *unflushed |= self.goes_out;
+        if self.flushes {
+            *unflushed = false;
+        }
+        *unflushed && self.release.is_some()
+    }
+
     /// Whether one of the two writes what the other reads or writes.
     pub(crate) fn clashes(&self, with: &Job) -> bool {
         let meet = |a: Option<End>, b: Option<End>| {
@@ -208,6 +221,8 @@ impl CeRegs {
                 timestamp: sem == 2,
                 reduction: (v & (1 << 19) != 0).then_some(((v >> 14) & 0xf, v & (1 << 18) == 0)),
             }),
+            flushes: v & (1 << 2) != 0 && v & (1 << 25) == 0,
+            goes_out: false,
             interrupt: (v >> 5) & 3,
             inject_fault: false,
             hung: false,

@@ -123,6 +123,8 @@ pub(crate) struct Channel {
     pub(crate) sem_payload: [u32; 2],
     pub(crate) ce: CeRegs,
     pub(crate) jobs: VecDeque<Job>,
+    /// It has written to the host's or a neighbour's memory, and flushed nothing since.
+    pub(crate) unflushed: bool,
 }
 
 impl Channel {
@@ -164,6 +166,7 @@ impl Channel {
             sem_payload: [0; 2],
             ce: CeRegs::default(),
             jobs: VecDeque::new(),
+            unflushed: false,
         }
     }
 

@@ -524,6 +524,7 @@ impl Gpu {
             .and_then(|c| c.jobs.iter_mut().find(|j| !j.data_done))
         {
             job.done += piece.bytes;
+            job.goes_out |= piece.dst.is_some_and(|s| s != Side::Gpu(cx.gpu));
             if job.done >= job.bytes {
                 job.data_done = true;
                 job.complete_at = cx
@@ -594,7 +595,16 @@ impl Gpu {
                     return self.ce_fault(runlist, chid, &refused, cx);
                 }
             }
-            let over = self.channel(runlist, chid).and_then(|c| c.jobs.pop_front());
+            let over = match self.channel(runlist, chid) {
+                Some(c) => c.jobs.pop_front().inspect(|job| {
+                    if job.tells_too_soon(&mut c.unflushed) {
+                        cx.guest_error(
+                            "semaphore released without a flush behind writes to other memory",
+                        );
+                    }
+                }),
+                None => None,
+            };
             if let Some(job) = over.filter(|j| j.dst.is_some()) {
                 cx.fabric.flights.end(|f| f.serial == job.serial);
             }

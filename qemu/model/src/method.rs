@@ -157,8 +157,13 @@ impl Gpu {
                     });
                 Outcome::Done
             }
-            // MEMBAR and cache maintenance: the model's memory is coherent.
-            0x5 | 0xd | 0xe | 0xf | 0x10 | 0x15 => Outcome::Done,
+            // MEMBAR: 0 is the system's.
+            0x5 => {
+                c.unflushed &= cc & 7 != 0;
+                Outcome::Done
+            }
+            // Cache maintenance: the model's memory is coherent.
+            0xd | 0xe | 0xf | 0x10 | 0x15 => Outcome::Done,
             _ => Outcome::Error(intr::METHOD),
         }
     }

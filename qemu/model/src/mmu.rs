@@ -261,6 +261,14 @@ impl Walk<'_, '_> {
         } else {
             0
         };
+        // Of a table's entries only leaves count, and of a dual one that is a leaf the upper half does not.
+        let leaf = pte::valid(lo);
+        let table = matches!(level, Level::Big | Level::Small);
+        if (pte::cached_outside(lo) && (leaf || !table)) || (!leaf && pte::cached_outside(hi & !1))
+        {
+            self.cx
+                .guest_error("entry of the host's or a neighbour's memory without VOL");
+        }
         if self.negative || valid(lo, hi) {
             if self.tlb.entries.len() >= TLB_ENTRIES {
                 self.tlb.entries.clear();

@@ -170,6 +170,17 @@ pub(crate) fn leaf(e: u64) -> Leaf {
     }
 }
 
+/// A valid leaf that points out of the GPU's memory, or a directory entry (half of one) that points at a table there, without VOL: it may be
+/// cached where nothing takes it out again.
+pub(crate) fn cached_outside(e: u64) -> bool {
+    let out = if valid(e) {
+        bits(e, 2, 1) != 0
+    } else {
+        bits(e, 2, 1) > 1
+    };
+    out && bits(e, 3, 3) == 0
+}
+
 /// VALID of a leaf, IS_PTE of a directory entry.
 pub(crate) fn valid(e: u64) -> bool {
     e & 1 != 0

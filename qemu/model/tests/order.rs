@@ -387,3 +387,71 @@ fn memory_of_a_gpu_that_is_gone_reads_ones() {
     r.m.reset(0, &mut r.h);
     assert_eq!(r.h.bar_modes, [(0, 1, false), (0, 3, false)]);
 }
+
+const UNFLUSHED: &str = "without a flush";
+
+#[test]
+fn writes_to_other_memory_are_flushed_before_a_semaphore_tells_of_them() {
+    let told = |dst_mode: u32, between: Vec<u32>, flush: u32| {
+        let mut r = Rig::new(1);
+        r.channel(0, 0);
+        let mut p = inc(0x260, &[0, dst_mode]);
+        p.extend(copy(
+            0x300_0000,
+            0x1000_0000 >> (3 * (1 - dst_mode)),
+            4096,
+            NON_PIPELINED | PHYS,
+        ));
+        p.extend(between);
+        p.extend(inc(0x240, &[hi(SEM_VA), SEM_VA as u32, 1]));
+        p.extend(inc(0x300, &[flush | 1 << 3]));
+        // What was flushed once needs no other one.
+        p.extend(inc(0x300, &[1 << 3]));
+        r.submit(&p);
+        r.run(SEC);
+        assert_eq!(r.h.sys_u32(SEM), 1);
+        errors(&r, UNFLUSHED)
+    };
+    assert_eq!(told(1, vec![], 1 << 2), 0);
+    assert_eq!(told(0, vec![], 0), 0, "local memory");
+    assert_eq!(told(1, vec![], 0), 2);
+    assert_eq!(told(1, vec![], 1 << 2 | 1 << 25), 2, "seen by the GPU only");
+    let membar = |kind: u32| [inc(0x78, &[0]), mem_op(0, 0, kind, 5 << 27)].concat();
+    assert_eq!(told(1, membar(0), 0), 0);
+    assert_eq!(told(1, membar(1), 0), 2);
+}
+
+#[test]
+fn other_memory_is_mapped_volatile() {
+    for (pte, wrong) in [
+        (pte_sys(0x50_0000), 0),
+        (pte_sys(0x50_0000) & !8, 1),
+        (pte_vid(0x500_0000), 0),
+        (0, 0),
+    ] {
+        let mut r = Rig::new(1);
+        r.channel(0, 0);
+        let at = r.pte_at(0, PDE3, 0x9000_0000);
+        r.vram64(0, at, pte);
+        r.submit(&copy(SYS_VA + 0x18_0000, 0x9000_0000, 64, NON_PIPELINED));
+        r.run(SEC);
+        assert_eq!(errors(&r, "without VOL"), wrong, "{pte:#x}");
+    }
+    // A table in the host's memory: the small half of a dual entry.
+    for (vol, wrong) in [(8, 0), (0, 1)] {
+        let mut r = Rig::new(1);
+        r.channel(0, 0);
+        r.map2m(0, 0x9000_0000, 0);
+        r.pte_at(0, PDE3, 0x9000_0000);
+        let table = r.next_table[0] - 0x1000;
+        let at = (0..256 * 16)
+            .map(|n| table - 0x1000 + 8 * n % 0x1000)
+            .find(|at| r.get_vram64(0, *at) == 2 | (table >> 12) << 8)
+            .unwrap();
+        r.vram64(0, at, 2 << 1 | vol | (0x50_0000 >> 12) << 8);
+        r.sys64(0x50_0000, pte_sys(0x60_0000));
+        r.submit(&copy(SYS_VA + 0x18_0000, 0x9000_0000, 64, NON_PIPELINED));
+        r.run(SEC);
+        assert_eq!(errors(&r, "without VOL"), wrong, "{:?}", r.h.errors);
+    }
+}
