@@ -506,15 +506,16 @@ impl<D: DmaMem> FaultRing<D> {
     }
 
     /// Clears overflow and corrupted GET by the two writes that the hardware needs. Call after [`Self::drain`] made
-    /// room; for the replayable ring a replay must follow.
+    /// room; for the replayable ring a replay must follow. Where packets came meanwhile it may have overflowed again, which the next
+    /// look sees.
     ///
     /// # Errors
-    /// [`Error::Gone`], [`Error::BadState`] when a flag stays.
+    /// [`Error::Gone`], [`Error::BadState`] when a flag stays though the ring is empty.
     pub fn recover<M: Mmio + ?Sized>(&mut self, m: &M) -> Result<()> {
         self.rearm(m);
         self.write(m, regs::FAULT_GET, self.get | OVERFLOW | CORRUPTED);
         let put = read(m, self.kind.base() + regs::FAULT_PUT)?;
-        if put & (OVERFLOW | CORRUPTED) != 0 {
+        if put & (OVERFLOW | CORRUPTED) != 0 && put & PTR == self.get {
             return Err(Error::BadState("fault ring", put));
         }
         Ok(())
