@@ -2,7 +2,7 @@
 //! Two sets of results, row by row.
 
 use crate::failure::{Failure, Result};
-use crate::rows::{File, Key, Row};
+use crate::rows::{File, Key, Row, OLD};
 use crate::table::Table;
 use crate::units;
 use serde::Serialize;
@@ -50,6 +50,8 @@ pub struct Comparison {
     pub only_in_a: Vec<String>,
     /// Rows that A does not have.
     pub only_in_b: Vec<String>,
+    /// Their times do not mean the same: one has rows of an older schema.
+    pub differ: bool,
 }
 
 fn commits(files: &[File]) -> Vec<String> {
@@ -85,6 +87,10 @@ pub fn compare(a: &[File], b: &[File]) -> Result<Comparison> {
             })
         })
         .collect();
+    let old = |files: &[File]| {
+        let mut all = files.iter().filter_map(|f| f.meta.as_ref());
+        all.any(|m| m.schema == OLD)
+    };
     if rows.is_empty() {
         return Err(Failure::Check(
             "the two have no row in common: there is nothing to compare".into(),
@@ -97,6 +103,7 @@ pub fn compare(a: &[File], b: &[File]) -> Result<Comparison> {
     Ok(Comparison {
         a_commits: commits(a),
         b_commits: commits(b),
+        differ: old(a) != old(b),
         means: means(&rows),
         only_in_a: lacking(&of_a, &in_b),
         only_in_b: lacking(&of_b, &in_a),
@@ -140,6 +147,9 @@ impl Comparison {
             of(&self.a_commits),
             of(&self.b_commits)
         );
+        if self.differ {
+            text.push_str(&format!("Times do not mean the same: one has rows of {OLD}, without what passes between launches.\n\n"));
+        }
         text.push_str(&self.table().text());
         text.push('\n');
         let mut means = Table::new(2, &["experiment", "preset", "rows", "mean B/A"]);

@@ -41,6 +41,11 @@ fn what_is_no_result_is_refused() {
             format!(r#"[{good},"link_efficiency":7}}]"#),
             "link_efficiency is 7",
         ),
+        // Copies that took no time.
+        (
+            format!(r#"[{good},"link_efficiency":1.0319}}]"#),
+            "link_efficiency is 1.0319",
+        ),
         (
             format!("[{}}}]", good.replace("\":5", "\":0")),
             "time_ns is 0",
@@ -61,7 +66,7 @@ fn what_is_no_result_is_refused() {
     assert_eq!(read_file(&file).unwrap().rows.len(), 1);
     let meta = r#"{"schema":"huvm.results/1","experiment":"x","warnings":["odd"]}"#;
     for (text, why) in [
-        (meta.replace("/1", "/2"), "schema"),
+        (meta.replace("/1", "/9"), "schema"),
         (meta.into(), "odd"),
         ("{}".into(), "missing field"),
     ] {
@@ -74,6 +79,27 @@ fn what_is_no_result_is_refused() {
         read(&dir.join("none.json")),
         Err(Failure::File(_))
     ));
+}
+
+/// Rows of before are kept as they are, and never taken for the same as new ones.
+#[test]
+fn times_of_before_are_told_from_those_of_now() {
+    let dir = scratch("schemas");
+    let row = r#"[{"workload":"pagerank","preset":"huvm","ratio":1.5,"time_ns":5,"h2d_bytes":0,"d2h_bytes":0,"p2p_bytes":0,"faults":0,"link_efficiency":1.0319}]"#;
+    let file = |schema: &str, row: &str| {
+        let name = dir.join("x.json");
+        std::fs::write(&name, row).unwrap();
+        let meta = format!(r#"{{"schema":"{schema}","experiment":"x"}}"#);
+        std::fs::write(dir.join("x.meta.json"), meta).unwrap();
+        read_file(&name)
+    };
+    let old = file("huvm.results/1", row).unwrap();
+    assert!(file("huvm.results/2", row).is_err());
+    let new = file("huvm.results/2", &row.replace("1.0319", "1.0019")).unwrap();
+    let text = |a: &File, b: &File| compare(&[a.clone()], &[b.clone()]).unwrap().text();
+    assert!(text(&old, &new).contains("do not mean the same"));
+    assert!(!text(&old, &old).contains("do not mean the same"));
+    assert!(!text(&new, &new).contains("do not mean the same"));
 }
 
 #[test]

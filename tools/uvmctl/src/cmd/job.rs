@@ -17,6 +17,14 @@ pub(crate) trait Load: Send {
     /// Bytes of its data.
     fn bytes(&self) -> u64;
 
+    /// Does what the CPU can do for the first `passes` before the first begins; for how many of them it has.
+    ///
+    /// # Errors
+    /// No memory; interrupted.
+    fn ready(&mut self, _at: &Seat, passes: u32) -> Result<u32> {
+        Ok(passes)
+    }
+
     /// Makes pass `nr`; the time that it took, ns.
     ///
     /// # Errors
@@ -68,6 +76,8 @@ pub(crate) struct Job {
     plan: Plan,
     seat: Seat,
     load: Box<dyn Load>,
+    /// Passes that were ready before the first began.
+    ready: u32,
 }
 
 /// Bars of progress, one a job; only where people read along.
@@ -113,7 +123,12 @@ impl Job {
         seat.device.register(plan.gpu)?;
         seat.bar.set_message("filling");
         let load = load(&seat, &plan)?;
-        Ok(Job { plan, seat, load })
+        Ok(Job {
+            plan,
+            seat,
+            load,
+            ready: 0,
+        })
     }
 
     /// Makes all passes.
@@ -125,8 +140,10 @@ impl Job {
         let threads = Threads::of(gpu);
         let spent = || threads.as_ref().and_then(Threads::spent);
         let mut driver = None;
+        let passes = self.plan.passes();
+        self.ready = self.load.ready(&self.seat, passes)?;
         bar.set_message("");
-        for nr in 0..self.plan.passes() {
+        for nr in 0..passes {
             if nr == self.plan.warmup {
                 before = Some(device.counters(Scope::Gpu(gpu))?);
                 driver = spent();
@@ -158,6 +175,14 @@ impl Job {
         })
     }
 
+    /// Says what the times have in them that is not the GPU's.
+    fn caveat(&self, out: &Out) {
+        let passes = self.plan.passes();
+        if let Some(text) = unready(&self.plan.workload, self.ready, passes) {
+            self.seat.bar.suspend(|| out.warn(&text));
+        }
+    }
+
     /// Words that the CPU finds wrong; `None` if it does not look, or cannot, of which there is a warning then.
     fn check(&self, out: &Out, figures: &Figures) -> Result<Option<u64>> {
         if !self.plan.verify {
@@ -174,6 +199,13 @@ impl Job {
     }
 }
 
+/// That there was no memory to have all passes ready; `None` if there was.
+fn unready(name: &str, ready: u32, passes: u32) -> Option<String> {
+    (ready < passes).then(|| {
+        format!("{name}: there is no memory for the lists of {passes} passes, but of {ready}: the time of the others has their writing in it")
+    })
+}
+
 /// That a job's data is not verified, and why; `None` if it can be.
 fn unverified(figures: &Figures, load: &dyn Load) -> Option<String> {
     let phantom = (figures.data == "phantom").then(|| "the GPU's data is phantom".to_owned());
@@ -187,6 +219,7 @@ fn unverified(figures: &Figures, load: &dyn Load) -> Option<String> {
 /// It failed.
 pub(crate) fn run_one(out: &Out, mut job: Job) -> Result<Figures> {
     let mut figures = job.measure()?;
+    job.caveat(out);
     figures.mismatches = job.check(out, &figures)?;
     job.seat.bar.finish_and_clear();
     Ok(figures)
@@ -196,7 +229,10 @@ pub(crate) fn run_one(out: &Out, mut job: Job) -> Result<Figures> {
 /// that ended well, and the first failure.
 pub(crate) fn run_all(out: &Out, mut jobs: Vec<Job>) -> (Vec<Figures>, Option<Failure>) {
     let ended: Vec<Result<Figures>> = std::thread::scope(|s| {
-        let threads: Vec<_> = jobs.iter_mut().map(|j| s.spawn(|| j.measure())).collect();
+        let threads: Vec<_> = jobs
+            .iter_mut()
+            .map(|j| s.spawn(|| j.measure()))
+            .collect();
         let join = |t: std::thread::ScopedJoinHandle<'_, _>| {
             t.join().unwrap_or_else(|p| std::panic::resume_unwind(p))
         };
@@ -205,6 +241,7 @@ pub(crate) fn run_all(out: &Out, mut jobs: Vec<Job>) -> (Vec<Figures>, Option<Fa
     let (mut rows, mut failure) = (Vec::new(), None);
     for (job, ended) in jobs.iter().zip(ended) {
         let checked = ended.and_then(|f| {
+            job.caveat(out);
             let mismatches = job.check(out, &f)?;
             Ok(Figures { mismatches, ..f })
         });
@@ -240,6 +277,13 @@ mod tests {
         fn wrong(&self, _passes: u32) -> Result<u64> {
             Ok(0)
         }
+    }
+
+    #[test]
+    fn passes_that_are_not_ready_are_said() {
+        assert_eq!(unready("bfs", 4, 4), None);
+        let said = unready("bfs", 3, 4).unwrap_or_default();
+        assert!(said.contains("4 passes, but of 3"), "{said}");
     }
 
     #[test]

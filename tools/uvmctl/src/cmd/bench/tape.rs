@@ -9,12 +9,11 @@
 
 use super::super::expected::{count_wrong, memory_after};
 use super::super::job::{Load, Seat};
-use super::super::steps::{by_cpu, prepare, start, Ready};
+use super::super::steps::{play, prepare, Ready};
 use super::corun::Part;
 use crate::exit::{Failure, Result};
-use crate::signals;
 use huvm_workloads::{First, Step, Touch, Trace, Workload};
-use libhuvm::{Device, List, Managed, Places};
+use libhuvm::{Device, Managed, Places};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -244,7 +243,7 @@ pub(super) struct Player {
     tape: Arc<Tape>,
     ranges: Vec<Managed>,
     /// For each pass of the tape, its steps.
-    ready: Vec<Vec<(Ready, List)>>,
+    ready: Vec<Vec<Ready>>,
     /// Set: the pass that is being made is of no use any more.
     stop: Arc<AtomicBool>,
 }
@@ -271,14 +270,10 @@ impl Player {
         let places = Places::of(&ranges);
         let mut ready = Vec::new();
         for pass in &tape.passes {
-            let steps = pass.iter().map(|step| {
-                let touches = match step {
-                    Step::Trace(t) => t.touches.len(),
-                    _ => 1,
-                };
-                let mut list = List::wide(device, touches, part.blocks, part.lanes)?;
-                Ok((prepare(step.clone(), &mut list, &places)?, list))
-            });
+            let shape = (part.blocks, part.lanes);
+            let steps = pass
+                .iter()
+                .map(|step| prepare(device, step.clone(), &places, shape));
             ready.push(steps.collect::<Result<Vec<_>>>()?);
         }
         Ok(Player {
@@ -297,23 +292,10 @@ impl Load for Player {
 
     /// As that of `Steps`; cut short when nobody wants it any more.
     fn pass(&mut self, at: &Seat, nr: u32) -> Result<u64> {
-        let mut time_ns = 0u64;
         let nr = nr as usize % self.ready.len().max(1);
-        for (ready, list) in self.ready.get(nr).into_iter().flatten() {
-            if self.stop.load(Ordering::Relaxed) {
-                break;
-            }
-            signals::check()?;
-            let took = match ready {
-                Ready::Cpu(step) => by_cpu(step, &mut self.ranges)?,
-                _ => match start(at, ready, &mut self.ranges, list)? {
-                    Some(launch) => launch.wait_done()?.time_ns(),
-                    None => 0,
-                },
-            };
-            time_ns = time_ns.saturating_add(took);
-        }
-        Ok(time_ns)
+        let steps = self.ready.get(nr).into_iter().flatten().map(Ok);
+        let goes_on = || !self.stop.load(Ordering::Relaxed);
+        play(at, &mut self.ranges, steps, goes_on)
     }
 
     fn wrong(&self, passes: u32) -> Result<u64> {
