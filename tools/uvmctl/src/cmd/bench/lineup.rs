@@ -6,6 +6,7 @@
 
 use super::super::policy;
 use crate::exit::{Failure, Result};
+use crate::units::CHUNK;
 use huvm_policy::config::knob_by_name;
 use libhuvm::device::Knob;
 use libhuvm::{Device, Scope};
@@ -16,6 +17,11 @@ pub(in crate::cmd) const WHOLE: &str = "memharvester";
 pub(in crate::cmd) const BEST: &str = "huvm";
 /// What the techniques are switched on beside.
 pub(in crate::cmd) const BASE: &str = "stock-595";
+
+/// What a stream is fetched ahead, MiB: as every preset has it, and what [`Policy::on_small`] leaves of it.
+const AHEAD: (&str, u64) = ("prefetch_amount_mib", 32);
+/// Of a memory, the part that a stream may have ahead: the default preset takes no more by itself (`drivers/policy/src/stream.rs`).
+const AHEAD_PART: u32 = 8;
 
 /// A technique, as a switch.
 struct Technique {
@@ -99,6 +105,16 @@ impl Policy {
         self.knobs.push((knob, value));
         self.name = name.into();
         self
+    }
+
+    /// The same for GPUs of which so many chunks were left: no stream has more than an eighth of them ahead, whoever's policy it is. That is
+    /// no bound on a GPU of 256 MiB or more. A policy that says itself how much keeps it.
+    pub(in crate::cmd) fn on_small(&self, chunks: u32) -> Policy {
+        let most = u64::from((chunks / AHEAD_PART).max(1)) * (CHUNK >> 20);
+        match most < AHEAD.1 && self.knobs.iter().all(|(knob, _)| *knob != AHEAD.0) {
+            true => self.clone().with(&self.name, AHEAD.0, most),
+            false => self.clone(),
+        }
     }
 
     /// Those of `asked`, the command line's, that it is: itself by its name, and as `NAME:KNOB=VALUE:...` with other knobs, by that
@@ -421,6 +437,24 @@ mod tests {
         ] {
             assert!(matches!(ask(&[bad]), Err(Failure::Usage(_))), "{bad}");
         }
+    }
+
+    /// Catches rivals that fetch half of a small memory ahead beside a default that may not, and an amount that a case is about changed.
+    #[test]
+    fn on_a_small_memory_all_fetch_the_same_ahead() {
+        let of = |p: &Policy, chunks| p.on_small(chunks).recipe();
+        for preset in [BASE, WHOLE, BEST] {
+            let p = Policy::preset(preset);
+            assert_eq!(of(&p, 72), format!("{preset} prefetch_amount_mib=18"));
+            assert_eq!(p.on_small(72).name, preset);
+            assert_eq!(of(&p, 5), format!("{preset} prefetch_amount_mib=2"));
+            assert_eq!(of(&p, 128), preset);
+        }
+        let said = Policy::preset(WHOLE).with("m", "prefetch_amount_mib", 24);
+        assert_eq!(said.on_small(72), said);
+        // Else the table has another default than is said here.
+        let knob = knob_by_name(AHEAD.0).unwrap();
+        assert_eq!(knob.default, AHEAD.1);
     }
 
     /// Catches one that is asked for and left out without a word, as a ladder's rungs were.

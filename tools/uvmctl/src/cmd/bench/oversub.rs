@@ -4,6 +4,8 @@
 //! A job's data is the same at each ratio: it is the GPU's memory that is made smaller, by the driver's call for tests. So the
 //! ideal, the same job with all of the memory, is the measure of each row.
 //!
+//! Streams have an eighth of that memory ahead at most, under each preset ([`Policy::on_small`]).
+//!
 //! `zero-copy` looks better here than it is: a trace touches one word of a page, and a word is all that crosses the link then.
 
 use super::super::expected::Expected;
@@ -83,6 +85,7 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
             for ratio in &ratios {
                 let chunks = limit(ideal.bytes, *ratio);
                 for policy in &policies {
+                    let policy = &policy.on_small(chunks);
                     out.note(&format!("{name}, {ratio}: {}", policy.name));
                     machine.choose(&device, policy, Lend::Nothing)?;
                     device.limit_chunks(GPU, chunks)?;
