@@ -108,13 +108,12 @@ spec() {
 	scaling)
 		# One CPU: what a thread spends are its own instructions alone, none of another one that it waits for.
 		minutes=5 mem=8G cpus=1 profile=full16 data=phantom command=scaling
-		# The fewest GPUs are those of a machine that has no more.
 		if [ -n "$quick" ]; then
-			guest_of a 1 131072 "--cases chunks-1k,chunks-16k,gpus-1"
-			guest_of b 16 2304 "--cases gpus-16"
+			guest_of a 1 131072 "--cases chunks-1k,chunks-16k"
+			guest_of b 16 2304 "--cases gpus-1,gpus-16"
 		else
-			guest_of a 1 131072 "--cases chunks-1k,chunks-4k,chunks-16k,chunks-64k,clients-1,clients-4,clients-16,clients-64,gpus-1"
-			guest_of b 16 2304 "--cases gpus-2,gpus-4,gpus-8,gpus-16"
+			guest_of a 1 131072 "--cases chunks-1k,chunks-4k,chunks-16k,chunks-64k,clients-1,clients-4,clients-16,clients-64"
+			guest_of b 16 2304 "--cases gpus-1,gpus-2,gpus-4,gpus-8,gpus-16,full-1,full-4,full-16"
 		fi
 		;;
 	timeline)

@@ -6,7 +6,7 @@ use super::scaling::{EVICT, FAULT};
 use crate::row::{field, Cell, Field, Row};
 
 /// What grows: the first parts of the cases' names.
-pub(super) const AXES: [&str; 3] = ["chunks", "gpus", "clients"];
+pub(super) const AXES: [&str; 4] = ["chunks", "gpus", "full", "clients"];
 
 /// A case under a preset. Times are of one fault that brought a page, or of one eviction.
 #[derive(Clone, Default)]

@@ -4,12 +4,13 @@
 //! | case | what grows |
 //! | --- | --- |
 //! | `chunks-1k` to `chunks-64k` | chunks of GPU 0, nearly all of them in use; one client |
-//! | `gpus-1` to `gpus-16` | GPUs with 1 K chunks each, one client on all of them |
+//! | `gpus-1` to `gpus-16` | GPUs with 1 K chunks each, one client on all of them; all of one machine, as many evictions of each GPU |
+//! | `full-1` to `full-16` | the same GPUs, lending on: one is measured, the others' memory is full, so that it asks and nobody lends |
 //! | `clients-1` to `clients-64` | clients on GPU 0, which has 1 K chunks |
 //!
 //! Each has two rows: `fault`, blocks touched one at a time while there are free chunks, and `evict`, the same when there are none.
 //! GPUs and clients take turns, so that every fault comes alone: what is shared by the faults of a batch would hide what grows.
-//! What works in the background has time to end before each reading.
+//! What works in the background has time to end before a measurement begins; what it does after the last fault is not counted.
 //! The cost is what the driver's threads spend; on a machine with one CPU of one instruction a nanosecond these are instructions.
 
 use super::super::inject::for_tests;
@@ -31,9 +32,10 @@ pub(super) const NAME: &str = "scaling";
 /// Roles of the rows.
 pub(super) const FAULT: &str = "fault";
 pub(super) const EVICT: &str = "evict";
-/// Faults of a row: for each pass that is asked for; and on each GPU at least. An evicted block takes 2 MiB of host memory.
+/// Faults of a row: for each pass that is asked for; where GPUs are what grows, on each of them, whatever is asked for. An evicted
+/// block takes 2 MiB of host memory.
 const SAMPLE: u64 = 128;
-const LEAST: u64 = 64;
+const OF_EACH: u64 = 64;
 /// How long what works in the background is waited for. The driver's threads look at their policy each 100 ms.
 const SETTLED: Duration = Duration::from_millis(150);
 /// Chunks of a GPU where chunks are not what grows.
@@ -48,44 +50,63 @@ const PRESETS: [&str; 2] = [BASE, BEST];
 struct Point {
     case: String,
     chunks: u32,
+    /// Those that are measured.
     gpus: u32,
     clients: u32,
+    /// Others, whose memory is full and which would lend.
+    full: u32,
+}
+
+impl Point {
+    fn new(axis: &str, n: impl std::fmt::Display, chunks: u32) -> Point {
+        Point {
+            case: format!("{axis}-{n}"),
+            chunks,
+            gpus: 1,
+            clients: 1,
+            full: 0,
+        }
+    }
+
+    /// Faults on each GPU, of `sample` where they are not fixed.
+    fn of_each(&self, sample: u64) -> u64 {
+        let [_, of_gpus, of_full, _] = AXES;
+        let fixed = |axis: &str| {
+            let rest = self.case.strip_prefix(axis);
+            rest.is_some_and(|r| r.starts_with('-'))
+        };
+        match [of_gpus, of_full].into_iter().any(fixed) {
+            true => OF_EACH,
+            false => sample,
+        }
+    }
 }
 
 /// All cases of a machine with so many GPUs of so many chunks. A GPU keeps some of its memory for itself.
 fn points(gpus: u32, chunks: u32) -> Vec<Point> {
-    let [of_chunks, of_gpus, of_clients] = AXES;
+    let [of_chunks, of_gpus, of_full, of_clients] = AXES;
     let mut all = Vec::new();
     for k in [1u32, 4, 16, 64] {
         let wanted = k * 1024;
         if chunks >= wanted - wanted / 64 {
-            all.push(Point {
-                case: format!("{of_chunks}-{k}k"),
-                chunks: wanted.min(chunks),
-                gpus: 1,
-                clients: 1,
-            });
+            all.push(Point::new(of_chunks, format!("{k}k"), wanted.min(chunks)));
         }
     }
     let few = CHUNKS.min(chunks);
-    for n in [1u32, 2, 4, 8, 16] {
-        if n <= gpus {
-            all.push(Point {
-                case: format!("{of_gpus}-{n}"),
-                chunks: few,
-                gpus: n,
-                clients: 1,
-            });
-        }
-    }
-    for n in [1u32, 4, 16, 64] {
-        all.push(Point {
-            case: format!("{of_clients}-{n}"),
-            chunks: few,
-            gpus: 1,
-            clients: n,
-        });
-    }
+    let some = [1u32, 2, 4, 8, 16];
+    all.extend(some.iter().filter(|n| **n <= gpus).map(|n| Point {
+        gpus: *n,
+        ..Point::new(of_gpus, n, few)
+    }));
+    let neighbours = |n: &&u32| gpus > 1 && **n <= gpus && **n != 2 && **n != 8;
+    all.extend(some.iter().filter(neighbours).map(|n| Point {
+        full: n - 1,
+        ..Point::new(of_full, n, few)
+    }));
+    all.extend([1u32, 4, 16, 64].iter().map(|n| Point {
+        clients: *n,
+        ..Point::new(of_clients, n, few)
+    }));
     all
 }
 
@@ -155,17 +176,31 @@ impl Scaling<'_> {
         deploy(&self.device, &self.gpus, policy, Lend::Nothing)?;
         self.limit(p.chunks)?;
         // CAST: at most 16.
-        let gpus = self.gpus.get(..p.gpus as usize).unwrap_or(&self.gpus);
+        let (gpus, others) = (p.gpus as usize, p.full as usize);
+        let gpus = self.gpus.get(..gpus).unwrap_or(&self.gpus);
+        let others = self.gpus.iter().skip(gpus.len()).take(others);
+        let others: Vec<u32> = others.copied().collect();
         let clients = u64::from(p.clients.max(1));
         let chunks = u64::from(p.chunks) / clients;
         // Whole turns of all, in half of the memory at most.
-        let sample = (self.sample / gpus.len().max(1) as u64).max(LEAST);
-        let turns = sample.div_ceil(STEP * clients);
+        let turns = p.of_each(self.sample).div_ceil(STEP * clients);
         let turns = turns.min(chunks / 2 / STEP).max(1);
         let each = turns * STEP;
         // Room for what is measured, and more than pre-eviction keeps free.
         let part = chunks.saturating_sub(chunks / 8).saturating_sub(each);
         let full = chunks.saturating_add(BEYOND.div_ceil(clients));
+        // None of them may lend before it is full.
+        let mut beside = Vec::new();
+        for gpu in &others {
+            let device = self.out.device()?;
+            device.register(*gpu)?;
+            beside.push(Toucher::new(&device, *gpu, full)?);
+        }
+        fill(&mut beside, full)?;
+        if p.case.starts_with(AXES[2]) {
+            let all: Vec<u32> = gpus.iter().copied().chain(others).collect();
+            deploy(&self.device, &all, policy, Lend::Free)?;
+        }
         let mut touchers = Vec::new();
         for _ in 0..p.clients {
             let device = self.out.device()?;
@@ -180,7 +215,6 @@ impl Scaling<'_> {
             std::thread::sleep(SETTLED);
             let before = Reading::of(&self.device, gpus)?;
             let time_ns = steps(touchers, turns)?;
-            std::thread::sleep(SETTLED);
             let after = Reading::of(&self.device, gpus)?;
             let added = after.since(&before);
             Ok(Measured {
@@ -281,6 +315,7 @@ mod tests {
                 "chunks-1k",
                 "gpus-1",
                 "gpus-2",
+                "full-1",
                 "clients-1",
                 "clients-4",
                 "clients-16",
@@ -290,6 +325,17 @@ mod tests {
         let large = names(16, 65535);
         assert!(large.contains(&"chunks-64k".into()) && large.contains(&"gpus-16".into()));
         let most = points(16, 65535);
-        assert!(most.iter().all(|p| p.chunks <= 65535 && p.gpus <= 16));
+        let fits = |p: &Point| p.chunks <= 65535 && p.gpus + p.full <= 16;
+        assert!(most.iter().all(fits) && most.iter().any(|p| p.full == 15));
+    }
+
+    /// Catches a cost that is of fewer evictions on each GPU where there are more GPUs.
+    #[test]
+    fn where_gpus_grow_each_evicts_as_much() {
+        for p in points(16, 65535) {
+            let grows = p.case.starts_with("gpus-") || p.case.starts_with("full-");
+            let want = if grows { OF_EACH } else { 384 };
+            assert_eq!(p.of_each(384), want, "{}", p.case);
+        }
     }
 }
