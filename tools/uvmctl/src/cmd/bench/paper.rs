@@ -202,6 +202,16 @@ fn cases_of(experiment: Experiment) -> Option<(&'static str, &'static [Case])> {
     })
 }
 
+/// GPUs of the first parts of a case's jobs of a role.
+pub(super) fn first_gpus(case: &str, role: &str) -> Vec<u32> {
+    let all = INTER_JOB.iter().chain(&INTRA_JOB).chain(&INTERFERENCE);
+    let jobs = all.filter(|c| c.name == case).flat_map(|c| c.jobs);
+    let first = jobs
+        .filter(|j| j.role == role)
+        .filter_map(|j| j.parts.first());
+    first.map(|(gpu, _, _)| *gpu).collect()
+}
+
 /// Names of its rows' cases where these are made of one by settings; else none.
 fn subs_of(experiment: Experiment) -> Vec<String> {
     match experiment {

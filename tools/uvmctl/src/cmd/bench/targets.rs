@@ -4,7 +4,7 @@
 use super::flat::{spread, Cost, AXES};
 use super::lineup::{BASE, BEST, WHOLE};
 use super::measured::Measured;
-use super::paper::{BORROWER, LENDER, PART};
+use super::paper::{self, BORROWER, LENDER, PART};
 use crate::row::{field, Cell, Field, Row};
 
 /// A target and what was measured.
@@ -118,24 +118,33 @@ fn times_of(rows: &[Measured], case: &str, preset: &str, role: &str) -> Vec<u64>
     those.map(|r| r.time_ns).collect()
 }
 
-/// How much faster each job of a role is under a preset than under another, the least first.
+/// How much faster each job of a role is under a preset than under another, the least first. Parts of a job take the same time, so its
+/// first one speaks for it.
 fn speedups(rows: &[Measured], case: &str, role: &str, preset: &str, over: &str) -> Vec<f64> {
-    let (fast, slow) = (
-        times_of(rows, case, preset, role),
-        times_of(rows, case, over, role),
-    );
-    let mut all: Vec<f64> = slow.iter().zip(&fast).map(|(s, f)| times(*s, *f)).collect();
+    let time = |gpu: u32, preset: &str| {
+        let row = rows.iter().find(|r| {
+            (r.case.as_str(), r.preset.as_str()) == (case, preset)
+                && (r.role.as_str(), r.gpu) == (role, gpu)
+        });
+        row.map(|r| r.time_ns)
+    };
+    let first = paper::first_gpus(case, role);
+    let each = first.into_iter();
+    let each = each.filter_map(|gpu| Some(times(time(gpu, over)?, time(gpu, preset)?)));
+    let mut all: Vec<f64> = each.collect();
     all.sort_by(f64::total_cmp);
     all
 }
 
-/// Each speed-up beside what it is to be at least.
+/// Each speed-up beside what it is to be at least. A job that the paper has several figures of is to reach all of them.
 fn at_least(what: &str, measured: &[f64], least: &[f64]) -> Target {
     let list = |all: &[f64]| {
         let text: Vec<String> = all.iter().map(|x| format!("{x:.2}")).collect();
         text.join(" and ")
     };
-    let met = measured.iter().zip(least).all(|(m, l)| m >= l);
+    let pairs = least.iter().enumerate();
+    let mut pairs = pairs.filter_map(|(n, l)| Some((measured.get(n).or(measured.last())?, l)));
+    let met = pairs.all(|(m, l)| m >= l);
     target(
         what,
         &format!("{} times faster", list(least)),
@@ -179,18 +188,16 @@ pub(super) fn of_paper(rows: &[Measured]) -> Vec<Target> {
                 let got = speedups(rows, case, BORROWER, BEST, WHOLE);
                 let what = format!("{case}: {BEST} against {WHOLE}");
                 all.push(at_least(&what, &got, &vec![1.0; got.len().max(1)]));
-                best.extend(got);
+                best.extend(mean(&got));
             }
             let got: Vec<f64> = mean(&best).into_iter().collect();
-            let what = format!("{BEST} against {WHOLE}, geometric mean of all borrowers");
+            let what = format!("{BEST} against {WHOLE}, geometric mean of the cases");
             all.push(at_least(&what, &got, &[BEST_OVER_WHOLE]));
         }
         "intra-job" => {
             for (case, least) in INTRA_JOB {
-                // All parts of a job take the same time.
                 for (preset, over, least) in [(WHOLE, "preef-host", least), (BEST, WHOLE, 1.0)] {
-                    let mut got = speedups(rows, case, PART, preset, over);
-                    got.truncate(1);
+                    let got = speedups(rows, case, PART, preset, over);
                     let what = format!("{case}: {preset} against {over}");
                     all.push(at_least(&what, &got, &[least]));
                 }
@@ -560,6 +567,44 @@ mod tests {
         rows[4].time_ns = 110;
         assert_eq!(met(&of_paper(&rows), &what), Some(false));
         assert_eq!(met(&of_paper(&rows), &lender), Some(false));
+        // A job over two GPUs is one, and the mean is of the cases: 3 times in one, 2 and 4.5 in the other.
+        let best: Vec<Measured> = [
+            ("case-3", 0, 200),
+            ("case-3", 1, 450),
+            ("case-4", 0, 300),
+            ("case-4", 1, 300),
+        ]
+        .into_iter()
+        .flat_map(|(case, gpu, time_ns)| {
+            [(WHOLE, time_ns), (BEST, 100)].map(|(p, ns)| row(case, p, BORROWER, gpu, ns))
+        })
+        .collect();
+        let of = |what: &str| {
+            of_paper(&best)
+                .into_iter()
+                .find(|t| t.what == what)
+                .unwrap()
+                .measured
+        };
+        assert_eq!(
+            of("huvm against memharvester, geometric mean of the cases"),
+            "3.00 times"
+        );
+        assert_eq!(of("case-4: huvm against memharvester"), "3.00 times");
+        assert_eq!(
+            of("case-3: huvm against memharvester"),
+            "2.00 and 4.50 times"
+        );
+        // The paper has two figures of that job.
+        let one = |ns| {
+            of_paper(&[
+                row("case-4", "preef-host", BORROWER, 0, ns),
+                row("case-4", WHOLE, BORROWER, 0, 100),
+            ])
+        };
+        let what = format!("case-4: {WHOLE} against preef-host");
+        assert_eq!(met(&one(135), &what), Some(false));
+        assert_eq!(met(&one(140), &what), Some(true));
         let other = format!("case-1: {WHOLE} against stock-460");
         assert_eq!(met(&of_paper(&rows), &other), None);
     }
