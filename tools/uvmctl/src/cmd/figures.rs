@@ -23,7 +23,7 @@ pub(crate) struct Figures {
     pub(crate) d2h_bytes: u64,
     pub(crate) evictions: u64,
     /// Time that the moved bytes need on the busiest direction of the GPU's busiest link (to the host, or those to lending
-    /// neighbours together) at its full bandwidth, over the time taken.
+    /// neighbours together, whether these had anything to lend or not) at its full bandwidth, over the time taken.
     pub(crate) link_efficiency: Option<f64>,
     /// Elements that the CPU found wrong; unknown without verification.
     pub(crate) mismatches: Option<u64>,
@@ -204,13 +204,17 @@ pub(crate) fn lent_to(lender: &uapi::huvm_lend_info, borrower: u32) -> u64 {
     chunks.copied().unwrap_or(0)
 }
 
-/// Bandwidth of the links to the GPUs that lend to this one now, MB/s.
+/// Bandwidth of the links to the GPUs that may lend to this one by their policy, MB/s: who has lent at the moment of reading is chance.
 fn lenders_mbps(device: &Device, gpu: u32) -> Result<u32> {
     // A link may lead to a GPU that this machine does not have, and a driver older than interface 1.1 does not tell.
-    let lends = |peer| device.lend_info(peer).is_ok_and(|l| lent_to(&l, gpu) != 0);
-    let links = device.links(gpu)?;
+    let lends = |peer| device.lend_info(peer).is_ok_and(|l| l.lends != 0);
+    Ok(mbps_to(&device.links(gpu)?, lends))
+}
+
+/// Of the links that are up and lead to one of those.
+fn mbps_to(links: &[uapi::huvm_link_info], lends: impl Fn(u32) -> bool) -> u32 {
     let used = links.iter().filter(|l| l.up != 0 && lends(l.peer));
-    Ok(used.fold(0, |sum, l| sum.saturating_add(l.mbps)))
+    used.fold(0, |sum, l| sum.saturating_add(l.mbps))
 }
 
 /// Of one link: bytes and bandwidth of each direction. `None` when nothing moved or nothing is known.
@@ -297,6 +301,24 @@ mod tests {
         assert_eq!((unknown.driver_ns, unknown.driver_share), (None, None));
         let none = Figures::default().driven(spent(0, 0), spent(9, 3));
         assert_eq!(none.driver_share, None);
+    }
+
+    #[test]
+    fn links_to_all_that_may_lend_count() {
+        let link = |peer, mbps, up| uapi::huvm_link_info {
+            peer,
+            mbps,
+            up,
+            ..Default::default()
+        };
+        let links = [
+            link(1, 40100, 1),
+            link(2, 40100, 1),
+            link(3, 40100, 0),
+            link(9, 5, 1),
+        ];
+        assert_eq!(mbps_to(&links, |peer| peer < 4), 80200);
+        assert_eq!(mbps_to(&links, |_| false), 0);
     }
 
     #[test]
