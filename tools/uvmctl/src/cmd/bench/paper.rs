@@ -323,7 +323,7 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
         let mut rows = Vec::new();
         for case in cases {
             let cast = stage.cast(case, &base)?;
-            rows.extend(stage.alone(case.name, &cast, &base));
+            rows.extend(stage.alone(case, &cast, &base));
             for (sub, policy, lend) in &runs {
                 let name = match sub.as_str() {
                     "" => case.name.to_owned(),

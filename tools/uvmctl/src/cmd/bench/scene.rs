@@ -121,6 +121,12 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// Passes of a job alone before the measured ones: a period more, so that it knows the job, and then the same passes of the tape are
+    /// measured as in the case.
+    fn warmup_alone(case: &Case) -> u32 {
+        PERIOD.saturating_add(case.passes.0 % PERIOD)
+    }
+
     fn limit(&self, chunks: u32) -> Result<()> {
         limit(&self.device, &self.gpus, chunks)
     }
@@ -157,7 +163,7 @@ impl<'a> Stage<'a> {
                     self.out
                         .note(&format!("{}: {} alone", case.name, names.join(", ")));
                     let passes = Passes {
-                        warmup: PERIOD,
+                        warmup: Self::warmup_alone(case),
                         ..self.passes(case)
                     };
                     corun::run(self.out, &[task], passes)?
@@ -173,11 +179,11 @@ impl<'a> Stage<'a> {
     }
 
     /// Rows of the jobs alone.
-    pub(super) fn alone(&self, case: &str, cast: &Cast, first: &Policy) -> Vec<Measured> {
-        let name = format!("{case}-alone");
+    pub(super) fn alone(&self, case: &Case, cast: &Cast, first: &Policy) -> Vec<Measured> {
+        let name = format!("{}-alone", case.name);
         let row = |d| Measured {
             memory_bytes: Some(u64::from(self.all) * CHUNK),
-            warmup: Some(PERIOD),
+            warmup: Some(Self::warmup_alone(case)),
             ..self.row(&name, first, d, d)
         };
         cast.alone.iter().map(row).collect()
@@ -225,5 +231,24 @@ impl<'a> Stage<'a> {
     /// Gives every GPU its memory back.
     pub(super) fn leave(&self) -> Result<()> {
         self.limit(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::paper::INTER_JOB;
+    use super::*;
+
+    /// Catches a measure that is of another pass than what is measured by it: each pass of BFS has a root of its own.
+    #[test]
+    fn alone_and_together_are_of_the_same_passes() {
+        for case in &INTER_JOB {
+            let alone = Stage::warmup_alone(case);
+            assert!(
+                alone >= PERIOD && alone % PERIOD == case.passes.0 % PERIOD,
+                "{}",
+                case.name
+            );
+        }
     }
 }
