@@ -44,6 +44,37 @@ pub(super) struct Case {
     pub(super) jobs: &'static [JobOf],
     /// Passes before the measured ones, and those measured at most: a pass of an algorithm with many sweeps is long.
     pub(super) passes: (u32, u32),
+    /// GPUs without a job lend too.
+    pub(super) idle_lend: bool,
+}
+
+impl Case {
+    /// Whether a GPU has a job.
+    fn has(&self, gpu: u32) -> bool {
+        let mut parts = self.jobs.iter().flat_map(|j| j.parts);
+        parts.any(|(of, _, _)| *of == gpu)
+    }
+
+    /// Chunks that GPUs with so many each have to spare for a job on `gpu`: what the others' jobs leave, of which each lends what `lend`
+    /// allows, shared by those whose data is more than their memory.
+    fn spare(&self, gpus: &[u32], chunks: u32, gpu: u32, lend: Lend) -> f64 {
+        let most = match lend {
+            Lend::Nothing => 0.0,
+            // CAST: less than 2^53.
+            Lend::UpTo(mib) => (mib / (CHUNK >> 20)) as f64,
+            Lend::Free => f64::INFINITY,
+        };
+        let parts = || self.jobs.iter().flat_map(|j| j.parts);
+        let of = |gpu: u32| parts().find(|(of, _, _)| *of == gpu).map(|(_, _, r)| *r);
+        let lends = |g: &&u32| **g != gpu && (self.idle_lend || self.has(**g));
+        let left = |g: &u32| (1.0 - of(*g).unwrap_or(0.0)).max(0.0) * f64::from(chunks);
+        let all: f64 = gpus.iter().filter(lends).map(|g| left(g).min(most)).sum();
+        let borrowers = parts().filter(|(_, _, ratio)| *ratio > 1.0).count();
+        match of(gpu) {
+            Some(ratio) if ratio > 1.0 => all / borrowers.max(1) as f64,
+            _ => 0.0,
+        }
+    }
 }
 
 /// The machine that the cases run on.
@@ -202,13 +233,21 @@ impl<'a> Stage<'a> {
         let policy = policy.on_small(self.chunks);
         let policy = &policy.clone().with(&policy.name, SHARE.0, SHARE.1);
         deploy(&self.device, &self.gpus, policy, lend)?;
+        let idle = self.gpus.iter().filter(|gpu| !case.has(**gpu));
+        let idle: Vec<u32> = idle.filter(|_| !case.idle_lend).copied().collect();
+        deploy(&self.device, &idle, policy, Lend::Nothing)?;
         self.limit(self.chunks)?;
         let tasks: Vec<&Task> = cast.tasks.iter().collect();
         let did = corun::run(self.out, &tasks, self.passes(case))?;
         let pairs = did.iter().zip(&cast.alone);
-        let row = |(d, alone)| Measured {
-            warmup: Some(case.passes.0),
-            ..self.row(name, policy, d, alone)
+        let row = |(d, alone): (&Did, _)| {
+            let data = d.figures.bytes.max(1) as f64 / CHUNK as f64;
+            let spare = case.spare(&self.gpus, self.chunks, d.figures.gpu, lend);
+            Measured {
+                warmup: Some(case.passes.0),
+                spare_ratio: (spare / data * 1e4).round() / 1e4,
+                ..self.row(name, policy, d, alone)
+            }
         };
         Ok(pairs.map(row).collect())
     }
@@ -236,8 +275,32 @@ impl<'a> Stage<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::paper::INTER_JOB;
+    use super::super::paper::{INTERFERENCE, INTER_JOB, SPARE};
     use super::*;
+
+    /// Catches memory of idle GPUs that nobody counts, that of one's own, and a limit of each lender taken for one of all.
+    #[test]
+    fn what_is_spare_is_what_the_others_leave() {
+        let of = |case: &Case, gpu, lend| {
+            let chunks = case.spare(&[0, 1, 2, 3], 1000, gpu, lend);
+            chunks.round()
+        };
+        let [one, _, three, four] = &INTER_JOB;
+        assert_eq!(of(one, 0, Lend::Free), 290.0);
+        assert_eq!(of(one, 1, Lend::Free), 0.0);
+        assert_eq!(of(one, 0, Lend::Nothing), 0.0);
+        assert_eq!(of(one, 0, Lend::UpTo(100)), 130.0);
+        assert_eq!(
+            (of(three, 0, Lend::Free), of(three, 1, Lend::Free)),
+            (270.0, 270.0)
+        );
+        assert_eq!(of(four, 1, Lend::Free), 260.0);
+        assert_eq!(of(&SPARE, 0, Lend::UpTo(200)), 300.0);
+        // Idle neighbours lend nothing where one lender is to be measured.
+        let [alone, beside] = &INTERFERENCE;
+        assert_eq!(of(alone, 0, Lend::Free), 500.0);
+        assert_eq!(of(beside, 2, Lend::Free).round(), 167.0);
+    }
 
     /// Catches a measure that is of another pass than what is measured by it: each pass of BFS has a root of its own.
     #[test]
