@@ -2,7 +2,7 @@
 //! Two sets of results, row by row.
 
 use crate::failure::{Failure, Result};
-use crate::rows::{File, Key, Row, OLD};
+use crate::rows::{told, File, Key, Row, OLD};
 use crate::table::Table;
 use crate::units;
 use serde::Serialize;
@@ -190,7 +190,8 @@ impl Comparison {
         let mut table = Table::new(6, &head);
         for r in &self.rows {
             let k = &r.key;
-            let telling = k.telling.iter().map(|(f, n)| format!("{f} {n}"));
+            let telling = k.telling.iter();
+            let telling = telling.map(|(f, n)| format!("{f} {}", told(f, n)));
             table.row([
                 k.experiment.clone(),
                 k.case.clone(),

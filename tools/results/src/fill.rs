@@ -58,8 +58,9 @@ fn memory(row: &Row, bytes: u64, vram: Option<u64>) -> u64 {
     if let Some(said) = row.count("memory_bytes") {
         return said;
     }
-    // CAST: saturates.
+    // A part of a chunk is a whole one, as where `uvmctl` made it small. CAST: saturates.
     let by_ratio = (bytes as f64 / row.ratio).round() as u64;
+    let by_ratio = by_ratio.div_ceil(CHUNK).saturating_mul(CHUNK);
     match vram {
         Some(all) if by_ratio.saturating_mul(4) >= all.saturating_mul(3) => all,
         _ => by_ratio,
@@ -169,6 +170,8 @@ mod tests {
         assert_eq!(memory(&row(1.5, None), 186 << 20, all), 128 << 20);
         assert_eq!(memory(&row(2.0, None), 108 << 20, all), 54 << 20);
         assert_eq!(memory(&row(2.0, None), 108 << 20, None), 54 << 20);
+        // 109 chunks over 1.5 are 72.7.
+        assert_eq!(memory(&row(1.5, None), 218 << 20, None), 146 << 20);
         assert_eq!(memory(&row(1.87, Some(60 << 20)), 112 << 20, all), 60 << 20);
     }
 }

@@ -6,6 +6,7 @@
 //! What is no result is refused with the file, the row and the reason: a broken file, a field that is missing, wrong data.
 
 use crate::failure::{Failure, Result};
+use crate::units;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -60,7 +61,14 @@ pub struct Row {
 }
 
 /// Fields beyond the common ones that tell rows of one case apart.
-const TELLING: [&str; 3] = ["gpus", "lenders", "spare_ratio"];
+const TELLING: [&str; 6] = [
+    "gpus",
+    "lenders",
+    "spare_ratio",
+    "passes",
+    "bytes",
+    "memory_bytes",
+];
 
 impl Row {
     /// A number that only some experiments write.
@@ -113,6 +121,12 @@ fn short(n: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// The same for people: bytes in their unit.
+pub(crate) fn told(field: &str, value: &str) -> String {
+    let bytes = (field == "bytes" || field.ends_with("_bytes")).then(|| value.parse().ok());
+    bytes.flatten().map_or(value.to_owned(), units::bytes)
+}
+
 /// What a row is of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[allow(missing_docs)]
@@ -141,7 +155,7 @@ impl std::fmt::Display for Key {
         }
         write!(f, " gpu {} ratio {}", self.gpu, self.ratio)?;
         for (name, value) in &self.telling {
-            write!(f, " {name} {value}")?;
+            write!(f, " {name} {}", told(name, value))?;
         }
         Ok(())
     }

@@ -115,6 +115,27 @@ fn two_sets_stand_side_by_side() {
     assert_eq!((mean.rows, mean.ratio), (3, 0.8193));
 }
 
+/// Catches the sums of three passes beside those of one, and jobs of two sizes beside each other.
+#[test]
+fn rows_of_other_passes_or_sizes_are_other_rows() {
+    let set = |field: &str, n: u64| {
+        let mut row = Row {
+            time_ns: 1,
+            ..Row::default()
+        };
+        row.more.insert(field.into(), n.into());
+        vec![File {
+            rows: vec![row],
+            ..File::default()
+        }]
+    };
+    for field in ["passes", "bytes", "memory_bytes"] {
+        assert!(compare(&set(field, 3), &set(field, 3)).is_ok());
+        let other = compare(&set(field, 3), &set(field, 1));
+        assert!(matches!(other, Err(Failure::Check(_))), "{field}");
+    }
+}
+
 #[test]
 fn sets_without_a_common_row_do_not_compare() {
     let other = vec![File {

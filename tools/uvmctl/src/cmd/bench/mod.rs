@@ -116,7 +116,7 @@ fn only_its_own(b: &Bench) -> Result<()> {
 /// Rows of one experiment out of several guests: jobs that ran alone in each of them are there once, and speed-ups are over the first
 /// row of all.
 fn whole(mut rows: Vec<Measured>) -> Vec<Measured> {
-    if rows.first().is_none_or(|r| r.memory_bytes.is_none()) {
+    if rows.first().is_none_or(is_single) {
         return rows;
     }
     let mut seen = Vec::new();
@@ -128,6 +128,11 @@ fn whole(mut rows: Vec<Measured>) -> Vec<Measured> {
     });
     measured::compare(&mut rows);
     rows
+}
+
+/// Of an experiment whose guests have no row in common: of one job, or two machines that are compared.
+fn is_single(row: &Measured) -> bool {
+    row.memory_bytes.is_none() || row.experiment == oversub::NAME
 }
 
 /// The rows, and below them what was to be reached. `unsaved`: why they are not in a file.
@@ -167,4 +172,26 @@ fn show(out: &Out, rows: &[Measured], unsaved: Option<Failure>) -> Result<()> {
             targets::count(&summary)
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(experiment: &str, case: &str, ratio: f64) -> Measured {
+        Measured {
+            experiment: experiment.into(),
+            case: case.into(),
+            ratio,
+            memory_bytes: Some(1),
+            ..Measured::default()
+        }
+    }
+
+    /// Catches a ratio of `oversub` taken for the same row again, and a job alone that is there once for each guest.
+    #[test]
+    fn what_several_guests_ran_is_there_once() {
+        let of = |name: &str| whole(vec![row(name, "a", 1.5), row(name, "a", 2.0)]).len();
+        assert_eq!((of("inter-job"), of(oversub::NAME)), (1, 2));
+    }
 }

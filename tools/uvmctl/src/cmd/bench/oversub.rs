@@ -90,7 +90,7 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
                     machine.choose(&device, policy, Lend::Nothing)?;
                     device.limit_chunks(GPU, chunks)?;
                     let f = job(out, args, &subject)?;
-                    rows.push(row(&f, policy, *ratio, ideal.time_ns));
+                    rows.push(row(&f, policy, (*ratio, chunks), ideal.time_ns));
                 }
             }
         }
@@ -107,11 +107,12 @@ fn limit(bytes: u64, ratio: f64) -> u32 {
     ((bytes as f64 / CHUNK as f64 / ratio).ceil() as u32).max(1)
 }
 
-fn row(f: &Figures, policy: &Policy, ratio: f64, ideal_ns: u64) -> Measured {
+fn row(f: &Figures, policy: &Policy, (ratio, chunks): (f64, u32), ideal_ns: u64) -> Measured {
     Measured {
         experiment: NAME.into(),
         gpus: 1,
         ratio,
+        memory_bytes: Some(u64::from(chunks) * CHUNK),
         ideal_ns: Some(ideal_ns),
         // How near it comes to memory enough.
         speedup: super::super::figures::speedup(ideal_ns, f.time_ns),
