@@ -21,12 +21,13 @@ use crate::size::filled;
 use crate::{Alloc, Ask, First, Init, PAGE, WORD};
 use csr::Csr;
 use rmat::Kind;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Largest footprint of a real graph, bytes.
 pub const REAL: u64 = 64 << 20;
-/// Log2 of the vertices of the small graph that is studied for larger ones.
-const SMALL_SCALE: u32 = 12;
+/// Log2 of the vertices of the small graph that is studied for larger ones. With 12 a search had a level or two less than it has on
+/// large graphs, and links that stay near ended anywhere; with more an emulated CPU is at it for minutes.
+const SMALL_SCALE: u32 = 16;
 /// Edges of a page of edges.
 pub(crate) const PAGE_EDGES: u64 = PAGE / WORD;
 
@@ -56,6 +57,11 @@ impl Size {
     pub fn vertices(&self) -> u64 {
         1 << self.scale
     }
+
+    /// Edges of a vertex in one direction, on average: 16 to 32 or so, whatever fills the bytes.
+    pub fn degree(&self) -> f64 {
+        self.edges as f64 / 2.0 / self.vertices() as f64
+    }
 }
 
 /// What an algorithm reads of the graph, and where its edges end.
@@ -65,6 +71,8 @@ pub(crate) struct Graph {
     kind: Kind,
     seed: u64,
     real: Option<Arc<Csr>>,
+    /// The small one, once it is there.
+    small: Arc<OnceLock<Arc<Csr>>>,
 }
 
 impl Graph {
@@ -76,19 +84,22 @@ impl Graph {
             kind,
             seed: ask.seed,
             real,
+            small: Arc::default(),
         }
     }
 
     /// The graph that the algorithm is run on to see what it does: itself, or the small one.
     pub(crate) fn studied(&self) -> Arc<Csr> {
-        self.real.clone().unwrap_or_else(|| {
-            let edges = (self.size.edges >> (self.size.scale - SMALL_SCALE)) & !1;
-            let size = Size {
-                scale: SMALL_SCALE,
-                edges,
-            };
+        let small = || {
+            let scale = SMALL_SCALE.min(self.size.scale);
+            let edges = (self.size.edges >> (self.size.scale - scale)) & !1;
+            let size = Size { scale, edges };
             Arc::new(Csr::generate(size, self.kind, self.seed))
-        })
+        };
+        match &self.real {
+            Some(real) => real.clone(),
+            None => self.small.get_or_init(small).clone(),
+        }
     }
 
     /// Where an edge ends.
@@ -144,6 +155,7 @@ impl Graph {
             kind: self.kind,
             seed: self.seed,
             real: None,
+            small: Arc::default(),
         }
     }
 

@@ -15,7 +15,8 @@ use crate::Workload;
 const UVMSMART: &str =
     "UVMSmart's reference inputs (github.com/DebashisGanguly/gpgpu-sim_UVMSmart)";
 /// Parameters of the graphs.
-const GRAPH500: &str = "Graph500 specification 2.0: A 0.57, B and C 0.19, D 0.05, edge factor 16";
+const GRAPH500: &str =
+    "Graph500 specification 2.0: A 0.57, B and C 0.19, D 0.05; its edge factor 16 is the least here, up to 33 fill what is asked for";
 /// Layers of the ResNets.
 const RESNET: &str = "He et al., CVPR 2016, table 1";
 /// Layers and schedule of GNMT.
