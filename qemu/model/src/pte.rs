@@ -170,8 +170,8 @@ pub(crate) fn leaf(e: u64) -> Leaf {
     }
 }
 
-/// A valid leaf that points out of the GPU's memory, or a directory entry (half of one) that points at a table there, without VOL: it may be
-/// cached where nothing takes it out again.
+/// A valid leaf that points out of the GPU's memory, or a directory entry (half of one) that points at a table there, without VOL: what
+/// is there may be cached where nothing takes it out again.
 pub(crate) fn cached_outside(e: u64) -> bool {
     let out = if valid(e) {
         bits(e, 2, 1) != 0
