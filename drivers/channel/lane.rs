@@ -15,9 +15,9 @@ use crate::kernel::time;
 use crate::kernel::wait::WaitQueue;
 use huvm_hal::channel::{is_complete, Channel, Interrupt, Layout, SubmitFlags};
 use huvm_hal::ext::ecc;
-use huvm_hal::ga100::runlist::Runlist;
+use huvm_hal::ga100::bringup::{self, CopyEngine};
 use huvm_hal::ids::{ChannelId, Chid, GpuVa, SysAddr, Vector};
-use huvm_hal::seam::DmaMem;
+use huvm_hal::seam::{DmaMem, Wait};
 use huvm_lockless::claim::{Begun, Lie};
 use huvm_lockless::stamps::Stamps;
 use huvm_lockless::standing::Standing;
@@ -125,9 +125,9 @@ pub(super) struct Parts {
     pub(super) gpu: u8,
     pub(super) engine: Engine,
     pub(super) bars: Arc<Bars>,
-    pub(super) runlist: Runlist,
-    pub(super) fault_id: u16,
+    pub(super) ce: CopyEngine,
     pub(super) vector: Vector,
+    pub(super) refusal: Vector,
     pub(super) channel: Channel<SharedBuf>,
     pub(super) mem: SharedBuf,
     pub(super) latencies: Arc<Latencies>,
@@ -155,12 +155,13 @@ pub(crate) struct Lane {
     gpu: u8,
     engine: Engine,
     bars: Arc<Bars>,
-    runlist: Runlist,
+    ce: CopyEngine,
     chid: Chid,
-    /// MMU engine id of its copy engine, in fault packets.
-    fault_id: u16,
     /// Raised at the end of each push.
     vector: Vector,
+    /// Raised when its engine refuses to go on. It did so, which was told.
+    refusal: Vector,
+    refused: Atomic<bool>,
     /// Address of the semaphore in this GPU's channel space.
     va: GpuVa,
     /// When and for what kind of traffic the last pushes were handed over: ns times [`KINDS`], and the kind.
@@ -199,9 +200,9 @@ impl Lane {
             gpu,
             engine,
             bars,
-            runlist,
-            fault_id,
+            ce,
             vector,
+            refusal,
             channel,
             mem,
             latencies,
@@ -220,10 +221,11 @@ impl Lane {
                 gpu,
                 engine,
                 bars,
-                runlist,
+                ce,
                 chid: channel.chid(),
-                fault_id,
                 vector,
+                refusal,
+                refused: Atomic::new(false),
                 va: channel.semaphore(),
                 stamps: Stamps::new(),
                 ahead,
@@ -271,8 +273,13 @@ impl Lane {
         self.vector
     }
 
+    pub(super) fn refusal(&self) -> Vector {
+        self.refusal
+    }
+
+    /// MMU engine id of its copy engine, in fault packets.
     pub(super) fn fault_id(&self) -> u16 {
-        self.fault_id
+        self.ce.fault_id
     }
 
     /// Whether it can reach no memory any more, although not all of it is over.
@@ -398,7 +405,7 @@ impl Lane {
             let began = stamp / KINDS;
             let took = now.saturating_sub(began);
             self.latencies.add((*engine).into(), took);
-            trace::copy(self.gpu, self.fault_id, (*engine).into(), began, took);
+            trace::copy(self.gpu, self.ce.fault_id, (*engine).into(), began, took);
             if engine.is_inward() {
                 self.latencies.exposed.fetched(now);
             }
@@ -532,10 +539,10 @@ impl Lane {
                 None => self.give_up(value, uapi::HUVM_CHANNEL_STALLED),
             }
         } else if !leaves && self.has_faulted() {
-            let _gave_up_said_so = self.restart();
+            let _gave_up_said_so = self.restart(&mut || false);
         } else if stood >= OTHERS_NS {
             // The engine may not have heard of the push.
-            self.runlist.ring(&*self.bars, self.chid);
+            self.ce.runlist.ring(&*self.bars, self.chid);
             table::see_to_all(self.gpu);
         }
     }
@@ -547,12 +554,12 @@ impl Lane {
 
     /// Whether the GPU does not answer any more: then nothing will complete.
     fn is_gone(&self) -> bool {
-        self.runlist.state(&*self.bars, self.chid) == Err(huvm_hal::Error::Gone)
+        self.ce.runlist.state(&*self.bars, self.chid) == Err(huvm_hal::Error::Gone)
     }
 
     /// Whether the copy engine stopped in this channel.
     fn has_faulted(&self) -> bool {
-        let state = self.runlist.state(&*self.bars, self.chid);
+        let state = self.ce.runlist.state(&*self.bars, self.chid);
         state.is_ok_and(|s| s.engine_faulted)
     }
 
@@ -676,19 +683,36 @@ impl Lane {
         if !self.works() {
             self.release_again();
         } else if self.has_faulted() {
-            let _gave_up_said_so = self.restart();
+            let _gave_up_said_so = self.restart(&mut || false);
         }
     }
 
-    /// The copy engine faulted in this channel. Lets it try again, a bounded number of times at the same place; or go on behind a
-    /// page that failed. Returns whether it did, or somebody else had done.
-    pub(super) fn restart(&self) -> bool {
+    /// Its engine refuses to go on with it. Says why, the first time: who waits for it gives it up as one that stands. Any context.
+    pub(super) fn hear_refusal(&self) {
+        let Ok(Some(why)) = bringup::take_refusal(&*self.bars, &self.ce) else {
+            return;
+        };
+        if !self.refused.xchg(true, Relaxed) {
+            pr_err!(
+                "gpu {} channel {} ({:?}): its engine refuses: {:x?}\n",
+                self.gpu,
+                self.id.0,
+                self.engine,
+                why
+            );
+        }
+    }
+
+    /// The copy engine faulted in this channel, it is said: the flag of that may come later, while `late` says so. Lets it try again, a
+    /// bounded number of times at the same place; or go on behind a page that failed. Returns whether it did, or somebody else had done.
+    pub(super) fn restart(&self, late: &mut Wait<'_>) -> bool {
         // Until the fault is cleared: who comes then must not take the next one for this one.
         let mut r = self.restarts.lock();
         if !self.works() {
             return false;
         }
-        if !self.has_faulted() {
+        let faulted = self.ce.runlist.engine_faulted(&*self.bars, self.chid, late);
+        if faulted != Ok(true) {
             return true;
         }
         let at = self.completed();
@@ -709,7 +733,7 @@ impl Lane {
             self.give_up(at.wrapping_add(1), uapi::HUVM_CHANNEL_FAULTED);
             return false;
         }
-        match self.runlist.clear_faulted(&*self.bars, self.chid) {
+        match self.ce.runlist.clear_faulted(&*self.bars, self.chid) {
             Ok(_) => true,
             Err(e) => {
                 pr_err!("gpu {} {:?}: restart: {:?}\n", self.gpu, self.engine, e);
@@ -723,12 +747,12 @@ impl Lane {
         if !poison::is_told_by(self.gpu) {
             return false;
         }
-        let Ok(Some(at)) = ecc::stands(&*self.bars, self.fault_id, self.chid) else {
+        let Ok(Some(at)) = ecc::stands(&*self.bars, self.ce.fault_id, self.chid) else {
             return false;
         };
         let noted = poison::note(self.gpu, (at.gpu, at.page), self.id, value);
         if noted {
-            ecc::leave_out(&*self.bars, self.fault_id, self.chid, at);
+            ecc::leave_out(&*self.bars, self.ce.fault_id, self.chid, at);
         }
         noted
     }
@@ -742,7 +766,7 @@ impl Lane {
         }
         // Who waits with a lock lets go of it.
         self.wake();
-        let state = self.runlist.state(&*self.bars, self.chid);
+        let state = self.ce.runlist.state(&*self.bars, self.chid);
         pr_err!(
             "gpu {} channel {} ({:?}): waited for {}, has completed {} of {}; {:?}. Taken off its engine\n",
             self.gpu,
@@ -823,10 +847,14 @@ impl Lane {
     /// What it does instead, as far as anybody knows.
     pub(super) fn stop(&self) -> core::result::Result<(), Disobeys> {
         let mut patience = Listed::new(What::Stop, self.gpu, self.id.0.into(), STOP_NS);
-        let off = self.runlist.disable(&*self.bars, self.chid);
-        let off = off.and(self.runlist.preempt(&*self.bars, &mut || patience.again()));
+        let off = self.ce.runlist.disable(&*self.bars, self.chid);
+        let off = off.and(
+            self.ce
+                .runlist
+                .preempt(&*self.bars, &mut || patience.again()),
+        );
         // It may have heard nothing of it.
-        let off = off.and_then(|()| self.runlist.state(&*self.bars, self.chid));
+        let off = off.and_then(|()| self.ce.runlist.state(&*self.bars, self.chid));
         let off = off.and_then(|state| match state.enabled {
             true => Err(huvm_hal::Error::Timeout("channel to be disabled")),
             false => Ok(()),
@@ -843,8 +871,8 @@ impl Lane {
     /// Begins what [`Self::stop`] does, without waiting for its end.
     pub(super) fn silence(&self) {
         // Its number was good when it was made.
-        let _in_range = self.runlist.disable(&*self.bars, self.chid);
-        self.runlist.begin_preempt(&*self.bars);
+        let _in_range = self.ce.runlist.disable(&*self.bars, self.chid);
+        self.ce.runlist.begin_preempt(&*self.bars);
     }
 
     /// Waits until what [`Self::silence`] began is done. Whether it reaches no memory. A GPU that does not answer has not stopped
@@ -856,11 +884,11 @@ impl Lane {
         outage: &mut Option<time::Patience>,
     ) -> bool {
         let is_off = loop {
-            let off = self.runlist.preempted(&*self.bars, &mut || {
+            let off = self.ce.runlist.preempted(&*self.bars, &mut || {
                 *outage = None;
                 patience.again()
             });
-            match off.and_then(|()| self.runlist.state(&*self.bars, self.chid)) {
+            match off.and_then(|()| self.ce.runlist.state(&*self.bars, self.chid)) {
                 Ok(_) if outage.take().is_some() && patience.again() => {}
                 Ok(state) if !state.enabled => break true,
                 Ok(_) if patience.again() => {}

@@ -13,7 +13,8 @@ use crate::kernel::time;
 use huvm_hal::channel::Interrupt;
 use huvm_hal::ext::discover::CeCaps;
 use huvm_hal::ga100::bringup::CopyEngine;
-use huvm_hal::ids::{ChannelId, GpuVa, Vector};
+use huvm_hal::ids::{ChannelId, GpuVa, Vector, VidAddr};
+use huvm_hal::seam::Wait;
 use kernel::prelude::*;
 use kernel::sync::{new_mutex, Arc, Mutex, SetOnce};
 
@@ -23,6 +24,8 @@ pub(crate) struct Ce {
     pub(crate) engine: CopyEngine,
     /// Unknown without the extension: then it is taken to reach everything.
     pub(crate) caps: Option<CeCaps>,
+    /// Memory of the GPU for its channel alone.
+    pub(crate) method_buffer: VidAddr,
 }
 
 /// The channels of one GPU.
@@ -192,17 +195,28 @@ impl Pool {
         ours
     }
 
-    /// The interrupt vectors of all channels.
-    pub(crate) fn vectors(&self) -> impl Iterator<Item = Vector> + '_ {
-        self.lanes().iter().map(|l| l.vector())
+    /// An engine says that it refuses to go on. `false` if the vector is not of one. Any context.
+    pub(crate) fn refused(&self, vector: Vector) -> bool {
+        let mut ours = false;
+        for lane in self.lanes().iter().filter(|l| l.refusal() == vector) {
+            lane.hear_refusal();
+            ours = true;
+        }
+        ours
     }
 
-    /// A fault of the copy engine with MMU id `engine`: lets its channels try again. `None` if there is no such engine,
-    /// `Some(false)` when they gave up.
-    pub(crate) fn restart(&self, engine: u16) -> Option<bool> {
+    /// The interrupt vectors of all channels and their engines.
+    pub(crate) fn vectors(&self) -> impl Iterator<Item = Vector> + '_ {
+        let lanes = self.lanes().iter();
+        lanes.flat_map(|l| [l.vector(), l.refusal()])
+    }
+
+    /// A packet tells of a fault of the copy engine with MMU id `engine`: lets its channels try again, whose flag may come while `late`
+    /// says so. `None` if there is no such engine, `Some(false)` when they gave up. May sleep.
+    pub(crate) fn restart(&self, engine: u16, late: &mut Wait<'_>) -> Option<bool> {
         let mut did = None;
         for lane in self.lanes().iter().filter(|l| l.fault_id() == engine) {
-            did = Some(did.unwrap_or(true) & lane.restart());
+            did = Some(did.unwrap_or(true) & lane.restart(late));
         }
         did
     }

@@ -307,15 +307,17 @@ fn lane(
     // The engine's own, so that it does not matter which of the two interrupts.
     let vector = bringup::copy_vector(&**bars, &ce.engine).map_err(errno)?;
     let inst = DmaBuf::new(dma, INSTANCE_BYTES)?;
-    instance::fill_channel(&inst, &channel.instance(space.root(), Some(vector))).map_err(errno)?;
+    let refusal = bringup::refusal_vector(&**bars, &ce.engine).map_err(errno)?;
+    let says = channel.instance(space.root(), Some(vector), ce.method_buffer);
+    instance::fill_channel(&inst, &says).map_err(errno)?;
     space.instances.push(inst, GFP_KERNEL)?;
     Lane::new(Parts {
         gpu,
         engine: kind,
         bars: bars.clone(),
-        runlist,
-        fault_id: ce.engine.fault_id,
+        ce: ce.engine,
         vector,
+        refusal,
         channel,
         mem,
         latencies: latencies.clone(),
@@ -333,6 +335,7 @@ fn schedule(
 ) -> Result {
     let bars = space.bars.clone();
     for ce in used.iter().filter_map(|u| engines.get(*u)) {
+        bringup::ready_copy_engine(&*bars, &ce.engine).map_err(errno)?;
         let runlist = ce.engine.runlist;
         if space.lists.iter().any(|(r, _)| *r == runlist) {
             continue;

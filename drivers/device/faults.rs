@@ -15,6 +15,7 @@ use crate::service::gpu_fault::Service;
 use crate::service::launch;
 use huvm_hal::ga100::fault::{Fault, FaultRing, FaultType, RingKind, PACKET_BYTES};
 use huvm_hal::ga100::irq;
+use huvm_hal::seam::Wait;
 use huvm_lockless::pause::Pause;
 use kernel::pci;
 use kernel::prelude::*;
@@ -24,6 +25,8 @@ use kernel::sync::Arc;
 
 /// How long a packet may take to become valid; the device says at most 1 ms (Documentation/device.md 2.6).
 const VALID_NS: u64 = 100_000_000;
+/// How long the flags of faults may come after the packets of a look at the ring.
+pub(super) const FLAG_NS: u64 = 100_000;
 /// A ring that gives nothing but errors for so long does not work, nor does its GPU.
 const ILL_NS: u64 = 1_000_000_000;
 /// The thread looks at the rings this often when a client may be stalled, so that a lost interrupt costs time only.
@@ -205,6 +208,13 @@ impl FaultState {
     /// that failed.
     fn serve_other(&mut self, gpu: &Gpu) -> Result<bool> {
         let mut poisoned = false;
+        // One for all: packets whose faults somebody saw to already may come without end.
+        let mut flags = None;
+        let mut late = || {
+            flags
+                .get_or_insert_with(|| time::Patience::new(FLAG_NS))
+                .again()
+        };
         let mut batch = [Fault::default(); OTHER_BATCH];
         // No more than there may be in a ring: a device that goes on writing is not waited for.
         for _ in 0..OTHER_ROUNDS {
@@ -218,7 +228,7 @@ impl FaultState {
                 self.other_health.works();
             }
             for f in batch.iter().take(n) {
-                one_other(gpu, f);
+                one_other(gpu, f, &mut late);
                 poisoned |= f.fault_type == FaultType::Poisoned && gpu.is_copy_engine(f.engine);
             }
             if n < batch.len() {
@@ -278,8 +288,9 @@ impl Drop for FaultState {
     }
 }
 
-/// A non-replayable packet. A copy engine's launch waits for its channel to be cleared: it tries again, a few times.
-fn one_other(gpu: &Gpu, f: &Fault) {
+/// A non-replayable packet. A copy engine's launch waits for its channel to be cleared: it tries again, a few times. The channel's flag
+/// may come `late`.
+fn one_other(gpu: &Gpu, f: &Fault, late: &mut Wait<'_>) {
     account::count(Some(gpu), None, Counter::NonReplayable, 1);
     if !gpu.is_copy_engine(f.engine) {
         return;
@@ -288,7 +299,7 @@ fn one_other(gpu: &Gpu, f: &Fault) {
     *gpu.ce_fault.lock() = Some(*f);
     gpu.irq_wait.wake_all();
     if !gpu.ce_fault_held.load(Relaxed) {
-        let _gave_up_said_so = gpu.channels().restart(f.engine);
+        let _gave_up_said_so = gpu.channels().restart(f.engine, late);
     }
 }
 

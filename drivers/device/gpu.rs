@@ -22,6 +22,7 @@ use crate::memory::chunk::ChunkPool;
 use crate::memory::clients::Clients;
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::host_pool::HostPool;
+use crate::memory::reserve;
 use crate::memory::PageMask;
 use crate::service::fair::Activity;
 use crate::service::launch::Slots;
@@ -647,10 +648,11 @@ impl Gpu {
     /// Its copy engines.
     ///
     /// # Errors
-    /// `ENOMEM`.
+    /// `ENOMEM`; `EINVAL` for more than there can be.
     pub(super) fn copy_engines(&self) -> Result<KVec<Ce>> {
         let mut all = KVec::new();
-        for engine in self.identity.engines.iter().flatten() {
+        for (n, engine) in self.identity.engines.iter().flatten().enumerate() {
+            let vram = self.identity.vram_bytes;
             let caps = self
                 .ext
                 .as_ref()
@@ -659,6 +661,7 @@ impl Gpu {
                 Ce {
                     engine: *engine,
                     caps,
+                    method_buffer: reserve::method_buffer(vram, n).ok_or(EINVAL)?,
                 },
                 GFP_KERNEL,
             )?;

@@ -3,6 +3,7 @@
 //!
 //! [`check`] runs at probe. [`run`] is for tests; a failed one says at which step, in the order in which steps are written.
 
+use super::faults::FLAG_NS;
 use super::{driver, registry, Gpu};
 use crate::account::waits::{Waiting, What};
 use crate::channel::{self, Engine, Push, Tracker};
@@ -430,7 +431,10 @@ fn faulting_copy(gpu: &Gpu, from: &Arc<DmaBuf>, from_va: GpuVa, to_va: GpuVa) ->
     // Whatever came, the copy must be able to end.
     let mapped = map(gpu, from).at(4);
     let restarted = match fault {
-        Some(f) => gpu.channels().restart(f.engine),
+        Some(f) => {
+            let mut late = time::Patience::new(FLAG_NS);
+            gpu.channels().restart(f.engine, &mut || late.again())
+        }
         None => None,
     };
     let ended = channel::wait(&copy).at(8);

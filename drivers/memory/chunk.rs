@@ -7,7 +7,7 @@
 
 use super::block::Block;
 use super::offer::{Offer, Stock};
-use super::{PageIndex, PageMask, BLOCK_BYTES};
+use super::{reserve, PageIndex, PageMask};
 use crate::device::Gpu;
 use core::ops::{Deref, DerefMut};
 use huvm_policy::chunk::{
@@ -226,13 +226,13 @@ pub(crate) enum Released {
 }
 
 impl ChunkPool {
-    /// A pool over `vram_bytes` of memory, all free. What is beyond the last whole chunk is not used.
+    /// A pool over `vram_bytes` of memory, but for what the driver keeps ([`reserve`]); all free.
     ///
     /// # Errors
     /// `ENOMEM`, `EINVAL` without a whole chunk.
     #[inline(never)]
     pub(crate) fn new(vram_bytes: u64) -> Result<impl PinInit<Self, Error>> {
-        let count = u32::try_from(vram_bytes / BLOCK_BYTES).map_err(|_| EINVAL)?;
+        let count = u32::try_from(reserve::chunks(vram_bytes)).map_err(|_| EINVAL)?;
         if count == 0 {
             return Err(EINVAL);
         }

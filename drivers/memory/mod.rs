@@ -17,6 +17,7 @@ pub(crate) mod host_pool;
 pub(crate) mod layout;
 pub(crate) mod offer;
 pub(crate) mod registry;
+pub(crate) mod reserve;
 pub(crate) mod space;
 
 pub(crate) use huvm_policy::types::{PageIndex, PageMask, PageRegion, Pages};

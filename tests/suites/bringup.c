@@ -94,6 +94,33 @@ static void info(void)
 	}
 }
 
+/*
+ * A copy engine that faults saves what it was about in the GPU's memory, where nobody has anything else: all that can be is in use, and
+ * each copy home faults first.
+ */
+static void faults_with_all_memory_in_use(void)
+{
+	int fd = huvm_open();
+	uint64_t len = chunk_count(fd, 0) * BLOCK, *p = managed(fd, len);
+	uint32_t from = read_reg(fd, 0, STAT_NON_REPLAYABLE);
+
+	CHECK_OK(gpu_register(fd, 0));
+	gpu_fill(fd, 0, p, len, chunk_count(fd, 0), 5, 3);
+	CHECK_EQ(free_chunks(fd, 0), 0);
+	test_reg(fd, 0, INJ_FLAG_LATE, 1000);
+	for (uint64_t at = 0; at < len; at += BLOCK) {
+		test_reg(fd, 0, INJ_CE_FAULT, 1);
+		for (uint64_t i = at / 8; i < (at + BLOCK) / 8; i += 8)
+			if (p[i] != 5 + 3 * i)
+				FAIL("word %llu is %llu", (unsigned long long)i, (unsigned long long)p[i]);
+	}
+	CHECK(read_reg(fd, 0, STAT_NON_REPLAYABLE) - from >= len / BLOCK);
+	test_reg(fd, 0, INJ_CE_FAULT, 0);
+	test_reg(fd, 0, INJ_FLAG_LATE, 0);
+	CHECK_OK(munmap(p, len));
+	CHECK_OK(close(fd));
+}
+
 /* All that the driver has a GPU do: pages come by faults and go home, each copy engine copies, and the neighbour's memory is reached. */
 static void all_of_it_works(int fd, uint64_t add)
 {
@@ -202,7 +229,7 @@ static void late_wait_is_told(void)
 
 static const struct ktap_test tests[] = {
 	{ "ident", ident }, { "info", info }, { "interrupt", interrupt }, { "windows", windows }, { "copy", copy },
-	{ "memset", memset_ }, { "semaphore", semaphore }, { "ce_fault_is_restarted", ce_fault }, { "peer", peer },
+	{ "memset", memset_ }, { "semaphore", semaphore }, { "ce_fault_is_restarted", ce_fault }, { "faults_with_all_memory_in_use", faults_with_all_memory_in_use }, { "peer", peer },
 	{ "masked_vectors", masked_vectors }, { "bound_with_a_write_lost", bound_with_a_write_lost, 120 },
 	{ "late_wait_is_told", late_wait_is_told },
 };

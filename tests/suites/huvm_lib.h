@@ -534,14 +534,14 @@ enum {
 	INJ_OTHER_OVERFLOW = 0x50050, INJ_GET_CORRUPT = 0x50054, INJ_SEM_LOST = 0x50058, INJ_SEM_WRONG = 0x5005c,
 	INJ_INTR_STORM = 0x50060, INJ_CE_FAULT_EACH = 0x50064, INJ_PUT_WRONG = 0x50068,
 	INJ_READS_ONES = 0x5006c, INJ_WRITES_LOST = 0x50070, INJ_STATUS_WRONG = 0x50074, INJ_STANDS_SAYS = 0x50078,
-	INJ_SEM_BACK = 0x5007c,
+	INJ_SEM_BACK = 0x5007c, INJ_FLAG_LATE = 0x50080,
 	/* For packets, GET and PUT: without end, as far as a test goes; of the non-replayable ring. */
 	INJ_ALL = 0xffff,
 };
 #define INJ_OTHER_RING (1u << 31)
 
 /* Counters of the STATS block (2.5), low words. */
-enum { STAT_REORDERED = 0x40100 + 8 * 30 };
+enum { STAT_NON_REPLAYABLE = 0x40100 + 8 * 10, STAT_REORDERED = 0x40100 + 8 * 30 };
 
 /* Of @what (enum huvm_fail) @after go well, the next @times fail; ~0: all. Returns how many of the last call's did not come to be. */
 static inline uint32_t let_fail_after(int fd, uint32_t what, uint32_t after, uint32_t times)

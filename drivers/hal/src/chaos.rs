@@ -176,6 +176,17 @@ pub(crate) fn registers(c: &Chaos, reached: &mut Reached) {
     let _ = list.submit(c, &mem, &[entry], &mut c.wait());
     let _ = (list.init(c, &mut c.wait()), list.preempt(c, &mut c.wait()));
     let _ = (list.state(c, entry.chid), list.clear_faulted(c, entry.chid));
+    let _ = list.engine_faulted(c, entry.chid, &mut c.wait());
+    let engine = bringup::CopyEngine {
+        number: c.word() as u8,
+        fault_id: c.word() as u16,
+        runlist: list,
+    };
+    let _ = bringup::ready_copy_engine(c, &engine);
+    let _ = (
+        bringup::take_refusal(c, &engine),
+        bringup::refusal_vector(c, &engine),
+    );
     let _ = invalidate::replay(c, ReplayKind::Start, &mut c.wait());
     let _ = (ecc::take_report(c), ecc::look(c));
     let (engine, chid) = (c.word() as u16, Chid(c.word() as u16));

@@ -18,10 +18,10 @@
 //!
 //! | module | duty |
 //! | --- | --- |
-//! | [`ga100::bringup`] | [`ga100::bringup::identify`]: ids, VRAM size, copy engines, interrupt vectors |
+//! | [`ga100::bringup`] | [`ga100::bringup::identify`]: ids, VRAM size, copy engines, interrupt vectors; readying copy engines, and why one refuses |
 //! | [`ga100::irq`] | top half: pending vectors of a message, clear, mask, unmask, test interrupt |
 //! | [`ga100::instance`] | fill instance blocks for a channel or for a workload |
-//! | [`ga100::runlist`] | submit a runlist, enable, disable, preempt, clear a faulted channel |
+//! | [`ga100::runlist`] | submit a runlist, enable, disable, preempt, wait for the flag of a fault and clear it |
 //! | [`ga100::fault`] | fault rings: configure, drain, flush, overflow recovery |
 //! | [`ga100::counter`] | access-counter notifications |
 //! | [`ga100::invalidate`] | TLB invalidate and fault replay by registers |

@@ -548,6 +548,8 @@ pub mod inject {
     pub const STANDS_SAYS: u32 = BASE + 0x78;
     /// Semaphore releases that write [`SEM_BACK_LESS`] too little: one less than was there.
     pub const SEM_BACK: u32 = BASE + 0x7c;
+    /// Chance that ENG_FAULTED of a copy engine's fault comes after PUT, per mille.
+    pub const FLAG_LATE_PERMILLE: u32 = BASE + 0x80;
     /// SEM_BACK: by so much.
     pub const SEM_BACK_LESS: u32 = 2;
     /// PACKET_LOST, PACKET_BAD, PACKET_NEVER_VALID, GET_CORRUPT, PUT_WRONG: the next so many.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use huvm_hw::aperture::{CeTarget, MemTarget};
 use huvm_hw::fault::{AccessType, Client, FaultType, Packet};
 use huvm_hw::host::{self, Header, SecOp, SemOperation};
-use huvm_hw::instance::{ramfc, sc_page_dir_base, PageDirBase};
+use huvm_hw::instance::{ramfc, ramin, sc_page_dir_base, PageDirBase};
 use huvm_hw::pte::{Leaf, Level, Pde, Pte, Target};
 use huvm_hw::{bits::Named32, ce, instance, regs};
 
@@ -326,6 +326,7 @@ fn instance_blocks() {
         assert_eq!(reader::structure(name, instance::BYTES), want, "{name}");
     };
     let f = |name: &str| *ramfc::FIELDS.iter().find(|f| f.name == name).unwrap();
+    let r = |name: &str| *ramin::FIELDS.iter().find(|f| f.name == name).unwrap();
     let dir = PageDirBase {
         target: MemTarget::SysCoherent,
         addr: 0x1_2345_6000,
@@ -341,12 +342,15 @@ fn instance_blocks() {
         (f("GP_BASE_HI_LIMIT2"), 9),
         (f("PB_HEADER"), ramfc::PB_HEADER_VALUE),
         (f("SUBDEVICE"), ramfc::SUBDEVICE_VALUE),
+        (f("TARGET_CE_CTX_VALID"), 1),
         (f("HCE_CTRL_PRIVILEGED"), 1),
         (f("CHANNEL_ID"), 5),
         (f("CONFIG_AUTH_LEVEL"), 1),
         (f("CONFIG_USERD_WRITEBACK"), 1),
         (f("INTR_NOTIFY_VECTOR"), 7),
         (f("INTR_NOTIFY_CPU"), 1),
+        (r("ENG_METHOD_BUFFER_ADDR_LO"), 0x8765_4000),
+        (r("ENG_METHOD_BUFFER_ADDR_HI"), 0x9),
     ];
     build("channel", &channel, dir, false);
     let plain = [

@@ -20,7 +20,9 @@ use crate::regs::within;
 const MAX_JOBS: usize = 64;
 /// INTR_STATUS bits.
 const BLOCKPIPE: u32 = 1 << 0;
+const NONBLOCKPIPE: u32 = 1 << 1;
 const LAUNCHERR: u32 = 1 << 2;
+pub(crate) const MTHD_BUFFER_FAULT: u32 = 1 << 4;
 /// Our LAUNCHERR codes; the manual's are not published.
 const ERR_UNSUPPORTED: u32 = 1;
 const ERR_PRIVILEGE: u32 = 2;
@@ -148,6 +150,7 @@ pub(crate) struct CopyEngine {
     pub(crate) queue: VecDeque<u32>,
     /// Memory for what a piece reads ahead.
     pub(crate) spare: Vec<u8>,
+    /// Nothing is enabled after a reset: what it is then is not published, and so a driver that does not enable shows.
     intr_en: u32,
     intr_status: u32,
     launch_error: u32,
@@ -308,9 +311,8 @@ impl Gpu {
                 cx.guest_error("copy-engine launch refused");
                 if let Some(e) = self.engines.get_mut(runlist) {
                     e.launch_error = code;
-                    e.intr_status |= LAUNCHERR;
                 }
-                self.ce_level(runlist, cx);
+                self.ce_status(runlist, LAUNCHERR, cx);
                 return Outcome::Dead;
             }
         };
@@ -331,23 +333,34 @@ impl Gpu {
         Outcome::Done
     }
 
-    /// A launch with an interrupt completed.
+    /// A launch with an interrupt completed. The non-stall vector pulses for each one, whether a driver cleared
+    /// NONBLOCKPIPE since the last or not.
     pub(crate) fn ce_interrupt(&mut self, runlist: usize, kind: u32, cx: &mut Cx<'_>) {
         match kind {
-            1 => {
-                if let Some(e) = self.engines.get_mut(runlist) {
-                    e.intr_status |= BLOCKPIPE;
+            1 => self.ce_status(runlist, BLOCKPIPE, cx),
+            2 => {
+                self.ce_status(runlist, NONBLOCKPIPE, cx);
+                let e = self.engines.get(runlist);
+                if e.is_some_and(|e| e.intr_en & NONBLOCKPIPE != 0) {
+                    self.pulse(runlist as u32, cx);
                 }
-                self.ce_level(runlist, cx);
             }
-            2 => self.pulse(runlist as u32, cx),
             _ => {}
         }
     }
 
+    /// Sets a bit of INTR_STATUS: always, whatever is enabled.
+    pub(crate) fn ce_status(&mut self, runlist: usize, bit: u32, cx: &mut Cx<'_>) {
+        if let Some(e) = self.engines.get_mut(runlist) {
+            e.intr_status |= bit;
+        }
+        self.ce_level(runlist, cx);
+    }
+
     fn ce_level(&mut self, runlist: usize, cx: &mut Cx<'_>) {
         if let Some(e) = self.engines.get(runlist) {
-            let on = e.intr_status & e.intr_en != 0;
+            // NONBLOCKPIPE has the other vector.
+            let on = e.intr_status & e.intr_en & !NONBLOCKPIPE != 0;
             self.level(vector::STALL + runlist as u32, on, cx);
         }
     }

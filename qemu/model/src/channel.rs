@@ -25,7 +25,7 @@ const ENGINE_HOST0: u32 = 32;
 const POLL_FIRST_NS: u64 = 1_000;
 const POLL_LAST_NS: u64 = 256_000;
 
-/// PBDMA INTR_0 bits.
+/// PBDMA INTR_0 bits; from 32 on those of INTR_1.
 pub(crate) mod intr {
     pub(crate) const GPENTRY: u32 = 15;
     pub(crate) const PBENTRY: u32 = 18;
@@ -33,6 +33,7 @@ pub(crate) mod intr {
     pub(crate) const DEVICE: u32 = 23;
     pub(crate) const SEMAPHORE: u32 = 25;
     pub(crate) const SIGNATURE: u32 = 31;
+    pub(crate) const CTX_NOT_VALID: u32 = 32 + 31;
 }
 
 /// What came of a method.
@@ -50,7 +51,7 @@ pub(crate) enum Outcome {
     WaitSemaphore,
     /// Not executed: an address is not mapped (hub client HOST).
     Fault(u64, FaultType, Access),
-    /// Not executed: PBDMA error, bit of INTR_0.
+    /// Not executed: PBDMA error, a bit of [`intr`].
     Error(u32),
     /// Not executed: the engine refuses; the channel is dead.
     Dead,
@@ -101,6 +102,8 @@ pub(crate) struct Channel {
     pub(crate) gp_put: u32,
     pub(crate) privileged_ce: bool,
     pub(crate) auth: bool,
+    /// CE_CTX_VALID: the engine has a context to run it in.
+    pub(crate) ce_ctx: bool,
     pub(crate) userd_writeback: bool,
     pub(crate) notify: u32,
     /// Segment being read: address and words left.
@@ -125,6 +128,10 @@ pub(crate) struct Channel {
     pub(crate) jobs: VecDeque<Job>,
     /// It has written to the host's or a neighbour's memory, and flushed nothing since.
     pub(crate) unflushed: bool,
+    /// Being switched out on a fault: ENG_FAULTED is not set yet.
+    pub(crate) leaves: bool,
+    /// What the engine saved in the method buffer grows from this.
+    pub(crate) saved: Option<u32>,
 }
 
 impl Channel {
@@ -148,6 +155,7 @@ impl Channel {
             gp_put: 0,
             privileged_ce: false,
             auth: false,
+            ce_ctx: false,
             userd_writeback: false,
             notify: 0,
             pb_addr: 0,
@@ -167,6 +175,8 @@ impl Channel {
             ce: CeRegs::default(),
             jobs: VecDeque::new(),
             unflushed: false,
+            leaves: false,
+            saved: None,
         }
     }
 

@@ -97,6 +97,12 @@ impl Gpu {
             if !runnable || c.dead {
                 return;
             }
+            if c.saved.is_some() {
+                if !self.ce_restore(runlist, chid, cx) {
+                    return;
+                }
+                continue;
+            }
             let Some(i) = c.jobs.iter().position(|j| !j.data_done) else {
                 // A completion that a fault held up is tried again.
                 if c.jobs.front().is_some_and(|j| j.complete_at <= cx.now) {
@@ -449,8 +455,18 @@ impl Gpu {
 
     /// The channel is switched out with a fault.
     fn ce_fault(&mut self, runlist: usize, chid: u32, refused: &Refused, cx: &mut Cx<'_>) {
+        self.ce_save(runlist, chid, cx);
+        let late = self.inject.flag_late();
         if let Some(r) = self.runlists.get_mut(runlist) {
-            r.set(chid, chram::ENG_FAULTED);
+            match (late, r.channels.get_mut(&chid)) {
+                (Some(ns), Some(c)) => {
+                    c.leaves = true;
+                    // From when PUT says that there is a packet.
+                    let put = cx.now.saturating_add(cx.delay(cx.fabric.profile.fault_ns));
+                    cx.at(put.saturating_add(ns), Event::Faulted { runlist, chid });
+                }
+                _ => r.set(chid, chram::ENG_FAULTED),
+            }
         }
         let who = Client {
             engine_id: ENGINE_CE0 + runlist as u32,
@@ -461,6 +477,16 @@ impl Gpu {
             va, kind, access, ..
         } = refused;
         self.channel_fault(runlist, chid, who, va, kind, access, cx);
+    }
+
+    /// A channel that was being switched out on a fault is.
+    pub(crate) fn ce_faulted(&mut self, runlist: usize, chid: u32) {
+        if let Some(r) = self.runlists.get_mut(runlist) {
+            let left = r.channels.get_mut(&chid);
+            if left.is_some_and(|c| core::mem::take(&mut c.leaves)) {
+                r.set(chid, chram::ENG_FAULTED);
+            }
+        }
     }
 
     /// The data of a piece has arrived.
@@ -570,7 +596,7 @@ impl Gpu {
             let Some(r) = self.runlists.get_mut(runlist) else {
                 return;
             };
-            let faulted = r.word(chid) & chram::ENG_FAULTED != 0;
+            let faulted = r.engine_faulted(chid);
             let Some(c) = r.channels.get_mut(&chid) else {
                 return;
             };

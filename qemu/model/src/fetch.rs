@@ -42,6 +42,7 @@ impl Gpu {
         c.gp_put = c.gp_get;
         c.privileged_ce = word(0xe4) & (1 << 5) != 0;
         c.auth = word(0xf4) & (1 << 8) != 0;
+        c.ce_ctx = word(0xac) & (1 << 17) != 0;
         c.userd_writeback = word(0xf4) & (1 << 12) != 0;
         c.notify = word(0xf8);
         c.loaded = true;

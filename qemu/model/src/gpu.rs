@@ -250,6 +250,7 @@ impl Gpu {
             Event::CopyPiece { runlist, chid, run } => self.copy_piece_done(runlist, chid, run, cx),
             Event::CopyComplete { runlist, chid } => self.copy_complete(runlist, chid, cx),
             Event::InvalidateTakes => self.command_takes(cx),
+            Event::Faulted { runlist, chid } => self.ce_faulted(runlist, chid),
             Event::InvalidateDone => self.invalidate.done(),
             Event::BlockRetry { block } => self.block_retry(block, cx),
             Event::BlockPiece { block } => self.block_piece_done(block, cx),

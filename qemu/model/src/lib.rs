@@ -37,6 +37,7 @@ mod queue;
 mod regs;
 mod replay;
 mod runlist;
+mod save;
 #[cfg(test)]
 mod vectors;
 mod window;

@@ -69,8 +69,10 @@ impl Gpu {
         cx: &mut Cx<'_>,
     ) -> Outcome {
         if m.addr >= 0x100 {
+            let has_context = self.channel(runlist, chid).is_some_and(|c| c.ce_ctx);
             // Subchannels 5 to 7 are software's.
             return match m.subch {
+                0..=4 if !has_context => Outcome::Error(intr::CTX_NOT_VALID),
                 0..=4 => self.ce_method(runlist, chid, m, cx),
                 _ => Outcome::Error(intr::DEVICE),
             };

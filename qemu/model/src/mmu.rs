@@ -81,6 +81,8 @@ pub(crate) struct Instance {
     pub(crate) pdb: Option<Pdb>,
     pub(crate) replay_tex: bool,
     pub(crate) replay_gcc: bool,
+    /// ENG_METHOD_BUFFER_ADDR, an address of BAR2.
+    pub(crate) method_buffer: u64,
 }
 
 /// Which TLB an access goes through.
@@ -356,6 +358,7 @@ impl Gpu {
         let place = base.checked_add(at)?;
         let lo = cx.read_u32(place).ok()?;
         let hi = cx.read_u32(place.checked_add(4)?).ok()?;
+        let buffer = cx.read_u64(base.checked_add(0x220)?).ok()?;
         // Version 2 (bit 10) and 64 KiB big pages (bit 11) are the only formats.
         let usable = lo & 3 != 1 && lo & (3 << 10) == 3 << 10;
         let pdb = Pdb {
@@ -368,6 +371,7 @@ impl Gpu {
             pdb: usable.then_some(pdb),
             replay_tex: lo & (1 << 4) != 0,
             replay_gcc: lo & (1 << 5) != 0,
+            method_buffer: buffer & ((1 << 49) - 1),
         })
     }
 

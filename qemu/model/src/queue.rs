@@ -33,6 +33,8 @@ pub(crate) enum Event {
     CopyComplete { runlist: usize, chid: u32 },
     /// A register invalidate takes effect.
     InvalidateTakes,
+    /// A channel's ENG_FAULTED, which its fault packet went before.
+    Faulted { runlist: usize, chid: u32 },
     /// The register invalidate completes.
     InvalidateDone,
     /// A stalled block translates again.

@@ -42,6 +42,7 @@ const INTR_PBDMA: u32 = 1 << 16;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pbdma {
     intr_0: u32,
+    intr_1: u32,
     enable: u32,
     method: u32,
     data: u32,
@@ -89,7 +90,14 @@ impl Runlist {
         let w = self.word(chid);
         self.sched_disable & 1 == 0
             && w & chram::ENABLE != 0
-            && w & (chram::PBDMA_FAULTED | chram::ENG_FAULTED) == 0
+            && w & chram::PBDMA_FAULTED == 0
+            && !self.engine_faulted(chid)
+    }
+
+    /// The engine stopped in the channel, whether its flag says so already or not.
+    pub(crate) fn engine_faulted(&self, chid: u32) -> bool {
+        self.word(chid) & chram::ENG_FAULTED != 0
+            || self.channels.get(&chid).is_some_and(|c| c.leaves)
     }
 }
 
@@ -152,6 +160,7 @@ impl Gpu {
                 0x0c0 => p.method,
                 0x0c4 => p.data,
                 0x108 => p.intr_0,
+                0x148 => p.intr_1,
                 0x120 => p.channel,
                 0x170 => p.enable,
                 _ => 0,
@@ -180,10 +189,16 @@ impl Gpu {
             let runlist = (rel / bar0::PBDMA_STRIDE) as usize;
             if let Some(r) = self.runlists.get_mut(runlist) {
                 match rel % bar0::PBDMA_STRIDE {
-                    0x108 => {
-                        r.pbdma.intr_0 &= !value;
-                        let chid = r.pbdma.channel;
-                        if r.pbdma.intr_0 == 0 {
+                    at @ (0x108 | 0x148) => {
+                        let p = &mut r.pbdma;
+                        let intr = if at == 0x108 {
+                            &mut p.intr_0
+                        } else {
+                            &mut p.intr_1
+                        };
+                        *intr &= !value;
+                        let chid = p.channel;
+                        if p.intr_0 | p.intr_1 == 0 {
                             r.intr_0 &= !INTR_PBDMA;
                             self.channel_skip_error(runlist, chid, cx);
                         }
@@ -330,7 +345,7 @@ impl Gpu {
         self.level(v, on, cx);
     }
 
-    /// A PBDMA stops on an error: `bit` of INTR_0.
+    /// A PBDMA stops on an error, `bit` of [`crate::channel::intr`].
     pub(crate) fn pbdma_error(
         &mut self,
         runlist: usize,
@@ -342,7 +357,10 @@ impl Gpu {
     ) {
         cx.guest_error("PBDMA error: bad method or pushbuffer");
         if let Some(r) = self.runlists.get_mut(runlist) {
-            r.pbdma.intr_0 |= 1 << bit;
+            match bit.checked_sub(32) {
+                None => r.pbdma.intr_0 |= 1 << bit,
+                Some(bit) => r.pbdma.intr_1 |= 1 << (bit & 31),
+            }
             r.pbdma.method = method;
             r.pbdma.data = data;
             r.pbdma.channel = chid;

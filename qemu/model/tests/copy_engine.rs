@@ -274,6 +274,139 @@ fn interrupts_of_the_channel() {
     assert_eq!(r.r0(0, bar0::LEAF), 1);
 }
 
+/// The engine's own interrupt comes if it is enabled; what it tells is there either way, and need not be cleared.
+#[test]
+fn the_engine_interrupts_where_it_may() {
+    let mut r = rig();
+    let launch = inc(0x300, &[2 << 5]);
+    r.submit(&launch);
+    r.run(100_000);
+    assert_eq!(r.h.take_messages(), []);
+    assert_eq!(r.r0(0, bar0::CE_INTR_STATUS), 2);
+    r.w0(0, bar0::CE_INTR_EN, 2);
+    for _ in 0..2 {
+        r.submit(&launch);
+        r.run(100_000);
+        assert_eq!(r.h.take_messages(), [(0, 0)]);
+        r.w0(0, bar0::LEAF, 1);
+    }
+    r.w0(0, bar0::CE_INTR_STATUS, 2);
+    assert_eq!(r.r0(0, bar0::CE_INTR_STATUS), 0);
+}
+
+#[test]
+fn a_channel_without_a_context_stops_at_the_engine() {
+    let mut r = rig();
+    r.vram32(0, INST + 0xac, 0);
+    let b = r.runlist(0, 0);
+    r.w0(0, b + 0x120, u32::MAX);
+    let mut p = sem(SEM_VA, 1, 1);
+    p.extend(ce_release(SEM_VA, 2, false));
+    p.extend(sem(SEM_VA, 3, 1));
+    r.submit(&p);
+    r.run(1_000_000);
+    assert_eq!(r.h.sys_u32(SEM), 1, "the host needs none");
+    assert_eq!((r.r0(0, 0x4_0108), r.r0(0, 0x4_0148)), (0, 1 << 31));
+    assert_eq!(r.r0(0, 0x4_00c0), 0x240, "its first method");
+    assert_eq!(r.r0(0, bar0::LEAF + 20) & 1, 1, "vector 160");
+    // Behind that method it stops at the next.
+    r.w0(0, 0x4_0148, 1 << 31);
+    r.run(1_000_000);
+    assert_eq!((r.r0(0, 0x4_0148), r.r0(0, 0x4_00c0)), (1 << 31, 0x244));
+    assert_eq!(r.h.sys_u32(SEM), 1);
+}
+
+/// A copy to where nothing is mapped, with the method buffer at this address; then the page is mapped and the fault cleared.
+fn fault_and_back(buffer: u64, between: impl FnOnce(&mut Rig)) -> Rig {
+    let mut r = rig();
+    r.vram64(0, INST + 0x220, buffer);
+    r.w0(0, bar0::CE_INTR_EN, 1 << 4);
+    let mut p = copy(SYS_VA + 0x18_0000, 0x9000_0000, 4096, NON_PIPELINED);
+    p.extend(ce_release(SEM_VA, 1, false));
+    r.submit(&p);
+    r.run(SEC);
+    assert_eq!(r.drain(0, 0, 32).len(), 1, "there is a packet either way");
+    between(&mut r);
+    r.map4k(0, 0x9000_0000, pte_vid(0x400_0000));
+    r.replay(0, 0);
+    let ram = r.chram(0, 0, 1);
+    assert_eq!(r.r0(0, ram) & 1 << 5, 1 << 5);
+    r.w0(0, ram, 0x21);
+    r.doorbell(0, 0, 1);
+    r.run(SEC);
+    r
+}
+
+#[test]
+fn a_launch_is_saved_where_the_channel_says() {
+    const AT: u64 = 0x300_0000;
+    let mut r = fault_and_back(AT, |r| {
+        let saved = r.get_vram(0, AT, 4096);
+        // Six engines: ((9 + 1 + 3) * 6 + 2) words.
+        assert!(saved[..320].iter().any(|b| *b != 0));
+        assert!(saved[320..].iter().all(|b| *b == 0));
+    });
+    assert_eq!(r.h.sys_u32(SEM), 1);
+    assert_eq!(r.r0(0, bar0::CE_INTR_STATUS), 0);
+}
+
+#[test]
+fn without_a_method_buffer_of_its_own_a_channel_breaks() {
+    // None, and one that lies in no memory.
+    for at in [0, 1 << 36] {
+        let mut r = fault_and_back(at, |r| {
+            assert_eq!(r.r0(0, bar0::CE_INTR_STATUS), 1 << 4);
+            assert!(r.h.take_messages().contains(&(0, 3)), "stall vector");
+        });
+        assert_eq!(r.h.sys_u32(SEM), 0);
+        assert_eq!(r.h.errors.len(), 1);
+        r.w0(0, bar0::CE_INTR_STATUS, 1 << 4);
+        assert_eq!(r.r0(0, bar0::CE_INTR_STATUS), 0);
+    }
+    // One that somebody else writes to.
+    let mut r = fault_and_back(0x300_0000, |r| r.vram32(0, 0x300_0000 + 316, 7));
+    assert_eq!(r.h.sys_u32(SEM), 0);
+    assert_eq!(r.r0(0, bar0::CE_INTR_STATUS), 1 << 4);
+}
+
+/// ENG_FAULTED comes after the packet: there is nothing to clear before, and clearing it before clears nothing.
+#[test]
+fn a_flag_may_come_after_its_packet() {
+    let mut r = rig();
+    r.w5(0, ext::inject::FLAG_LATE_PERMILLE, 1000);
+    let ram = r.chram(0, 0, 1);
+    let put = bar0::FAULT_LO + 0xc;
+    for n in 1..=20 {
+        r.w5(0, ext::inject::CE_FAULT, 1);
+        let mut p = inc(0x260, &[1, 0]);
+        p.extend(copy(0x1000_0000, 0x300_0000, 4096, NON_PIPELINED | PHYS));
+        p.extend(ce_release(SEM_VA, n, false));
+        let before = r.r0(0, put);
+        r.submit(&p);
+        assert!(r.run_until(SEC, |r| r.r0(0, put) != before));
+        assert_eq!(r.r0(0, ram) & 1 << 5, 0);
+        let came = r.h.now;
+        r.w0(0, ram, 0x21);
+        r.doorbell(0, 0, 1);
+        assert!(r.run_until(SEC, |r| r.r0(0, ram) & 1 << 5 != 0));
+        assert!((1_000..=65_000).contains(&(r.h.now - came)));
+        r.run(SEC);
+        assert_eq!(r.h.sys_u32(SEM), n - 1);
+        assert_eq!(r.drain(0, 0, 32).len(), 1);
+        r.w0(0, ram, 0x21);
+        r.doorbell(0, 0, 1);
+        assert!(released(&mut r, SEM, n));
+    }
+    // The channel's number is used anew before the flag comes.
+    r.w5(0, ext::inject::CE_FAULT, 1);
+    r.submit(&copy(SYS_VA, SYS_VA + 0x18_0000, 4, NON_PIPELINED));
+    let before = r.r0(0, put);
+    assert!(r.run_until(SEC, |r| r.r0(0, put) != before));
+    r.w0(0, ram, u32::MAX);
+    r.run(SEC);
+    assert_eq!(r.r0(0, ram) & 1 << 5, 0);
+}
+
 #[test]
 fn bad_method_stops_the_pbdma_until_cleared() {
     let mut r = rig();

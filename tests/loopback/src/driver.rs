@@ -7,9 +7,9 @@ use huvm_hal::channel::{Channel, Layout, SubmitFlags, Window};
 use huvm_hal::ext::discover::{discover, Extension};
 use huvm_hal::ext::program::{build, Header, Instr};
 use huvm_hal::ext::workload::{Report, Status};
-use huvm_hal::ga100::bringup::{identify, CopyEngine, Identity};
+use huvm_hal::ga100::bringup::{identify, ready_copy_engine, CopyEngine, Identity};
 use huvm_hal::ga100::fault::{Fault, FaultRing, RingKind};
-use huvm_hal::ga100::instance::{fill_channel, fill_workload, INSTANCE_BYTES};
+use huvm_hal::ga100::instance::{fill_channel, fill_workload, INSTANCE_BYTES, METHOD_BUFFER_BYTES};
 use huvm_hal::ga100::invalidate::{invalidate_va, replay, ReplayKind};
 use huvm_hal::ga100::irq;
 use huvm_hal::ga100::runlist::{self, runlist_bytes};
@@ -232,7 +232,9 @@ impl Driver {
     fn add_channel(&mut self, n: usize) -> Result<()> {
         let machine = self.gpu.machine().clone();
         let engine = self.engines.get(n).copied();
-        let runlist = engine.ok_or(Error::OutOfRange("engine", n as u64))?.runlist;
+        let engine = engine.ok_or(Error::OutOfRange("engine", n as u64))?;
+        ready_copy_engine(&self.gpu, &engine)?;
+        let runlist = engine.runlist;
         let chid = Chid(3 + n as u16);
         let pde0 = self.kernel.tree.pde0(WINDOW).ok_or(Error::NoTable(0))?;
         let mem = machine.alloc(Layout::DEFAULT.bytes());
@@ -242,7 +244,8 @@ impl Driver {
         let ch = Channel::new(id, chid, token, Layout::DEFAULT, mem, va)?;
         let inst = machine.alloc(INSTANCE_BYTES);
         let notify = Some(Vector(n as u16));
-        fill_channel(&inst, &ch.instance(self.kernel.tree.root(), notify))?;
+        let says = ch.instance(self.kernel.tree.root(), notify, self.method_buffer(n));
+        fill_channel(&inst, &says)?;
         let list = machine.alloc(runlist_bytes(1));
         let entry = runlist::Entry {
             chid,
@@ -255,6 +258,11 @@ impl Driver {
         self.instances.push(inst);
         self.channels.push(ch);
         Ok(())
+    }
+
+    /// Method buffer `n`, of the last pages of VRAM.
+    pub fn method_buffer(&self, n: usize) -> VidAddr {
+        VidAddr(self.id.vram_bytes - METHOD_BUFFER_BYTES * (n as u64 + 1))
     }
 
     /// Channel `n`.

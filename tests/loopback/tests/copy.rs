@@ -305,6 +305,40 @@ fn a_faulted_copy_is_restarted() {
     assert!(got == pattern(4096, 9));
 }
 
+/// The flag of a fault comes after its packet: who has read that looks until it does, and the copy goes on.
+#[test]
+fn a_flag_that_comes_late_is_waited_for() {
+    let l = Loop::one();
+    let mut d = Driver::new(&l, 0, 1, 256).unwrap();
+    let (gpu, rl, chid) = (d.gpu.clone(), d.engines[0].runlist, d.channel(0).chid());
+    inject(&gpu, Injection::FlagLatePermille(1000)).unwrap();
+    let mut faults = [Fault::default(); 8];
+    for _ in 0..20 {
+        inject(&gpu, Injection::CeFault(1)).unwrap();
+        d.push(0, SubmitFlags::default(), |p| {
+            p.copy(vid(0x1000), vid(0x2000), 4096, ONE)
+        })
+        .unwrap();
+        let mut n = 0;
+        while n == 0 {
+            l.step();
+            n = d
+                .non_replayable
+                .drain(&gpu, &mut faults, &mut l.wait())
+                .unwrap();
+        }
+        let began = l.now_ns();
+        let mut late = || {
+            l.pass_ns(1000);
+            l.now_ns() - began < 100_000
+        };
+        assert_eq!(rl.engine_faulted(&gpu, chid, &mut late), Ok(true));
+        assert_eq!(rl.clear_faulted(&gpu, chid), Ok(true));
+        d.finish(0).unwrap();
+    }
+    assert!(l.take_errors().is_empty());
+}
+
 /// A copy by virtual address to where nothing is mapped: fault, map, invalidate, go on.
 #[test]
 fn a_virtual_copy_faults_and_goes_on() {

@@ -44,7 +44,9 @@ fn another(l: &Loop, d: &mut Driver, chid: Chid) -> (Channel<Mem>, Entry) {
     let token = d.engines[0].runlist.token(chid);
     let ch = Channel::new(ChannelId(chid.0), chid, token, Layout::DEFAULT, mem, va).unwrap();
     let inst = l.alloc(INSTANCE_BYTES);
-    fill_channel(&inst, &ch.instance(d.kernel.tree.root(), None)).unwrap();
+    let buffer = d.method_buffer(usize::from(chid.0));
+    let says = ch.instance(d.kernel.tree.root(), None, buffer);
+    fill_channel(&inst, &says).unwrap();
     let entry = Entry {
         chid,
         instance: SysAddr(inst.dma_addr()),

@@ -9,7 +9,7 @@
 use super::{is_complete, is_possible, Push};
 use crate::ga100::instance::ChannelInstance;
 use crate::ga100::regs::DOORBELL;
-use crate::ids::{ChannelId, Chid, GpuVa, SysAddr, Vector, PAGE_BYTES};
+use crate::ids::{ChannelId, Chid, GpuVa, SysAddr, Vector, VidAddr, PAGE_BYTES};
 use crate::seam::{Bar, DmaMem, Mmio};
 use crate::{Error, Result};
 
@@ -133,7 +133,12 @@ impl<D: DmaMem> Channel<D> {
     }
 
     /// What to write into the channel's instance block.
-    pub fn instance(&self, page_dir: SysAddr, notify: Option<Vector>) -> ChannelInstance {
+    pub fn instance(
+        &self,
+        page_dir: SysAddr,
+        notify: Option<Vector>,
+        method_buffer: VidAddr,
+    ) -> ChannelInstance {
         ChannelInstance {
             page_dir,
             chid: self.chid,
@@ -141,6 +146,7 @@ impl<D: DmaMem> Channel<D> {
             gpfifo_log2: self.layout.gpfifo_log2,
             userd: self.userd(),
             notify,
+            method_buffer,
         }
     }
 

@@ -44,6 +44,8 @@ pub enum Injection {
     ReorderPermille(u32),
     /// Chance that a packet is written twice, per mille.
     DuplicatePermille(u32),
+    /// Chance that the flag of a copy engine's fault comes some microseconds after its packet, per mille.
+    FlagLatePermille(u32),
     /// The next n replayable packets meet a full ring.
     Overflow(u32),
     /// The n-th copy-engine launch from now faults; 0 off.
@@ -120,6 +122,7 @@ impl Injection {
             Injection::ValidDelayNs(n) => (hw::VALID_DELAY_NS, n),
             Injection::ReorderPermille(n) => (hw::REORDER_PERMILLE, permille(n)?),
             Injection::DuplicatePermille(n) => (hw::DUPLICATE_PERMILLE, permille(n)?),
+            Injection::FlagLatePermille(n) => (hw::FLAG_LATE_PERMILLE, permille(n)?),
             Injection::Overflow(n) => (hw::OVERFLOW_COUNT, n),
             Injection::CeFault(n) => (hw::CE_FAULT, n),
             Injection::CeHang(n) => (hw::CE_HANG, n),

@@ -4,7 +4,7 @@
 use super::regs;
 use super::runlist::Runlist;
 use crate::ids::Vector;
-use crate::seam::{Bar, Mmio};
+use crate::seam::{set, Bar, Mmio};
 use crate::{Error, Result};
 
 /// Copy engines that a GA100-class chip can have.
@@ -15,6 +15,17 @@ pub const CHIP_GA100: u16 = 0x170;
 const TYPE_LCE: u32 = 0x13;
 /// Rows that the device-info table can have: NUM_ROWS is 12 bits, the window less.
 const MAX_ROWS: u32 = 512;
+/// BAR2_BLOCK: by way of page tables (hw-interface 7.2).
+const BAR2_VIRTUAL: u32 = 1 << 31;
+// Bits of a copy engine's INTR_EN and INTR_STATUS (hw-interface 5.6).
+const CE_NONBLOCKPIPE: u32 = 1 << 1;
+const CE_LAUNCHERR: u32 = 1 << 2;
+const CE_INVALID_CONFIG: u32 = 1 << 3;
+const CE_MTHD_BUFFER_FAULT: u32 = 1 << 4;
+/// All of them; the first, BLOCKPIPE, is of launches that this driver does not make.
+const CE_BITS: u32 = 0x1f;
+const CE_REFUSALS: u32 = CE_LAUNCHERR | CE_INVALID_CONFIG | CE_MTHD_BUFFER_FAULT;
+const CE_SERVED: u32 = CE_NONBLOCKPIPE | CE_REFUSALS;
 /// Access-counter notification (hw-interface 7.4); no register names it.
 const ACCESS_COUNTER_VECTOR: u16 = 72;
 
@@ -27,6 +38,13 @@ pub struct CopyEngine {
     pub fault_id: u16,
     /// The runlist that feeds it.
     pub runlist: Runlist,
+}
+
+impl CopyEngine {
+    /// Its register, of which the first engine's is at `first`.
+    const fn at(&self, first: u32) -> u32 {
+        first + regs::CE_STRIDE * self.number as u32
+    }
 }
 
 /// Vectors of the interrupt tree that the driver serves.
@@ -146,8 +164,63 @@ fn vector(raw: u32) -> Result<Vector> {
 /// # Errors
 /// [`Error::Gone`]; [`Error::BadDevice`] for a number that is none.
 pub fn copy_vector<M: Mmio + ?Sized>(m: &M, engine: &CopyEngine) -> Result<Vector> {
-    let at = regs::CE_NONSTALL_VECTOR + regs::CE_STRIDE * u32::from(engine.number);
-    vector(read(m, at)?)
+    vector(read(m, engine.at(regs::CE_NONSTALL_VECTOR))?)
+}
+
+/// The vector that a copy engine raises when it refuses to go on.
+///
+/// # Errors
+/// As [`copy_vector`].
+pub fn refusal_vector<M: Mmio + ?Sized>(m: &M, engine: &CopyEngine) -> Result<Vector> {
+    vector(read(m, engine.at(regs::CE_STALL_VECTOR))?)
+}
+
+/// Readies an engine for channels of which it can save a launch, and lets it interrupt: at the end of pushes, and when it refuses.
+/// Each reset undoes it. Before the engine's runlist is given any channel.
+///
+/// # Errors
+/// [`Error::Gone`]; [`Error::BadState`] when a register does not take what is written.
+pub fn ready_copy_engine<M: Mmio + ?Sized>(m: &M, engine: &CopyEngine) -> Result<()> {
+    // An earlier owner may have had it otherwise: method buffers are where BAR2 says.
+    let block = (Bar::Regs, regs::BAR2_BLOCK);
+    set(m, "BAR2_BLOCK", block, 0, BAR2_VIRTUAL)?;
+    // What that owner's launches left.
+    m.write32(Bar::Regs, engine.at(regs::CE_INTR_STATUS), CE_SERVED);
+    let enable = (Bar::Regs, engine.at(regs::CE_INTR_EN));
+    set(m, "CE_INTR_EN", enable, CE_SERVED, CE_BITS)
+}
+
+/// Why a copy engine refused to go on with a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// A launch that it does not take, and the code of that.
+    pub launch: Option<u32>,
+    /// How it is set up makes no sense to it.
+    pub config: bool,
+    /// It could not save a launch, or not restore it.
+    pub method_buffer: bool,
+}
+
+/// Takes what an engine says, so that its vector falls; `None` if it has not refused.
+///
+/// # Errors
+/// [`Error::Gone`].
+pub fn take_refusal<M: Mmio + ?Sized>(m: &M, engine: &CopyEngine) -> Result<Option<Refusal>> {
+    let at = engine.at(regs::CE_INTR_STATUS);
+    let status = read(m, at)? & CE_REFUSALS;
+    if status == 0 {
+        return Ok(None);
+    }
+    let launch = match status & CE_LAUNCHERR {
+        0 => None,
+        _ => Some(m.read32(Bar::Regs, engine.at(regs::CE_LAUNCHERR))),
+    };
+    m.write32(Bar::Regs, at, status);
+    Ok(Some(Refusal {
+        launch,
+        config: status & CE_INVALID_CONFIG != 0,
+        method_buffer: status & CE_MTHD_BUFFER_FAULT != 0,
+    }))
 }
 
 /// Reads the vector numbers that the MMU publishes.

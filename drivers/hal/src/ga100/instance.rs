@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Instance blocks: what a channel or a workload is bound to (hw-interface 4.6 and 6.6).
 
-use crate::ids::{Chid, GpuVa, SysAddr, Vector};
+use crate::ids::{Chid, GpuVa, SysAddr, Vector, VidAddr};
 use crate::seam::{zero, DmaMem};
 use crate::{Error, Result};
 
 /// Bytes of an instance block; 4 KiB aligned.
 pub const INSTANCE_BYTES: usize = 4096;
+/// Bytes of a method buffer: a page, which is what public nvgpu's ((9 + 1 + 3) * physical copy engines + 2) words come to.
+pub const METHOD_BUFFER_BYTES: u64 = 4096;
 
 // RAMFC fields, byte offsets.
 const SIGNATURE: usize = 0x010;
@@ -15,6 +17,7 @@ const GP_BASE: usize = 0x048;
 const GP_BASE_HI: usize = 0x04c;
 const PB_HEADER: usize = 0x084;
 const SUBDEVICE: usize = 0x094;
+const TARGET: usize = 0x0ac;
 const HCE_CTRL: usize = 0x0e4;
 const CHANNEL_ID: usize = 0x0e8;
 const CONFIG: usize = 0x0f4;
@@ -22,6 +25,9 @@ const INTR_NOTIFY: usize = 0x0f8;
 
 // Page directory fields.
 const PAGE_DIR_BASE: usize = 0x200;
+const METHOD_BUFFER: usize = 0x220;
+/// Bits of an address of BAR2, to which a method buffer's belongs.
+const BAR2_BITS: u32 = 49;
 const SC_PDB_VALID: usize = 0x298;
 const SC_PAGE_DIR_BASE: usize = 0x2a0;
 const SC_STRIDE: usize = 0x10;
@@ -50,6 +56,9 @@ pub struct ChannelInstance {
     pub userd: SysAddr,
     /// Vector that NON_STALL_INT raises; `None` leaves it off.
     pub notify: Option<Vector>,
+    /// Where the engine saves a launch in the middle of which it leaves the channel: [`METHOD_BUFFER_BYTES`] of nobody else's. Its
+    /// address is one of BAR2, which is in physical mode ([`super::bringup::ready_copy_engine`]), so this is the VRAM that it says; not 0.
+    pub method_buffer: VidAddr,
 }
 
 /// Fills `mem` for a privileged copy-engine channel: physical copies and MEM_OP invalidates allowed.
@@ -64,6 +73,10 @@ pub fn fill_channel<D: DmaMem + ?Sized>(mem: &D, c: &ChannelInstance) -> Result<
     if !(1..32).contains(&c.gpfifo_log2) {
         return Err(Error::OutOfRange("GPFIFO log2", u64::from(c.gpfifo_log2)));
     }
+    let buffer = c.method_buffer.0;
+    if buffer == 0 || buffer % METHOD_BUFFER_BYTES != 0 || buffer >> BAR2_BITS != 0 {
+        return Err(Error::BadAddress(buffer));
+    }
     zero(mem, INSTANCE_BYTES);
     // CAST: the halves of a 40-bit address.
     mem.write32(GP_BASE, c.gpfifo.0 as u32);
@@ -76,6 +89,11 @@ pub fn fill_channel<D: DmaMem + ?Sized>(mem: &D, c: &ChannelInstance) -> Result<
     mem.write32(ACQUIRE, 0x7fff_f902);
     mem.write32(PB_HEADER, 0x2040_0000);
     mem.write32(SUBDEVICE, 0x3000_0fff);
+    // CE_CTX_VALID: there is a context to run it in, which is the method buffer.
+    mem.write32(TARGET, 1 << 17);
+    // CAST: the two halves.
+    mem.write32(METHOD_BUFFER, buffer as u32);
+    mem.write32(METHOD_BUFFER + 4, (buffer >> 32) as u32);
     // Privileged copy launches: physical addresses allowed.
     mem.write32(HCE_CTRL, 1 << 5);
     mem.write32(CHANNEL_ID, u32::from(c.chid.0));

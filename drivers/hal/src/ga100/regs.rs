@@ -14,8 +14,13 @@ pub(super) const TIME_0: u32 = 0x9400;
 pub(super) const TIME_1: u32 = 0x9410;
 pub(super) const INFO_FAULT_VECTOR: u32 = 0x10_0ee0;
 pub(super) const FAULT_VECTORS: u32 = 0x10_0ee4;
+pub(super) const BAR2_BLOCK: u32 = 0x1714;
 /// Of the first copy engine; the others' follow.
+pub(super) const CE_INTR_EN: u32 = 0x10_440c;
+pub(super) const CE_INTR_STATUS: u32 = 0x10_4410;
+pub(super) const CE_LAUNCHERR: u32 = 0x10_4418;
 pub(super) const CE_NONSTALL_VECTOR: u32 = 0x10_4424;
+pub(super) const CE_STALL_VECTOR: u32 = 0x10_442c;
 pub(super) const CE_STRIDE: u32 = 0x80;
 
 // Interrupt tree (7.4).

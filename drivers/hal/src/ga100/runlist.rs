@@ -250,6 +250,24 @@ impl Runlist {
         })
     }
 
+    /// Whether the engine met a fault in a channel, of which there is a packet: the flag may come after that. Looks until it is set or
+    /// `wait` says no.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::Gone`].
+    pub fn engine_faulted<M: Mmio + ?Sized>(
+        &self,
+        m: &M,
+        chid: Chid,
+        wait: &mut Wait<'_>,
+    ) -> Result<bool> {
+        let flag = poll(wait, "flag of a fault", || match self.state(m, chid) {
+            Ok(s) if !s.engine_faulted => None,
+            other => Some(other.map(|_| true)),
+        });
+        flag.unwrap_or(Ok(false))
+    }
+
     /// Clears the faulted flags of a channel and rings its doorbell: the faulting method runs again.
     /// Returns whether a flag was set.
     ///

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Structures and registers written by hand from the tables of hw-interface.md, beside what the duties make of them.
 
+use super::bringup::{ready_copy_engine, take_refusal, CopyEngine, Refusal};
 use super::fault::{disable_all, AccessType, Fault, FaultRing, FaultType, RingKind};
 use super::instance::{fill_channel, fill_workload, ChannelInstance};
 use super::invalidate::{cancel_all, invalidate_pdb, invalidate_va, replay, ReplayKind};
@@ -11,6 +12,7 @@ use crate::ids::*;
 use crate::pagetable::{Invalidate, Level};
 use crate::seam::{Bar, DmaMem, Mmio};
 use crate::Error;
+use core::cell::Cell;
 use std::vec::Vec;
 
 fn words(m: &FakeMem, from: usize, n: usize) -> Vec<u32> {
@@ -37,6 +39,7 @@ fn channel_instance() {
         gpfifo_log2: 9,
         userd: SysAddr(0),
         notify: Some(Vector(7)),
+        method_buffer: VidAddr(0x1_f0f0_f0f0_f000),
     };
     fill_channel(&m, &c).unwrap();
     for (off, want) in [
@@ -47,6 +50,7 @@ fn channel_instance() {
         (0x4c, 0x0009_00ab),
         (0x84, 0x2040_0000),
         (0x94, 0x3000_0fff),
+        (0xac, 0x2_0000),
         (0xe4, 0x20),
         (0xe8, 0x123),
         (0xf4, 0x1100),
@@ -54,6 +58,8 @@ fn channel_instance() {
         // System memory coherent, volatile, version 2, 64 KiB.
         (0x200, 0x3456_7c06),
         (0x204, 0x12),
+        (0x220, 0xf0f0_f000),
+        (0x224, 0x1_f0f0),
         (0x298, 0),
     ] {
         assert_eq!(m.read32(off), want, "{off:#x}");
@@ -63,6 +69,14 @@ fn channel_instance() {
         ..c
     };
     assert_eq!(fill_channel(&m, &bad), Err(Error::BadAddress(1 << 40)));
+    // None, not a page of its own, out of BAR2.
+    for at in [0, 0x1800, 1 << 49] {
+        let bad = ChannelInstance {
+            method_buffer: VidAddr(at),
+            ..c
+        };
+        assert_eq!(fill_channel(&m, &bad), Err(Error::BadAddress(at)));
+    }
     let bad = ChannelInstance {
         gpfifo_log2: 0,
         ..c
@@ -76,6 +90,93 @@ fn channel_instance() {
         fill_channel(&short, &c),
         Err(Error::TooSmall("instance block", 4096))
     );
+}
+
+#[test]
+fn a_copy_engine_is_made_ready() {
+    let r = FakeRegs::default();
+    let e = CopyEngine {
+        number: 3,
+        fault_id: 18,
+        runlist: LIST,
+    };
+    ready_copy_engine(&r, &e).unwrap();
+    // Physical BAR2, what was left, then all but BLOCKPIPE.
+    let want = [(0x1714, 0), (0x10_4590, 0x1e), (0x10_458c, 0x1e)];
+    assert_eq!(writes(&r), want);
+    // One write that is lost is made up for, two are not.
+    r.regs.borrow_mut().insert((false, 0x10_458c), 0);
+    assert_eq!(ready_copy_engine(&Flaky::new(&r).lost(2..3), &e), Ok(()));
+    r.regs.borrow_mut().insert((false, 0x10_458c), 0);
+    let deaf = Flaky::new(&r).lost(2..4);
+    assert_eq!(
+        ready_copy_engine(&deaf, &e),
+        Err(Error::BadState("CE_INTR_EN", 0))
+    );
+}
+
+#[test]
+fn a_refusal_is_taken() {
+    let r = FakeRegs::default();
+    let e = CopyEngine {
+        number: 1,
+        fault_id: 16,
+        runlist: LIST,
+    };
+    let says = |status, code| {
+        let mut regs = r.regs.borrow_mut();
+        regs.insert((false, 0x10_4490), status);
+        regs.insert((false, 0x10_4498), code);
+    };
+    // Ends of launches are none.
+    says(3, 9);
+    assert_eq!(take_refusal(&r, &e), Ok(None));
+    assert_eq!(writes(&r), []);
+    for (status, launch, config, method_buffer) in [
+        (0x1f, Some(9), true, true),
+        (0x04, Some(9), false, false),
+        (0x08, None, true, false),
+        (0x10, None, false, true),
+    ] {
+        says(status, 9);
+        let want = Refusal {
+            launch,
+            config,
+            method_buffer,
+        };
+        assert_eq!(take_refusal(&r, &e), Ok(Some(want)));
+        assert_eq!(writes(&r), [(0x10_4490, status & 0x1c)]);
+    }
+    says(u32::MAX, 0);
+    assert_eq!(take_refusal(&r, &e), Err(Error::Gone));
+}
+
+#[test]
+fn a_flag_is_waited_for() {
+    let r = FakeRegs::default();
+    let (chid, at) = (Chid(2), (false, LIST.chram + 8));
+    let looks = Cell::new(0);
+    let after = |n: u32| {
+        let (r, looks) = (&r, &looks);
+        looks.set(0);
+        r.regs.borrow_mut().insert(at, 2);
+        move || {
+            looks.set(looks.get() + 1);
+            if looks.get() == n {
+                r.regs.borrow_mut().insert(at, 1 << 5 | 2);
+            }
+            looks.get() < 5
+        }
+    };
+    assert_eq!(LIST.engine_faulted(&r, chid, &mut after(3)), Ok(true));
+    assert_eq!(looks.get(), 3);
+    // Once more when time is up.
+    assert_eq!(LIST.engine_faulted(&r, chid, &mut after(5)), Ok(true));
+    assert_eq!(LIST.engine_faulted(&r, chid, &mut after(6)), Ok(false));
+    assert_eq!(looks.get(), 5);
+    r.regs.borrow_mut().insert(at, u32::MAX);
+    let gone = LIST.engine_faulted(&r, chid, &mut no_wait());
+    assert_eq!(gone, Err(Error::Gone));
 }
 
 #[test]

@@ -490,6 +490,7 @@ fn instance_blocks() {
         gpfifo_log2: 9,
         userd: SysAddr(0),
         notify: Some(Vector(7)),
+        method_buffer: VidAddr(0x9_8765_4000),
     };
     fill_channel(&m, &c).unwrap();
     assert_eq!(block(&m), structure("channel", bytes));
@@ -942,6 +943,11 @@ fn register_offsets() {
         (regs::TIME_1, reg("system", "ptimer_time_1")),
         (regs::INFO_FAULT_VECTOR, reg("system", "fault_info_vector")),
         (regs::FAULT_VECTORS, reg("system", "fault_vectors")),
+        (regs::BAR2_BLOCK, reg("system", "bar2_block")),
+        (regs::CE_INTR_EN, num("bar0", "CE_INTR_EN")),
+        (regs::CE_INTR_STATUS, reg("system", "ce_intr_status")),
+        (regs::CE_LAUNCHERR, num("bar0", "CE_LAUNCHERR")),
+        (regs::CE_STALL_VECTOR, num("bar0", "CE_STALL_VECTOR")),
         (regs::CE_NONSTALL_VECTOR, num("bar0", "CE_NONSTALL_VECTOR")),
         (regs::CE_STRIDE, num("bar0", "CE_STRIDE")),
         (regs::LEAF, reg("vf", "leaf")),

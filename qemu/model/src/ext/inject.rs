@@ -9,12 +9,16 @@ use crate::gpu::{Cx, Gpu};
 use crate::host::Host;
 use crate::queue::Event;
 
+/// How long after PUT the flag of a fault comes that is late, ns.
+const FLAG_LATE_NS: core::ops::RangeInclusive<u32> = 1_000..=64_000;
+
 /// The registers of the block.
 #[derive(Clone, Debug)]
 pub(crate) struct Inject {
     pub(crate) valid_delay_ns: u32,
     pub(crate) reorder_permille: u32,
     pub(crate) duplicate_permille: u32,
+    flag_late_permille: u32,
     pub(crate) overflow_count: u32,
     pub(crate) ce_fault: u32,
     pub(crate) ce_hang: u32,
@@ -54,6 +58,7 @@ impl Inject {
             valid_delay_ns: pick(200),
             reorder_permille: pick(50),
             duplicate_permille: pick(50),
+            flag_late_permille: pick(250),
             overflow_count: 0,
             ce_fault: 0,
             ce_hang: 0,
@@ -101,6 +106,13 @@ impl Inject {
     /// True with a chance of `permille` in 1000.
     pub(crate) fn chance(&mut self, permille: u32) -> bool {
         permille != 0 && self.random() % 1000 < permille
+    }
+
+    /// How long after PUT the ENG_FAULTED of this fault comes, ns; `None`: before.
+    pub(crate) fn flag_late(&mut self) -> Option<u64> {
+        let (least, most) = FLAG_LATE_NS.into_inner();
+        let late = self.chance(self.flag_late_permille);
+        late.then(|| u64::from(least + self.random() % (most - least + 1)))
     }
 
     /// Counts down a "the next n of a ring" register; true when `ring` is the one, and one was left.
@@ -222,6 +234,7 @@ impl Gpu {
             reg::VALID_DELAY_NS => i.valid_delay_ns,
             reg::REORDER_PERMILLE => i.reorder_permille,
             reg::DUPLICATE_PERMILLE => i.duplicate_permille,
+            reg::FLAG_LATE_PERMILLE => i.flag_late_permille,
             reg::OVERFLOW_COUNT => i.overflow_count,
             reg::CE_FAULT => i.ce_fault,
             reg::CE_HANG => i.ce_hang,
@@ -259,6 +272,7 @@ impl Gpu {
             reg::VALID_DELAY_NS => i.valid_delay_ns = value.min(reg::VALID_DELAY_MAX_NS),
             reg::REORDER_PERMILLE => i.reorder_permille = value.min(1000),
             reg::DUPLICATE_PERMILLE => i.duplicate_permille = value.min(1000),
+            reg::FLAG_LATE_PERMILLE => i.flag_late_permille = value.min(1000),
             reg::OVERFLOW_COUNT => i.overflow_count = value,
             reg::CE_FAULT => i.ce_fault = value,
             reg::CE_HANG => {

@@ -450,7 +450,7 @@ fn instance_fields() {
         ("PAGE_DIR_BASE_HI", |_, b| {
             b.pdb.unwrap().addr == 0xffff_ffff_0000_0000
         }),
-        // Nothing is saved and restored, there are no ATS, and no method buffer is needed.
+        // Nothing that ENGINE_WFI names is saved and restored, and there are no ATS.
         ("ENGINE_WFI_TARGET", same),
         ("ENGINE_WFI_MODE", same),
         ("ENGINE_WFI_PTR_LO", same),
@@ -458,8 +458,12 @@ fn instance_fields() {
         ("ENGINE_WFI_VEID", same),
         ("PASID", same),
         ("ENABLE_ATS", same),
-        ("ENG_METHOD_BUFFER_ADDR_LO", same),
-        ("ENG_METHOD_BUFFER_ADDR_HI", same),
+        ("ENG_METHOD_BUFFER_ADDR_LO", |a, b| {
+            (a.method_buffer, b.method_buffer) == (0, 0xffff_ffff)
+        }),
+        ("ENG_METHOD_BUFFER_ADDR_HI", |a, b| {
+            (a.method_buffer, b.method_buffer) == (0, 0x1_ffff_0000_0000)
+        }),
         // Of a channel without subcontexts; with them: `subcontexts`.
         ("SC_PDB_VALID_0", same),
         ("SC_PDB_VALID_1", same),

@@ -83,19 +83,21 @@ fn ramfc_words() {
     let mut b = rig();
     let c = channel(&mut b);
     assert_eq!((c.gp_base, c.gp_entries_log2), (GPFIFO, 9));
-    assert!(c.privileged_ce && c.auth && c.userd_writeback);
+    assert!(c.privileged_ce && c.auth && c.ce_ctx && c.userd_writeback);
     assert_eq!(c.notify, 0x8000_0007);
     let pdb = Pdb {
         sys: true,
         addr: ROOT,
     };
-    assert_eq!(c.instance.unwrap().pdb, Some(pdb));
+    let instance = c.instance.unwrap();
+    assert_eq!(instance.pdb, Some(pdb));
+    assert_eq!(instance.method_buffer, 0x9_8765_4000);
 
     let (mut b, loaded) = load(&structure("plain_channel", inst_bytes()));
     assert!(loaded);
     let c = channel(&mut b);
     assert_eq!((c.gp_base, c.gp_entries_log2), (0xff_ffff_fff8, 31));
-    assert!(!c.privileged_ce && !c.auth && !c.userd_writeback);
+    assert!(!c.privileged_ce && !c.auth && !c.ce_ctx && !c.userd_writeback);
     assert_eq!(c.notify, 0);
     let pdb = Pdb {
         sys: false,
@@ -110,13 +112,13 @@ fn ramfc_fields() {
     let plain = |c: &Channel| {
         c.gp_base == 0
             && c.gp_entries_log2 == 0
-            && !(c.privileged_ce || c.auth || c.userd_writeback)
+            && !(c.privileged_ce || c.auth || c.ce_ctx || c.userd_writeback)
     };
     // Another signature than the two is an error; everything else changes one thing.
     let ignored: Check = |c| {
         c.gp_base == 0
             && c.gp_entries_log2 == 0
-            && !(c.privileged_ce || c.auth || c.userd_writeback)
+            && !(c.privileged_ce || c.auth || c.ce_ctx || c.userd_writeback)
             && c.notify == 0
     };
     let table: [(&str, Option<Check>); 20] = [
@@ -128,8 +130,9 @@ fn ramfc_fields() {
         ("GP_BASE_HI_LIMIT2", Some(|c| c.gp_entries_log2 == 31)),
         ("PB_HEADER", Some(ignored)),
         ("SUBDEVICE", Some(ignored)),
+        // Of an engine that is none of these.
         ("TARGET_ENG_CTX_VALID", Some(ignored)),
-        ("TARGET_CE_CTX_VALID", Some(ignored)),
+        ("TARGET_CE_CTX_VALID", Some(|c| c.ce_ctx)),
         ("HCE_CTRL_PRIVILEGED", Some(|c| c.privileged_ce)),
         ("CHANNEL_ID", Some(ignored)),
         ("CONFIG_CE_SPLIT", Some(ignored)),

@@ -349,6 +349,7 @@ fn after_clear(w: [u32; 4]) -> [bool; 2] {
         pdb: None,
         replay_tex: false,
         replay_gcc: false,
+        method_buffer: 0,
     };
     let hit = |b: &mut Bench, region: u64| {
         let before = b.r(reg("vf", "counter_buffer_put"));

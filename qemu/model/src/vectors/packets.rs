@@ -237,6 +237,7 @@ fn counter_packets() {
         pdb: None,
         replay_tex: true,
         replay_gcc: true,
+        method_buffer: 0,
     };
     let on = |b: &mut Bench| {
         b.interrupts();

@@ -256,9 +256,8 @@ fn absent(rows: &mut Rows) {
         "PBSEG",
     ];
     none("host", "pbdma_intr_0", &errors);
-    none("host", "pbdma_intr_1", &[]);
-    let engine = ["NONBLOCKPIPE", "INVALID_CONFIG", "MTHD_BUFFER_FAULT"];
-    none("system", "ce_intr_status", &engine);
+    // Nothing of an engine is configured.
+    none("system", "ce_intr_status", &["INVALID_CONFIG"]);
 }
 
 /// Fields with an effect. Those that another file tests are named with the test.
@@ -404,6 +403,7 @@ fn counters(rows: &mut Rows) {
         pdb: None,
         replay_tex: false,
         replay_gcc: false,
+        method_buffer: 0,
     };
     b.with(|g, cx| g.count_remote(&inst, 64, 0, 1 << 20, false, cx));
     assert_eq!(nack.bits.get(b.r(nack.first)), 1);
@@ -440,15 +440,20 @@ fn runlists(rows: &mut Rows) {
 
     rows.take("host", "intr_0", "PBDMA");
     let pbdma = |n: u32| num("bar0", "PBDMA") + n;
-    for (name, bit) in [
-        ("GPENTRY", crate::channel::intr::GPENTRY),
-        ("PBENTRY", crate::channel::intr::PBENTRY),
-        ("METHOD", crate::channel::intr::METHOD),
-        ("DEVICE", crate::channel::intr::DEVICE),
-        ("SEMAPHORE", crate::channel::intr::SEMAPHORE),
-        ("SIGNATURE", crate::channel::intr::SIGNATURE),
+    for (register, name, bit) in [
+        ("pbdma_intr_0", "GPENTRY", crate::channel::intr::GPENTRY),
+        ("pbdma_intr_0", "PBENTRY", crate::channel::intr::PBENTRY),
+        ("pbdma_intr_0", "METHOD", crate::channel::intr::METHOD),
+        ("pbdma_intr_0", "DEVICE", crate::channel::intr::DEVICE),
+        ("pbdma_intr_0", "SEMAPHORE", crate::channel::intr::SEMAPHORE),
+        ("pbdma_intr_0", "SIGNATURE", crate::channel::intr::SIGNATURE),
+        (
+            "pbdma_intr_1",
+            "CTXNOTVALID",
+            crate::channel::intr::CTX_NOT_VALID,
+        ),
     ] {
-        let r = rows.take("host", "pbdma_intr_0", name);
+        let r = rows.take("host", register, name);
         let mut b = Bench::new();
         b.with(|g, cx| g.pbdma_error(0, 9, bit, 0x1234, 0x5678, cx));
         assert_eq!(b.r(pbdma(r.first)), r.bits.of(1), "{name}");
@@ -475,6 +480,7 @@ fn copy(n: usize, interrupt: &str, dst: u64) -> Bench {
     let mut b = Bench::new();
     let mut c = crate::channel::Channel::new((0, 0x5000), (0, 0x6000));
     c.loaded = true;
+    c.ce_ctx = true;
     c.privileged_ce = true;
     b.gpu.runlists[n].channels.insert(5, c);
     b.gpu.runlists[n].set(5, bits("channel_ram", "ENABLE").of(1));
@@ -522,6 +528,8 @@ fn engines(rows: &mut Rows) {
 
     let block = rows.take("system", "ce_intr_status", "BLOCKPIPE");
     let error = rows.take("system", "ce_intr_status", "LAUNCHERR");
+    let pulse = rows.take("system", "ce_intr_status", "NONBLOCKPIPE");
+    let unsaved = rows.take("system", "ce_intr_status", "MTHD_BUFFER_FAULT");
     let stride = num("bar0", "CE_STRIDE");
     for n in 0..CES {
         let at = |name| num("bar0", name) + stride * n;
@@ -537,12 +545,28 @@ fn engines(rows: &mut Rows) {
         b.w(status, block.bits.of(1));
         assert_eq!(b.r(status), 0);
         assert_eq!(b.r(reg_at("vf", "leaf", stall / 32, 8)), 0);
-        let mut b = copy(n as usize, "NonBlocking", 1 << 20);
-        b.run();
-        assert_eq!(b.r(reg_at("vf", "leaf", 0, 8)), 1 << n);
+        // The status is set whatever is enabled; the vector pulses if that is, and no level is raised.
+        for on in [false, true] {
+            let mut b = copy(n as usize, "NonBlocking", 1 << 20);
+            assert_eq!(b.r(at("CE_INTR_EN")), num("reset", "CE_INTR_EN"));
+            let enable = if on { pulse.bits.of(1) } else { 0 };
+            b.with(|g, cx| g.bar_write(0, at("CE_INTR_EN").into(), enable.into(), 4, cx));
+            b.run();
+            assert_eq!(b.r(status), pulse.bits.of(1));
+            assert_eq!(b.r(reg_at("vf", "leaf", 0, 8)), u32::from(on) << n);
+            assert_eq!(b.r(reg_at("vf", "leaf", stall / 32, 8)), 0);
+            b.w(status, pulse.bits.of(1));
+            assert_eq!(b.r(status), 0);
+        }
+        // A fault, and nowhere to save the launch to.
+        let mut b = copy(n as usize, "None", super::VRAM);
+        b.w(at("CE_INTR_EN"), unsaved.bits.of(1));
+        assert_eq!(b.r(status), unsaved.bits.of(1));
+        assert_eq!(b.r(reg_at("vf", "leaf", stall / 32, 8)), 1 << (stall % 32));
         // A launch that is refused.
         let mut b = Bench::new();
-        let c = crate::channel::Channel::new((0, 0x5000), (0, 0x6000));
+        let mut c = crate::channel::Channel::new((0, 0x5000), (0, 0x6000));
+        c.ce_ctx = true;
         b.gpu.runlists[n as usize].channels.insert(5, c);
         let m = crate::channel::Method {
             subch: 0,

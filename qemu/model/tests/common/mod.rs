@@ -241,8 +241,11 @@ impl Rig {
         self.vram32(gpu, inst + 0x10, 0xface);
         self.vram32(gpu, inst + 0x48, gpfifo_va as u32);
         self.vram32(gpu, inst + 0x4c, (gpfifo_va >> 32) as u32 | 10 << 16);
+        self.vram32(gpu, inst + 0xac, 1 << 17);
         self.vram32(gpu, inst + 0xe4, 1 << 5);
         self.vram32(gpu, inst + 0xf4, 1 << 8 | 1 << 12);
+        // The method buffer is the page behind.
+        self.vram32(gpu, inst + 0x220, inst as u32 + 0x1000);
         // TSG of one channel.
         self.vram32(gpu, list, 1 | 3 << 16 | 128 << 24);
         self.vram32(gpu, list + 4, 1);
