@@ -438,7 +438,7 @@ int main(int argc, char **argv)
 		if (try_case(n, &policy)) {
 			printf("ok %d %s\n", number, name);
 		} else {
-			printf("# alone: GPUS=2 VRAM=64 RUN=\"sh /suites/suite.sh matrix@%s\" tools/build/run.sh\n"
+			printf("# alone: GPUS=2 VRAM=66 RUN=\"sh /suites/suite.sh matrix@%s\" tools/build/run.sh\n"
 			       "not ok %d %s\n", name, number, name);
 			failed++;
 		}
