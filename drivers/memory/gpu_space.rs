@@ -242,7 +242,7 @@ impl SpaceGpu {
 
     fn spare(&self) -> Result<(DmaBuf, Room)> {
         let page = self.buffer(4096)?;
-        let room = || Ok(Room::new(CHARGED)?);
+        let room = || Room::new(CHARGED);
         Ok((page, self.memory.asked(For::Records, room)?))
     }
 

@@ -62,7 +62,7 @@ impl Layout {
     /// # Errors
     /// `ENOMEM`.
     pub(crate) fn range_place() -> Result<RangePlace> {
-        Ok(RBTreeNodeReservation::new(CHARGED)?)
+        RBTreeNodeReservation::new(CHARGED)
     }
 
     /// Adds a range. Takes `spare` if it needs that.

@@ -523,40 +523,38 @@ static void what_is_there_is_served_beside_refusals(void)
 #define DIRECTORY	(512 * MIB)
 
 /*
- * A client with all the records that it may have fills the GPU and wants a block for which a page directory is missing, over and over. How
- * long a refusal takes goes to @told.
+ * A client with all the records that it may have, and @chunks of the GPU, wants a block for which a page directory is missing, over and over.
+ * How long a refusal takes goes to @told.
  */
 static void wants_a_directory(int told, uint64_t chunks)
 {
-	const uint64_t places = 64;
-	double took;
-	uint64_t at = 0;
+	const uint64_t places = 32, many = 65536;
 	struct job j;
-	char *p;
+	double took;
+	char *p, *q;
 
 	this_process_into(GROUP "/client/cgroup.procs");
 	j = job_make(0, chunks, 9);
 	gpu_fill(j.fd, 0, j.p, j.len, 1, j.add, j.mul);
 	p = managed(j.fd, places * DIRECTORY);
+	q = managed(j.fd, many * BLOCK);
 	for (uint64_t n = 1; n < places; n++)
 		CHECK_OK(advise(j.fd, p + n * DIRECTORY, BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
-	for (int fd; (fd = open("/dev/huvm", O_RDWR)) >= 0;) {
-		ARG(huvm_events, e, .mask = 1u << HUVM_EVENT_GPU_LOST, .records = 4096);
-
-		if (ioctl(fd, HUVM_IOC_EVENTS, &e))
-			break;
-	}
 	this_process_into(ROOT "/cgroup.procs");
-	/* Some may find what was left over. */
-	while (!migrate(j.fd, p + (at + 1) * DIRECTORY, BLOCK, 0))
-		CHECK(++at + 1 < places);
+	/* The client still has its memory there. */
+	CHECK_ERR(advise(j.fd, q, many * BLOCK, HUVM_ADVISE_READ_MOSTLY, 0), ENOMEM);
+	/* What is left over is in the directories of some; there are chunks for all of them. */
+	for (uint64_t n = 1; n < 12; n++)
+		migrate(j.fd, p + n * DIRECTORY, BLOCK, 0);
+	p += 12 * DIRECTORY;
+	CHECK_ERR(migrate(j.fd, p, BLOCK, 0), ENOMEM);
 	took = -seconds();
-	for (int n = 0; n < 2; n++)
-		CHECK_ERR(migrate(j.fd, p + (at + 1) * DIRECTORY, BLOCK, 0), ENOMEM);
-	took = (took + seconds()) / 2;
+	CHECK_ERR(migrate(j.fd, p, BLOCK, 0), ENOMEM);
+	took += seconds();
+	CHECK(mem_info(j.fd, 0).free);
 	CHECK_EQ(write(told, &took, sizeof(took)), (ssize_t)sizeof(took));
 	for (;;)
-		migrate(j.fd, p + (at + 1) * DIRECTORY, BLOCK, 0);
+		migrate(j.fd, p, BLOCK, 0);
 }
 
 static int by_length(const void *a, const void *b)
@@ -576,7 +574,8 @@ static void evicted_beside_its_refusals(void)
 	pid_t pid;
 
 	make_slow_group(FEW);
-	CHECK_OK(limit_chunks(ctl, 0, HAS));
+	CHECK_OK(limit_chunks(ctl, 0, 0));
+	CHECK(mem_info(ctl, 0).free > HAS + 12);
 	CHECK_OK(pipe(told));
 	pid = fork_child();
 	CHECK(pid >= 0);
@@ -584,6 +583,7 @@ static void evicted_beside_its_refusals(void)
 		wants_a_directory(told[1], HAS);
 	close(told[1]);
 	CHECK_EQ(read(told[0], &refusal, sizeof(refusal)), (ssize_t)sizeof(refusal));
+	CHECK_OK(limit_chunks(ctl, 0, mem_info(ctl, 0).used));
 	j = job_make(0, HAS, 1);
 	for (int n = 0; n < HAS; n++) {
 		took[n] = -seconds();
