@@ -5,6 +5,7 @@
 # no results. Settings come from the environment:
 #   GPUS=n (demo, harvest)  VRAM=MiB  MEM=6G  PROFILE=v100-p3  LIMIT=s (a guest)  ITERATIONS=n (measured passes)
 #   WORKLOADS=bfs,zipf RATIOS=1.5,2 PRESETS=huvm,random (oversub)
+#   AGAIN=1 (oversub, those of several jobs): once more, presets in the other order: how far apart the two are stands in the rows
 #   QUICK=1: less of each experiment, on smaller memories; results are in build/results-quick
 #   FRESH=1: from the start
 # Recordings of a guest (timeline) are kept beside its rows, as build/results/EXPERIMENT-CASE-PRESET.jsonl.gz.
@@ -40,6 +41,7 @@ spec() {
 	local mem_=${MEM:-} profile_=${PROFILE:-} w passes=${ITERATIONS:+-i $ITERATIONS}
 	mem=3G cpus=2 profile=v100-p3 data=real taped='' command='' guests=()
 	[ -z "$quick" ] || passes="-i 1"
+	case $exp in demo | harvest | scaling | timeline) ;; *) passes+=${AGAIN:+ --again} ;; esac
 	case $exp in
 	demo)
 		minutes=1 reader=demo
@@ -77,12 +79,12 @@ spec() {
 		fi
 		;;
 	prefetch-size)
-		minutes=15
+		minutes=20
 		if [ -n "$quick" ]; then
-			several "--cases stride-2" "--cases stride-32"
+			several "--cases stride-2" "--cases stride-32,step-8"
 		else
 			several "--cases stride-2,stride-4,stride-8,stride-16,stride-32" \
-				"--cases next-line-2,next-line-4,next-line-8,next-line-16,next-line-32"
+				"--cases next-line-2,next-line-4,next-line-8,next-line-16,next-line-32" "--cases step-4,step-8,step-16,step-32"
 		fi
 		;;
 	spare-size)

@@ -7,6 +7,7 @@ use crate::managed::Managed;
 use crate::ops::WORD;
 use crate::space::Use;
 use crate::uapi;
+use crate::work::Program;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -101,6 +102,36 @@ impl List {
         })
     }
 
+    /// Maps the list's pages for a GPU: a launch touches each, so that the first that reads the list does not fault on it. What was
+    /// written in it is gone.
+    ///
+    /// # Errors
+    /// As [`Device::launch`]; the launch failed.
+    pub fn map(&mut self, device: &Device, gpu: u32) -> Result<()> {
+        self.name_itself();
+        let program = Program::reading(self);
+        device.launch(gpu, &program)?.wait_done()?;
+        Ok(())
+    }
+
+    /// Writes reads of its own pages.
+    fn name_itself(&mut self) {
+        self.places = None;
+        let (va, pages) = (self.memory.va(), self.memory.bytes() / PAGE);
+        let width = u64::from(self.blocks) * u64::from(self.lanes);
+        self.rows = pages.div_ceil(width.max(1));
+        // No more than there are words: a row is in the memory, and a page has 512.
+        let all = (0..self.rows * width).map(|n| va + n.min(pages.saturating_sub(1)) * PAGE);
+        for (word, page) in self.memory.as_mut_slice().iter_mut().zip(all) {
+            *word = page;
+        }
+    }
+
+    /// Touches of each block, for whoever they are.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
     /// Writes the list anew, for ranges that are at `places`. The last row, in which not every block has a touch, is filled up
     /// with reads of the last page.
     ///
@@ -191,6 +222,25 @@ mod tests {
         let i = list.instr(1, 1);
         assert_eq!((i.a, i.count, i.steps), (list.memory.va() + 16, 1, 1));
         assert_eq!((i.block_stride, i.step_stride), (8, 16));
+    }
+
+    /// Catches a page that stays unmapped, a touch of what is not the list's, and rows beyond its end.
+    #[test]
+    fn a_list_names_its_own_pages() {
+        let device = device();
+        for (touches, blocks, lanes) in [(5, 2, 1), (32_768, 80, 1), (1, 40, 32), (16_384, 40, 8)] {
+            let mut list = List::room(&device, touches, blocks, lanes).unwrap();
+            list.name_itself();
+            let words = list.rows() * u64::from(blocks * lanes);
+            let (va, bytes) = (list.memory.va(), list.memory.bytes());
+            assert!(words * WORD <= bytes);
+            let named = &list.memory.as_slice()[..words as usize];
+            let mut named = named.to_vec();
+            named.dedup();
+            let pages: Vec<u64> = (0..bytes / PAGE).map(|n| va + n * PAGE).collect();
+            assert_eq!(named, pages);
+            assert!(list.rows_for(&[]).is_err());
+        }
     }
 
     #[test]

@@ -102,6 +102,12 @@ impl<'m> Program<'m> {
         Ok(Self::of(list.blocks(), instrs, uses))
     }
 
+    /// Makes the touches of a list that names its own pages.
+    pub(crate) fn reading(list: &'m List) -> Program<'m> {
+        let all = list.instr(0, list.rows());
+        Self::of(list.blocks(), vec![all], vec![list.uses()])
+    }
+
     /// The lifetimes of the callers' borrows end up in `'m`.
     fn of(blocks: u32, instrs: Vec<uapi::huvm_instr>, uses: Vec<Use>) -> Program<'m> {
         Program {

@@ -574,6 +574,9 @@ pub(crate) struct Bench {
     /// Measured passes per row; of scaling, 128 faults for each
     #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) iterations: u32,
+    /// Of oversub and those with several jobs: everything once more, presets in the other order; 'again_ns' of a row has the second time
+    #[arg(long)]
+    pub(crate) again: bool,
     /// Blocks of the launches: many, so that those that run together walk through memory as a few streams
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) blocks: u32,

@@ -145,8 +145,18 @@ fn each(insns: Option<u64>, count: u64) -> Option<u64> {
     insns?.checked_div(count)
 }
 
+/// Whether a row is of the same job and policy as another one, and took nothing back.
+fn is_without_reclaims(o: &Row, r: &Row) -> bool {
+    let same = |a: &str, b: &str| a == b;
+    o.count("reclaims") == Some(0)
+        && same(&o.case, &r.case)
+        && same(&o.preset, &r.preset)
+        && same(&o.role, &r.role)
+        && o.gpu == r.gpu
+}
+
 /// Of these the first `WORDS` are words.
-const COLUMNS: [Column; 19] = [
+const COLUMNS: [Column; 21] = [
     ("case", |_, r| r.case.clone()),
     ("workload", |_, r| r.workload.clone()),
     ("policy", |_, r| r.preset.clone()),
@@ -181,6 +191,14 @@ const COLUMNS: [Column; 19] = [
         let chunks = moved(r) / units::CHUNK;
         or_nothing(each(r.driver_insns, chunks), |n| n.to_string())
     }),
+    // What it takes more than the same job beside a neighbour that has nothing to give back.
+    ("insns/reclaim", |f, r| {
+        let without = f.rows.iter().find(|o| is_without_reclaims(o, r));
+        let more = without.and_then(|o| r.driver_insns?.checked_sub(o.driver_insns?));
+        or_nothing(each(more, r.count("reclaims").unwrap_or(0)), |n| {
+            n.to_string()
+        })
+    }),
     // Its part of the critical path; up to 2026-11-22 only known to be no more than its thread's.
     ("driver", |_, r| {
         let most = r.number("driver_share").map(|s| ("≤ ", s));
@@ -189,6 +207,11 @@ const COLUMNS: [Column; 19] = [
         or_nothing(share.or(most), |(about, s)| {
             format!("{about}{:.1} %", s * 100.0)
         })
+    }),
+    // How far the same again was from it, after others ran before it.
+    ("again", |_, r| {
+        let of = |again: u64| (again as f64 / r.time_ns.max(1) as f64 - 1.0) * 100.0;
+        or_nothing(r.count("again_ns").map(of), |p| format!("{p:+.1} %"))
     }),
     ("link", |_, r| {
         or_nothing(r.link_efficiency, |e| format!("{:.1} %", e * 100.0))

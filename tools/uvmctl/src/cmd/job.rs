@@ -229,10 +229,7 @@ pub(crate) fn run_one(out: &Out, mut job: Job) -> Result<Figures> {
 /// that ended well, and the first failure.
 pub(crate) fn run_all(out: &Out, mut jobs: Vec<Job>) -> (Vec<Figures>, Option<Failure>) {
     let ended: Vec<Result<Figures>> = std::thread::scope(|s| {
-        let threads: Vec<_> = jobs
-            .iter_mut()
-            .map(|j| s.spawn(|| j.measure()))
-            .collect();
+        let threads: Vec<_> = jobs.iter_mut().map(|j| s.spawn(|| j.measure())).collect();
         let join = |t: std::thread::ScopedJoinHandle<'_, _>| {
             t.join().unwrap_or_else(|p| std::panic::resume_unwind(p))
         };

@@ -142,9 +142,10 @@ fn cut(steps: impl Iterator<Item = Step>) -> impl Iterator<Item = Step> {
     })
 }
 
-/// Writes what is to be written before a step can start. `shape`: blocks that make touches, and how many each makes at once.
+/// Writes what is to be written before a step can start on a GPU, which finds it mapped. `shape`: blocks that make touches, and how many
+/// each makes at once.
 pub(crate) fn prepare(
-    device: &Device,
+    (device, gpu): (&Device, u32),
     step: Step,
     places: &Places,
     shape: (u32, u32),
@@ -159,6 +160,7 @@ pub(crate) fn prepare(
             };
             let touches: Vec<Touch> = t.touches.iter().map(touch).collect();
             let mut list = List::wide(device, touches.len(), shape.0, shape.1)?;
+            list.map(device, gpu)?;
             list.fill(places, &touches)?;
             Ready::Trace(list, t.compute_ns)
         }
@@ -295,7 +297,12 @@ impl Load for Steps {
                 if bytes > room {
                     return Ok(nr);
                 }
-                pass.push(prepare(&at.device, step, &self.places, (BLOCKS, 1))?);
+                pass.push(prepare(
+                    (&at.device, at.gpu),
+                    step,
+                    &self.places,
+                    (BLOCKS, 1),
+                )?);
             }
             self.ready.push_back(pass);
         }
@@ -308,7 +315,7 @@ impl Load for Steps {
             return play(at, &mut self.ranges, pass.iter().map(Ok), || true);
         }
         let written = cut(self.shared.pass(nr)?)
-            .map(|step| prepare(&at.device, step, &self.places, (BLOCKS, 1)));
+            .map(|step| prepare((&at.device, at.gpu), step, &self.places, (BLOCKS, 1)));
         play(at, &mut self.ranges, written, || true)
     }
 

@@ -3,6 +3,7 @@
 
 use super::super::figures::{speedup, Figures};
 use super::lineup::Policy;
+use crate::exit::Result;
 use crate::row::{extra, field, Cell, Field, Row};
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +89,9 @@ pub(in crate::cmd) struct Measured {
     /// Passes before the measured ones.
     #[serde(default)]
     pub(super) warmup: Option<u32>,
+    /// The time of the same once more, behind the presets in the other order.
+    #[serde(default)]
+    pub(super) again_ns: Option<u64>,
 }
 
 impl Row for Measured {
@@ -151,6 +155,7 @@ impl Row for Measured {
             extra("served", count(self.served)),
             extra("clients", self.clients.map_or(Cell::None, Cell::count)),
             extra("warmup", self.warmup.map_or(Cell::None, Cell::count)),
+            extra("again_ns", nanos(self.again_ns)),
         ]
     }
 }
@@ -188,6 +193,26 @@ impl Measured {
     }
 }
 
+/// Rows of each of `all` in turn. With `again` all of it once more in the other order, for what else ran before a row in the same guest
+/// moves it by some percent: the rows have both times.
+pub(super) fn there_and_back<T>(
+    all: &[T],
+    again: bool,
+    run: impl Fn(&T) -> Result<Vec<Measured>>,
+) -> Result<Vec<Measured>> {
+    let mut each: Vec<Vec<Measured>> = all.iter().map(&run).collect::<Result<_>>()?;
+    if again {
+        for (of, rows) in all.iter().zip(&mut each).rev() {
+            for (row, other) in rows.iter_mut().zip(run(of)?) {
+                row.again_ns = Some(other.time_ns);
+                let wrong = row.mismatches.zip(other.mismatches);
+                row.mismatches = wrong.map(|(a, b)| a.saturating_add(b));
+            }
+        }
+    }
+    Ok(each.into_iter().flatten().collect())
+}
+
 /// Rows of one case compare with its first one.
 pub(super) fn compare(rows: &mut [Measured]) {
     let first: Vec<Option<u64>> = rows
@@ -199,5 +224,36 @@ pub(super) fn compare(rows: &mut [Measured]) {
         .collect();
     for (row, first) in rows.iter_mut().zip(first) {
         row.speedup = first.and_then(|t| speedup(t, row.time_ns));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// Catches rows that are paired with another's second time, and what was wrong the second time alone.
+    #[test]
+    fn the_same_again_comes_in_the_other_order() {
+        let order = RefCell::new(Vec::new());
+        let run = |name: &&str| {
+            let mut order = order.borrow_mut();
+            order.push(name.to_string());
+            Ok(vec![Measured {
+                preset: name.to_string(),
+                time_ns: order.len() as u64,
+                mismatches: Some(u64::from(order.len() == 4)),
+                ..Measured::default()
+            }])
+        };
+        let rows = there_and_back(&["a", "b"], true, run).unwrap();
+        assert_eq!(order.take(), ["a", "b", "b", "a"]);
+        let of: Vec<_> = rows
+            .iter()
+            .map(|r| (r.preset.as_str(), r.time_ns, r.again_ns, r.mismatches))
+            .collect();
+        assert_eq!(of, [("a", 1, Some(4), Some(1)), ("b", 2, Some(3), Some(0))]);
+        let once = there_and_back(&["a", "b"], false, run).unwrap();
+        assert!(order.take().len() == 2 && once.iter().all(|r| r.again_ns.is_none()));
     }
 }

@@ -97,6 +97,7 @@ fn only_its_own(b: &Bench) -> Result<()> {
             !b.cases.is_empty(),
             several || of(&[Experiment::Scaling, Experiment::Timeline]),
         ),
+        ("again", b.again, several || of(&[Experiment::Oversub])),
         ("chunks", b.chunks.is_some(), several),
         ("tapes", b.tapes.is_some(), several),
         (

@@ -15,7 +15,7 @@ use super::super::job::{run_one, Bars, Job, Plan};
 use super::super::steps::Steps;
 use super::super::sweep::{self, Spec};
 use super::lineup::{Lend, Lineup, Machine, Policy, BASE, BEST, WHOLE};
-use super::measured::Measured;
+use super::measured::{there_and_back, Measured};
 use super::targets::mean;
 use crate::catalog::{find, Found};
 use crate::cli::{Bench, Workload};
@@ -84,14 +84,17 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
             let ideal = job(out, args, &subject)?;
             for ratio in &ratios {
                 let chunks = limit(ideal.bytes, *ratio);
-                for policy in &policies {
+                let once = |policy: &Policy| -> Result<Measured> {
                     let policy = &policy.on_small(chunks);
                     out.note(&format!("{name}, {ratio}: {}", policy.name));
                     machine.choose(&device, policy, Lend::Nothing)?;
                     device.limit_chunks(GPU, chunks)?;
                     let f = job(out, args, &subject)?;
-                    rows.push(row(&f, policy, (*ratio, chunks), ideal.time_ns));
-                }
+                    Ok(row(&f, policy, (*ratio, chunks), ideal.time_ns))
+                };
+                rows.extend(there_and_back(&policies, args.again, |p| {
+                    Ok(vec![once(p)?])
+                })?);
             }
         }
         Ok(rows)

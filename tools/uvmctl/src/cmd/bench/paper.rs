@@ -12,7 +12,7 @@
 //! | --- | --- | --- |
 //! | `inter-job` | 6 | the four cases under each preset |
 //! | `ladder` | 7 | case 1, the techniques on top of each other |
-//! | `prefetch-size` | 8 | case 1 under `memharvester`, amount and mode of prefetch |
+//! | `prefetch-size` | 8 | case 1 under `memharvester`, amount, mode and stride of prefetch |
 //! | `spare-size` | 9 | case 1's borrower, idle neighbours that lend 5 to 60 % of its data |
 //! | `interference` | Table 3 | a vector addition beside one borrower and three |
 //! | `intra-job` | 10 | one job over four GPUs, two of them over capacity |
@@ -20,7 +20,7 @@
 use super::super::inject::for_tests;
 use super::corun::made;
 use super::lineup::{all_found, Lend, Lineup, Policy, BASE, BEST, WHOLE};
-use super::measured::Measured;
+use super::measured::{there_and_back, Measured};
 use super::scene::{bytes, Case, JobOf, PartOf, Stage};
 use super::tape::Tape;
 use crate::cli::{Bench, Experiment};
@@ -199,6 +199,8 @@ const PRESETS: [&str; 5] = ["stock-460", BASE, "preef-host", WHOLE, BEST];
 /// Modes and amounts of `prefetch-size`, MiB; the value of a mode is that of `stream_prefetch`.
 const MODES: [(&str, u64); 2] = [("stride", 2), ("next-line", 1)];
 const AMOUNTS: [u64; 5] = [2, 4, 8, 16, 32];
+/// Steps from block to block of next-line prefetch, MiB, with as much ahead as the preset has: `next-line-32` is that of 2.
+const STEPS: [u64; 4] = [4, 8, 16, 32];
 
 /// An experiment's name and cases; `None` for one that is none of these.
 fn cases_of(experiment: Experiment) -> Option<(&'static str, &'static [Case])> {
@@ -230,7 +232,7 @@ fn subs_of(experiment: Experiment) -> Vec<String> {
         Experiment::PrefetchSize => {
             let all = MODES.iter();
             let all = all.flat_map(|(mode, _)| AMOUNTS.map(|mib| format!("{mode}-{mib}")));
-            all.collect()
+            all.chain(STEPS.map(|mib| format!("step-{mib}"))).collect()
         }
         Experiment::SpareSize => {
             let all = [0].into_iter().chain(SPARES);
@@ -336,13 +338,13 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
         for case in cases {
             let cast = stage.cast(case, &base)?;
             rows.extend(stage.alone(case, &cast, &base));
-            for (sub, policy, lend) in &runs {
+            rows.extend(there_and_back(&runs, args.again, |(sub, policy, lend)| {
                 let name = match sub.as_str() {
-                    "" => case.name.to_owned(),
-                    sub => sub.to_owned(),
+                    "" => case.name,
+                    sub => sub,
                 };
-                rows.extend(stage.together(case, &name, &cast, policy, *lend)?);
-            }
+                stage.together(case, name, &cast, policy, *lend)
+            })?);
         }
         super::measured::compare(&mut rows);
         Ok(rows)
@@ -352,7 +354,7 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
     done
 }
 
-/// `memharvester` with other amounts fetched ahead, by the step found and to the next block.
+/// `memharvester` with other amounts fetched ahead, by the step found and to the next block, and with other steps than to that.
 fn prefetches(lineup: &Lineup) -> Vec<(String, Policy, Lend)> {
     let all = MODES.iter().flat_map(|(mode, value)| {
         AMOUNTS.iter().filter_map(move |mib| {
@@ -365,7 +367,15 @@ fn prefetches(lineup: &Lineup) -> Vec<(String, Policy, Lend)> {
             Some((format!("{mode}-{mib}"), policy, Lend::Free))
         })
     });
-    all.collect()
+    let steps = STEPS.iter().filter_map(|mib| {
+        let policy = lineup.preset(WHOLE)?;
+        let policy =
+            policy
+                .with(WHOLE, "stream_prefetch", 1)
+                .with(WHOLE, "prefetch_stride_mib", *mib);
+        Some((format!("step-{mib}"), policy, Lend::Free))
+    });
+    all.chain(steps).collect()
 }
 
 /// The borrower without a neighbour's memory, then with more and more of it.
@@ -445,6 +455,12 @@ mod tests {
         let lineup = Lineup::from(vec![WHOLE.into()], |_| false);
         let names: Vec<String> = prefetches(&lineup).into_iter().map(|r| r.0).collect();
         assert_eq!(names, subs_of(Experiment::PrefetchSize));
+        let of = |name: &str| {
+            let mut all = prefetches(&lineup).into_iter();
+            all.find(|r| r.0 == name).map(|r| r.1.recipe())
+        };
+        let step = "memharvester stream_prefetch=1 prefetch_stride_mib=16";
+        assert_eq!(of("step-16").as_deref(), Some(step));
     }
 
     /// Catches a case of a workload that there is not, two jobs on a GPU, and more than the machine has.

@@ -273,7 +273,7 @@ impl Player {
             let shape = (part.blocks, part.lanes);
             let steps = pass
                 .iter()
-                .map(|step| prepare(device, step.clone(), &places, shape));
+                .map(|step| prepare((device, part.gpu), step.clone(), &places, shape));
             ready.push(steps.collect::<Result<Vec<_>>>()?);
         }
         Ok(Player {
