@@ -825,8 +825,13 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
             return None;
         }
         let space = w.block.space();
-        let (write, atomic) = (&w.write, &w.atomic);
-        let mut plan = placement::plan(space, gpu, s, &faulted, write, atomic, w.writes, p);
+        let faulted = placement::Faulted {
+            pages: faulted,
+            write: &w.write,
+            atomic: &w.atomic,
+            writes: w.writes,
+        };
+        let mut plan = placement::plan(space, gpu, s, &faulted, p);
         densify(gpu, space, s, &mut plan, p, w.stream);
         w.plan = Some(plan);
     }

@@ -54,30 +54,43 @@ pub(super) fn keeps(s: &State, g: u8, writes: bool, p: &Policy) -> bool {
     !writes && s.writes.would_keep()
 }
 
-/// Decides for `faulted` pages of a GPU, of which `write` want to write, `atomic` among them atomically. `writes`: they come with a
-/// stream that does.
+/// Pages of a block that a GPU faulted on, and for what.
+pub(crate) struct Faulted<'a> {
+    pub(crate) pages: PageMask,
+    /// Of these, or of others, those that are to be written,
+    pub(crate) write: &'a PageMask,
+    /// and of these those atomically.
+    pub(crate) atomic: &'a PageMask,
+    /// They come with a stream that writes.
+    pub(crate) writes: bool,
+}
+
+/// Decides for the faulted pages of a GPU.
 pub(crate) fn plan(
     space: &Space,
     gpu: &Gpu,
     s: &mut State,
-    faulted: &PageMask,
-    write: &PageMask,
-    atomic: &PageMask,
-    writes: bool,
+    faulted: &Faulted<'_>,
     p: &Policy,
 ) -> Plan {
+    let Faulted {
+        pages,
+        write,
+        atomic,
+        writes,
+    } = *faulted;
     let mut plan = Plan::NOTHING;
     let me = thrash::processor(Place::Gpu(gpu.index()));
     let config = ResidencyConfig::of(p);
     let thrashing = thrash::is_thrashing(s, p);
     if !thrashing && s.advice.is_none() && !config.zero_copy {
-        plan.local = *faulted;
+        plan.local = pages;
         if p.is_on(KnobId::KeepHostCopy) {
             keep(s, gpu.index(), write, writes, p, &mut plan);
         }
         return plan;
     }
-    for page in faulted.iter() {
+    for page in pages.iter() {
         let mut pinned_at = None;
         if thrashing {
             match thrash::hint(space, Some(gpu), s, page, me, atomic.test(page), p) {

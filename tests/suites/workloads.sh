@@ -83,7 +83,7 @@ wait $pid
 [ $? = 0 ] && uvmctl trace report /tmp/rec | grep -q '^copy' && ! ls -d /sys/kernel/tracing/instances/uvmctl-* 2>/dev/null
 result $? recording_ended_by_a_signal
 small() { uvmctl mem show --csv --no-header --fields unusable_chunks | grep -qv '^0$'; }
-uvmctl bench oversub --workloads hotspot --ratios 1.5 --presets stock-595 -i 100 >/dev/null 2>&1 &
+uvmctl bench oversub --workloads hotspot --ratios 1.5 --presets stock-595 -i 10 >/dev/null 2>&1 &
 pid=$!
 t=0
 until small || [ $t -ge 600 ]; do sleep 0.1; t=$((t + 1)); done
