@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a driver must not count on: moments that hardware leaves open, and orders that nobody asked for.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::precedence)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::precedence
+)]
 
 mod common;
 use common::*;

@@ -96,7 +96,11 @@ fn times_of_before_are_told_from_those_of_now() {
     let old = file("huvm.results/1", row).unwrap();
     assert!(file("huvm.results/2", row).is_err());
     let new = file("huvm.results/2", &row.replace("1.0319", "1.0019")).unwrap();
-    let text = |a: &File, b: &File| compare(&[a.clone()], &[b.clone()]).unwrap().text();
+    let text = |a: &File, b: &File| {
+        compare(std::slice::from_ref(a), std::slice::from_ref(b))
+            .unwrap()
+            .text()
+    };
     assert!(text(&old, &new).contains("do not mean the same"));
     assert!(!text(&old, &old).contains("do not mean the same"));
     assert!(!text(&new, &new).contains("do not mean the same"));
