@@ -316,6 +316,8 @@ pub(crate) enum Injection {
     StandsSays,
     /// The next so many ends of copies tell of fewer than there were before
     SemaphoreBack,
+    /// So many of 1000 flags of copy faults come after their packets
+    FlagLatePermille,
 }
 
 #[derive(Args, Debug)]

@@ -44,6 +44,7 @@ fn register(kind: Injection) -> (u32, u32) {
         Injection::StatusWrong => (0x74, u32::MAX),
         Injection::StandsSays => (0x78, u32::MAX),
         Injection::SemaphoreBack => (0x7c, u32::MAX),
+        Injection::FlagLatePermille => (0x80, 1000),
     };
     (INJECT + offset, max)
 }
