@@ -185,21 +185,17 @@ impl Pool {
         self.lane(engine).map_or(0, |l| l.pending())
     }
 
-    /// A non-stall interrupt came. `false` if it is not of a channel. Any context.
+    /// An interrupt came: pushes of a channel ended, or its engine refuses to go on. `false` if it is not of a channel. Any context.
     pub(crate) fn interrupt(&self, vector: Vector) -> bool {
         let mut ours = false;
-        for lane in self.lanes().iter().filter(|l| l.vector() == vector) {
-            lane.wake();
-            ours = true;
-        }
-        ours
-    }
-
-    /// An engine says that it refuses to go on. `false` if the vector is not of one. Any context.
-    pub(crate) fn refused(&self, vector: Vector) -> bool {
-        let mut ours = false;
-        for lane in self.lanes().iter().filter(|l| l.refusal() == vector) {
-            lane.hear_refusal();
+        for lane in self.lanes() {
+            if lane.vector() == vector {
+                lane.wake();
+            } else if lane.refusal() == vector {
+                lane.hear_refusal();
+            } else {
+                continue;
+            }
             ours = true;
         }
         ours

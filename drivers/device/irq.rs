@@ -52,7 +52,7 @@ impl Gpu {
             return;
         }
         irq::clear(self, v);
-        if self.channels().interrupt(v) || self.channels().refused(v) {
+        if self.channels().interrupt(v) {
             return;
         }
         if self.workload_vector() == Some(v) {

@@ -825,13 +825,13 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
             return None;
         }
         let space = w.block.space();
-        let faulted = placement::Faulted {
+        let wanted = placement::Wanted {
             pages: faulted,
             write: &w.write,
             atomic: &w.atomic,
             writes: w.writes,
         };
-        let mut plan = placement::plan(space, gpu, s, &faulted, p);
+        let mut plan = placement::plan(space, gpu, s, &wanted, p);
         densify(gpu, space, s, &mut plan, p, w.stream);
         w.plan = Some(plan);
     }

@@ -55,7 +55,7 @@ pub(super) fn keeps(s: &State, g: u8, writes: bool, p: &Policy) -> bool {
 }
 
 /// Pages of a block that a GPU faulted on, and for what.
-pub(crate) struct Faulted<'a> {
+pub(crate) struct Wanted<'a> {
     pub(crate) pages: PageMask,
     /// Of these, or of others, those that are to be written,
     pub(crate) write: &'a PageMask,
@@ -70,15 +70,15 @@ pub(crate) fn plan(
     space: &Space,
     gpu: &Gpu,
     s: &mut State,
-    faulted: &Faulted<'_>,
+    wanted: &Wanted<'_>,
     p: &Policy,
 ) -> Plan {
-    let Faulted {
+    let Wanted {
         pages,
         write,
         atomic,
         writes,
-    } = *faulted;
+    } = *wanted;
     let mut plan = Plan::NOTHING;
     let me = thrash::processor(Place::Gpu(gpu.index()));
     let config = ResidencyConfig::of(p);

@@ -99,12 +99,10 @@ impl Runlist {
         self.word(chid) & chram::ENG_FAULTED != 0
             || self.channels.get(&chid).is_some_and(|c| c.leaves)
     }
-}
 
-impl Runlist {
     /// The channel has launches whose data has arrived, and that will complete: a fault holds them up.
     fn completes(&self, chid: u32, c: &Channel) -> bool {
-        self.word(chid) & chram::ENG_FAULTED == 0 && c.jobs.front().is_some_and(|j| j.data_done)
+        !self.engine_faulted(chid) && c.jobs.front().is_some_and(|j| j.data_done)
     }
 }
 

@@ -147,11 +147,10 @@ fn each(insns: Option<u64>, count: u64) -> Option<u64> {
 
 /// Whether a row is of the same job and policy as another one, and took nothing back.
 fn is_without_reclaims(o: &Row, r: &Row) -> bool {
-    let same = |a: &str, b: &str| a == b;
     o.count("reclaims") == Some(0)
-        && same(&o.case, &r.case)
-        && same(&o.preset, &r.preset)
-        && same(&o.role, &r.role)
+        && o.case == r.case
+        && o.preset == r.preset
+        && o.role == r.role
         && o.gpu == r.gpu
 }
 

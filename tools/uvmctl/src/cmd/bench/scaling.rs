@@ -48,6 +48,8 @@ const PRESETS: [&str; 2] = [BASE, BEST];
 /// A case.
 #[derive(Clone, Debug, PartialEq)]
 struct Point {
+    /// What grows.
+    axis: &'static str,
     case: String,
     chunks: u32,
     /// Those that are measured.
@@ -58,8 +60,9 @@ struct Point {
 }
 
 impl Point {
-    fn new(axis: &str, n: impl std::fmt::Display, chunks: u32) -> Point {
+    fn new(axis: &'static str, n: impl std::fmt::Display, chunks: u32) -> Point {
         Point {
+            axis,
             case: format!("{axis}-{n}"),
             chunks,
             gpus: 1,
@@ -71,11 +74,7 @@ impl Point {
     /// Faults on each GPU, of `sample` where they are not fixed.
     fn of_each(&self, sample: u64) -> u64 {
         let [_, of_gpus, of_full, _] = AXES;
-        let fixed = |axis: &str| {
-            let rest = self.case.strip_prefix(axis);
-            rest.is_some_and(|r| r.starts_with('-'))
-        };
-        match [of_gpus, of_full].into_iter().any(fixed) {
+        match [of_gpus, of_full].contains(&self.axis) {
             true => OF_EACH,
             false => sample,
         }
@@ -98,8 +97,8 @@ fn points(gpus: u32, chunks: u32) -> Vec<Point> {
         gpus: *n,
         ..Point::new(of_gpus, n, few)
     }));
-    let neighbours = |n: &&u32| gpus > 1 && **n <= gpus && **n != 2 && **n != 8;
-    all.extend(some.iter().filter(neighbours).map(|n| Point {
+    let neighbours = |n: &&u32| gpus > 1 && **n <= gpus;
+    all.extend([1u32, 4, 16].iter().filter(neighbours).map(|n| Point {
         full: n - 1,
         ..Point::new(of_full, n, few)
     }));
@@ -197,7 +196,8 @@ impl Scaling<'_> {
             beside.push(Toucher::new(&device, *gpu, full)?);
         }
         fill(&mut beside, full)?;
-        if p.case.starts_with(AXES[2]) {
+        let [_, _, of_full, _] = AXES;
+        if p.axis == of_full {
             let all: Vec<u32> = gpus.iter().copied().chain(others).collect();
             deploy(&self.device, &all, policy, Lend::Free)?;
         }
