@@ -330,6 +330,43 @@ static void cpu_and_gpu_add_to_one_word(void)
 	add_together(fd, managed(fd, BLOCK), 12);
 }
 
+static void *adds_now_and_then(void *arg)
+{
+	struct adder *a = arg;
+
+	for (; !__atomic_load_n(&stop, __ATOMIC_RELAXED); a->turns++) {
+		__atomic_fetch_add(a->p, a->add, __ATOMIC_RELAXED);
+		usleep(300);
+	}
+	return NULL;
+}
+
+/* A page may be copied only when the GPU cannot add to where it was any more. */
+static void add_while_invalidates_are_late(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, BLOCK), faults;
+	struct huvm_instr i[2] = { adds_to(p, 1, 1), { .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = 2000 } };
+	ARG(huvm_launch, l, .gpu = 0, .blocks = 1, .iterations = 20000, .elem_bytes = 8, .nr_instr = 2, .instrs = (uintptr_t)i);
+	struct adder a = { p, 1ull << 32, 0 };
+	pthread_t t;
+
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "thrash_enable", 0));
+	test_reg(fd, 0, INJ_INVALIDATE_LATE, 1000000);
+	stop = 0;
+	CHECK_EQ(pthread_create(&t, NULL, adds_now_and_then, &a), 0);
+	CHECK_OK(ioctl(fd, HUVM_IOC_LAUNCH, &l));
+	CHECK_EQ(wait_launch(fd, l.launch).status, HUVM_LAUNCH_DONE);
+	stop = 1;
+	CHECK_EQ(pthread_join(t, NULL), 0);
+	test_reg(fd, 0, INJ_INVALIDATE_LATE, 0);
+	faults = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS);
+	printf("# %llu turns, %llu faults\n", (unsigned long long)a.turns, (unsigned long long)faults);
+	/* It was taken away while it was added to. */
+	CHECK(faults > 5);
+	CHECK_EQ(p[0], 20000 + (a.turns << 32));
+}
+
 /* The link to the host has no atomic operations: where a GPU maps the host's pages, an addition brings them. */
 static void additions_bring_what_is_mapped_there(void)
 {
@@ -1590,7 +1627,8 @@ static const struct ktap_test tests[] = {
 	{ "each_page_is_fetched_anew", each_page_is_fetched_anew },
 	{ "cpu_and_gpu_race", cpu_and_gpu_race }, { "atomic_additions", atomic_additions },
 	{ "additions_bring_what_is_mapped_there", additions_bring_what_is_mapped_there },
-	{ "cpu_and_gpu_add_to_one_word", cpu_and_gpu_add_to_one_word, 90 }, { "migrate_calls", migrate_calls },
+	{ "cpu_and_gpu_add_to_one_word", cpu_and_gpu_add_to_one_word, 90 },
+	{ "add_while_invalidates_are_late", add_while_invalidates_are_late, 90 }, { "migrate_calls", migrate_calls },
 	{ "unregister_brings_home", unregister_brings_home }, { "unregister_while_moving", unregister_while_moving, 60 },
 	{ "register_and_unregister_at_once", register_and_unregister_at_once, 60 },
 	{ "unregister_under_a_launch", unregister_under_a_launch, 60 }, { "unregister_that_fails", unregister_that_fails },

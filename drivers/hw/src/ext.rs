@@ -550,6 +550,10 @@ pub mod inject {
     pub const SEM_BACK: u32 = BASE + 0x7c;
     /// Chance that ENG_FAULTED of a copy engine's fault comes after PUT, per mille.
     pub const FLAG_LATE_PERMILLE: u32 = BASE + 0x80;
+    /// An invalidate takes effect, and completes, so much later, ns; at most [`INVALIDATE_LATE_MAX_NS`].
+    pub const INVALIDATE_LATE_NS: u32 = BASE + 0x84;
+    /// Most that INVALIDATE_LATE_NS can be.
+    pub const INVALIDATE_LATE_MAX_NS: u32 = 1_000_000;
     /// SEM_BACK: by so much.
     pub const SEM_BACK_LESS: u32 = 2;
     /// PACKET_LOST, PACKET_BAD, PACKET_NEVER_VALID, GET_CORRUPT, PUT_WRONG: the next so many.

@@ -270,7 +270,8 @@ impl Gpu {
         let late = cx.delay(LATE_NS);
         let total = usual.saturating_add(self.inject.moment(late).unwrap_or(0));
         let takes = self.inject.moment(total).unwrap_or(0);
-        (cx.now.saturating_add(takes), cx.now.saturating_add(total))
+        let begins = cx.now + cx.delay(self.inject.invalidate_late_ns);
+        (begins.saturating_add(takes), begins.saturating_add(total))
     }
 
     /// Runs an invalidate with its replay; returns when it is complete, ns: not before `least`.

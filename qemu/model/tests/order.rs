@@ -10,6 +10,7 @@
 
 mod common;
 use common::*;
+use huvm_hw::ext;
 use huvm_model::bar0;
 use huvm_model::config::{GpuConfig, Profile};
 
@@ -221,6 +222,18 @@ fn an_invalidate_takes_effect_at_any_moment_until_it_is_acknowledged() {
     let mut r = looking(Rig::new(1));
     r.channel(0, 0);
     assert!((0..4).all(|_| invalidated(&mut r).1 == 0));
+}
+
+#[test]
+fn an_invalidate_is_as_late_as_it_is_told_to_be() {
+    let mut r = looking(Rig::new(1));
+    r.channel(0, 0);
+    r.w5(0, ext::inject::INVALIDATE_LATE_NS, 50_000);
+    let (took, stale) = invalidated(&mut r);
+    assert!((51_000..52_000).contains(&took), "{took}");
+    assert!((49_000..=50_000).contains(&stale), "{stale}");
+    r.w5(0, ext::inject::INVALIDATE_LATE_NS, 0);
+    assert_eq!(invalidated(&mut r).1, 0);
 }
 
 #[test]

@@ -318,6 +318,8 @@ pub(crate) enum Injection {
     SemaphoreBack,
     /// So many of 1000 flags of copy faults come after their packets
     FlagLatePermille,
+    /// Invalidates of page tables take so many ns longer, and what they are to end may be used meanwhile (1000000 at most)
+    InvalidateLateNs,
 }
 
 #[derive(Args, Debug)]

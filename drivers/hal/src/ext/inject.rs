@@ -46,6 +46,8 @@ pub enum Injection {
     DuplicatePermille(u32),
     /// Chance that the flag of a copy engine's fault comes some microseconds after its packet, per mille.
     FlagLatePermille(u32),
+    /// An invalidate takes effect so many ns later, and completes then; at most 1 ms.
+    InvalidateLateNs(u32),
     /// The next n replayable packets meet a full ring.
     Overflow(u32),
     /// The n-th copy-engine launch from now faults; 0 off.
@@ -123,6 +125,10 @@ impl Injection {
             Injection::ReorderPermille(n) => (hw::REORDER_PERMILLE, permille(n)?),
             Injection::DuplicatePermille(n) => (hw::DUPLICATE_PERMILLE, permille(n)?),
             Injection::FlagLatePermille(n) => (hw::FLAG_LATE_PERMILLE, permille(n)?),
+            Injection::InvalidateLateNs(n) if n > hw::INVALIDATE_LATE_MAX_NS => {
+                return Err(Error::OutOfRange("an invalidate's delay", u64::from(n)))
+            }
+            Injection::InvalidateLateNs(n) => (hw::INVALIDATE_LATE_NS, n),
             Injection::Overflow(n) => (hw::OVERFLOW_COUNT, n),
             Injection::CeFault(n) => (hw::CE_FAULT, n),
             Injection::CeHang(n) => (hw::CE_HANG, n),

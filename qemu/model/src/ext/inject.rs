@@ -19,6 +19,7 @@ pub(crate) struct Inject {
     pub(crate) reorder_permille: u32,
     pub(crate) duplicate_permille: u32,
     flag_late_permille: u32,
+    pub(crate) invalidate_late_ns: u32,
     pub(crate) overflow_count: u32,
     pub(crate) ce_fault: u32,
     pub(crate) ce_hang: u32,
@@ -59,6 +60,7 @@ impl Inject {
             reorder_permille: pick(50),
             duplicate_permille: pick(50),
             flag_late_permille: pick(250),
+            invalidate_late_ns: 0,
             overflow_count: 0,
             ce_fault: 0,
             ce_hang: 0,
@@ -235,6 +237,7 @@ impl Gpu {
             reg::REORDER_PERMILLE => i.reorder_permille,
             reg::DUPLICATE_PERMILLE => i.duplicate_permille,
             reg::FLAG_LATE_PERMILLE => i.flag_late_permille,
+            reg::INVALIDATE_LATE_NS => i.invalidate_late_ns,
             reg::OVERFLOW_COUNT => i.overflow_count,
             reg::CE_FAULT => i.ce_fault,
             reg::CE_HANG => i.ce_hang,
@@ -273,6 +276,9 @@ impl Gpu {
             reg::REORDER_PERMILLE => i.reorder_permille = value.min(1000),
             reg::DUPLICATE_PERMILLE => i.duplicate_permille = value.min(1000),
             reg::FLAG_LATE_PERMILLE => i.flag_late_permille = value.min(1000),
+            reg::INVALIDATE_LATE_NS => {
+                i.invalidate_late_ns = value.min(reg::INVALIDATE_LATE_MAX_NS);
+            }
             reg::OVERFLOW_COUNT => i.overflow_count = value,
             reg::CE_FAULT => i.ce_fault = value,
             reg::CE_HANG => {

@@ -45,6 +45,7 @@ fn register(kind: Injection) -> (u32, u32) {
         Injection::StandsSays => (0x78, u32::MAX),
         Injection::SemaphoreBack => (0x7c, u32::MAX),
         Injection::FlagLatePermille => (0x80, 1000),
+        Injection::InvalidateLateNs => (0x84, 1_000_000),
     };
     (INJECT + offset, max)
 }
