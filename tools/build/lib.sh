@@ -110,7 +110,7 @@ made_of() {
 profile_file() { case $1 in /*) echo "$1" ;; *) echo "$ROOT/qemu/profiles/$1.toml" ;; esac; }
 
 # 1 for the VM whose GPUs are behind an IOMMU, 0 for the others.
-iommu_of() { if [ "$1" = iommu ]; then echo 1; else echo 0; fi; }
+iommu_of() { case $1 in iommu*) echo 1 ;; *) echo 0 ;; esac; }
 
 # Instructions a microsecond that a timing profile gives each CPU; one that does not say has those of v100-p3, as in the device.
 mips_of() {
