@@ -35,7 +35,7 @@ pub(super) const EVICT: &str = "evict";
 /// Faults of a row: for each pass that is asked for; where GPUs are what grows, on each of them, whatever is asked for. An evicted
 /// block takes 2 MiB of host memory.
 const SAMPLE: u64 = 128;
-const OF_EACH: u64 = 64;
+const OF_EACH: u64 = 128;
 /// How long what works in the background is waited for. The driver's threads look at their policy each 100 ms.
 const SETTLED: Duration = Duration::from_millis(150);
 /// Chunks of a GPU where chunks are not what grows.
