@@ -20,8 +20,16 @@ struct Retired {
 
 struct Table {
     next: u16,
-    live: KVec<Arc<Lane>>,
+    /// By number: who waits for a copy looks one up, and machines have a hundred.
+    live: KVec<(ChannelId, Arc<Lane>)>,
     retired: KVec<Retired>,
+}
+
+impl Table {
+    /// Where a channel is, or would be.
+    fn place(&self, id: ChannelId) -> core::result::Result<usize, usize> {
+        self.live.binary_search_by_key(&id, |l| l.0)
+    }
 }
 
 static TABLE: Global<Table> = Global::new(
@@ -110,7 +118,7 @@ pub(super) fn next_id() -> ChannelId {
     loop {
         let id = ChannelId(t.next);
         t.next = t.next.wrapping_add(1).max(1);
-        let is_known = t.live.iter().any(|l| l.id() == id) || t.retired.iter().any(|r| r.id == id);
+        let is_known = t.place(id).is_ok() || t.retired.iter().any(|r| r.id == id);
         if !is_known {
             return id;
         }
@@ -124,7 +132,13 @@ pub(super) fn next_id() -> ChannelId {
 pub(super) fn add(lane: Arc<Lane>) -> Result {
     let mut t = TABLE.lock();
     t.retired.reserve(1, GFP_KERNEL)?;
-    Ok(t.live.push(lane, GFP_KERNEL)?)
+    // No number is there twice.
+    let (Ok(at) | Err(at)) = t.place(lane.id());
+    t.live.push((lane.id(), lane), GFP_KERNEL)?;
+    if let Some(behind) = t.live.get_mut(at..) {
+        behind.rotate_right(1);
+    }
+    Ok(())
 }
 
 /// A lane is gone, its memory will be.
@@ -132,7 +146,7 @@ pub(super) fn retire(id: ChannelId, completed: u32) {
     let mut gone = None;
     {
         let mut t = TABLE.lock();
-        if let Some(at) = t.live.iter().position(|l| l.id() == id) {
+        if let Ok(at) = t.place(id) {
             gone = t.live.remove(at).ok();
         }
         if t.retired.len() >= RETIRED_MAX {
@@ -146,7 +160,7 @@ pub(super) fn retire(id: ChannelId, completed: u32) {
 
 pub(super) fn find(id: ChannelId) -> Found {
     let t = TABLE.lock();
-    if let Some(lane) = t.live.iter().find(|l| l.id() == id) {
+    if let Some((_, lane)) = t.place(id).ok().and_then(|at| t.live.get(at)) {
         return Found::Live(lane.clone());
     }
     match t.retired.iter().rev().find(|r| r.id == id) {
@@ -157,23 +171,21 @@ pub(super) fn find(id: ChannelId) -> Found {
 
 /// Lets the channels of a GPU in which a copy engine stopped try again, and those go on that wait for one that was given up.
 pub(super) fn see_to_all(gpu: u8) {
-    let mut at = 0;
-    while let Some((next, lane)) = lane_of(gpu, at) {
+    let mut at = ChannelId(0);
+    while let Some(lane) = lane_of(gpu, at) {
         lane.see_to_it();
-        at = next;
+        at = lane.id();
     }
 }
 
-/// The first lane of a GPU from place `at` on, and the place behind it.
-fn lane_of(gpu: u8, at: usize) -> Option<(usize, Arc<Lane>)> {
+/// The first lane of a GPU behind that with this number. Numbers begin with 1.
+fn lane_of(gpu: u8, after: ChannelId) -> Option<Arc<Lane>> {
     let t = TABLE.lock();
-    let (i, lane) = t
+    let (_, lane) = t
         .live
         .iter()
-        .enumerate()
-        .skip(at)
-        .find(|(_, l)| l.gpu() == gpu)?;
-    Some((i.saturating_add(1), lane.clone()))
+        .find(|(id, l)| *id > after && l.gpu() == gpu)?;
+    Some(lane.clone())
 }
 
 /// Gives the table's memory back, when the module goes.
