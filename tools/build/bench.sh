@@ -226,7 +226,7 @@ all_guests() {
 		has_part "$name" "${keys[g]}" || todo+=("$g")
 	done
 	[ ${#todo[@]} = ${#guests[@]} ] || say "  rows of $((${#guests[@]} - ${#todo[@]})) of ${#guests[@]} guests are there"
-	trap 'kill $(for p in "${pids[@]}"; do echo "-$p"; done) 2>/dev/null || true' EXIT
+	trap 'kill -- $(for p in "${pids[@]}"; do echo "-$p"; done) 2>/dev/null || true' EXIT
 	trap 'exit 130' INT TERM
 	for g in "${todo[@]}"; do
 		while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n || true; done
