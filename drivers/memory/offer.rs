@@ -105,6 +105,13 @@ impl Offer {
         }
     }
 
+    /// Whether there is a chunk to be had on these terms, or was a moment ago; its pace and limit aside.
+    #[inline]
+    pub(crate) fn has_room(&self, t: &Terms) -> bool {
+        let stock = self.stock();
+        t.enabled && (stock.free > t.keep || stock.removable != 0)
+    }
+
     /// Says what holds after so many changes of policies.
     pub(crate) fn agree(&self, after: u64, t: &Terms) {
         let enabled = if t.enabled { ENABLED } else { 0 };

@@ -299,10 +299,14 @@ pub(super) fn look_around(
     }
     let (mut unknown, mut lend) = (false, 0u64);
     let there = registry::look(known.map_or(u64::MAX, |_| others), |i, lender| {
-        let terms = lender.chunks().offer().terms(after);
+        let offer = lender.chunks().offer();
+        let terms = offer.terms(after);
         unknown |= terms.is_none();
         lend |= u64::from(terms.is_some_and(|t| t.enabled)) << i;
-        let row = terms.and_then(|t| seen(gpu, lender, &t, p));
+        // Most that lend are full, where all work: no more is asked of them.
+        let row = terms
+            .filter(|t| offer.has_room(t))
+            .and_then(|t| seen(gpu, lender, &t, p));
         if let (Some(f), Some(row)) = (facts.get_mut(i), row) {
             *f = row;
         }
