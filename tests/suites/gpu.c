@@ -278,8 +278,12 @@ static void atomic_additions(void)
 
 static uint64_t fight(int fd, uint64_t *p, uint32_t n);
 
+/* Adds to a word of each of so many pages, and rests. */
 struct adder {
-	uint64_t *p, add, turns;
+	uint64_t *p, add;
+	int pages;
+	useconds_t rest;
+	uint64_t turns;
 };
 
 #define ADDED_PAGES 64
@@ -289,9 +293,11 @@ static void *adds(void *arg)
 	struct adder *a = arg;
 
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
-		for (int pg = 0; pg < ADDED_PAGES; pg++)
+		for (int pg = 0; pg < a->pages; pg++)
 			__atomic_fetch_add(&a->p[pg * 512], a->add, __ATOMIC_RELAXED);
 		a->turns++;
+		if (a->rest)
+			usleep(a->rest);
 	}
 	return NULL;
 }
@@ -301,7 +307,7 @@ static void add_together(int fd, uint64_t *p, uint64_t passes)
 {
 	uint64_t faults = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS);
 	struct huvm_instr i = adds_to(p, ADDED_PAGES, 1);
-	struct adder a[2] = { { p, 1ull << 20, 0 }, { p, 1ull << 40, 0 } };
+	struct adder a[2] = { { p, 1ull << 20, ADDED_PAGES }, { p, 1ull << 40, ADDED_PAGES } };
 	pthread_t t[2];
 
 	stop = 0;
@@ -330,31 +336,20 @@ static void cpu_and_gpu_add_to_one_word(void)
 	add_together(fd, managed(fd, BLOCK), 12);
 }
 
-static void *adds_now_and_then(void *arg)
-{
-	struct adder *a = arg;
-
-	for (; !__atomic_load_n(&stop, __ATOMIC_RELAXED); a->turns++) {
-		__atomic_fetch_add(a->p, a->add, __ATOMIC_RELAXED);
-		usleep(300);
-	}
-	return NULL;
-}
-
 /* A page may be copied only when the GPU cannot add to where it was any more. */
 static void add_while_invalidates_are_late(void)
 {
 	int fd = open_with_gpu();
 	uint64_t *p = managed(fd, BLOCK), faults;
-	struct huvm_instr i[2] = { adds_to(p, 1, 1), { .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = 2000 } };
+	struct huvm_instr i[2] = { adds_to(p, 1, 1), { .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = 10000 } };
 	ARG(huvm_launch, l, .gpu = 0, .blocks = 1, .iterations = 20000, .elem_bytes = 8, .nr_instr = 2, .instrs = (uintptr_t)i);
-	struct adder a = { p, 1ull << 32, 0 };
+	struct adder a = { p, 1ull << 32, 1, 20000 };
 	pthread_t t;
 
 	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "thrash_enable", 0));
 	test_reg(fd, 0, INJ_INVALIDATE_LATE, 1000000);
 	stop = 0;
-	CHECK_EQ(pthread_create(&t, NULL, adds_now_and_then, &a), 0);
+	CHECK_EQ(pthread_create(&t, NULL, adds, &a), 0);
 	CHECK_OK(ioctl(fd, HUVM_IOC_LAUNCH, &l));
 	CHECK_EQ(wait_launch(fd, l.launch).status, HUVM_LAUNCH_DONE);
 	stop = 1;

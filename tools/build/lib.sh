@@ -109,7 +109,7 @@ made_of() {
 # The file of a timing profile: a name in qemu/profiles, or a path, from / on.
 profile_file() { case $1 in /*) echo "$1" ;; *) echo "$ROOT/qemu/profiles/$1.toml" ;; esac; }
 
-# 1 for the VM whose GPUs are behind an IOMMU, 0 for the others.
+# 1 for a VM whose GPUs are behind an IOMMU, by its name; 0 for the others.
 iommu_of() { case $1 in iommu*) echo 1 ;; *) echo 0 ;; esac; }
 
 # Instructions a microsecond that a timing profile gives each CPU; one that does not say has those of v100-p3, as in the device.

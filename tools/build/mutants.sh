@@ -7,7 +7,7 @@
 #
 # A patch begins with lines of the form "Word: text":
 #   Bug:     what is wrong, and what it would do to a user
-#   Catch:   VM SUITE [TEST,TEST…]    a VM of tests/suites/suites.list, and one of its suites; or
+#   Catch:   VM SUITE [TEST,TEST…]    a VM of tests/suites/suites.list, and a suite to run there; or
 #            host CRATE [ARGUMENTS]   cargo test -p CRATE ARGUMENTS
 #   Kernel:  debug                    the debug kernel (else fast)
 #   Limit:   seconds                  for its VM, if the bug is a hang (else LIMIT, 300)
