@@ -277,7 +277,7 @@ one() {
 	[ "$rc" = 0 ] || { rm -f "$doc" "$doc.txt" "$doc.json" "${parts[@]}"; die "'$exp' has wrong results: none kept" "read build/logs/$exp-*.log"; }
 	# Beside the rows: what they are of (tools/results/src/rows.rs), and the targets as they were judged.
 	jq --arg exp "$exp" --arg commit "$commit" --argjson dirty "$dirty" --arg rustc "$(rustc -V)" --arg qemu "$QEMU_SERIES" \
-		--arg kernel "$KERNEL_SERIES" --argjson config "$config" --arg key "$key" '{schema: "huvm.results/2",
+		--arg kernel "$KERNEL_SERIES" --argjson config "$config" --arg key "$key" '{schema: "huvm.results/3",
 		experiment: $exp, commit: ($commit | if . == "" then null else . end), dirty: $dirty,
 		versions: {driver: .driver_version, tool: .tool_version, rustc: $rustc, qemu: $qemu, kernel: $kernel},
 		configuration: $config, seed: 1, warnings: (.warnings // []), key: $key}' "$doc" >"$results/$exp.meta.json"

@@ -6,7 +6,7 @@ use crate::rows::{told, File, Key, Row, OLD};
 use crate::table::Table;
 use crate::units;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A row that both have.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,8 +50,8 @@ pub struct Comparison {
     pub only_in_a: Vec<String>,
     /// Rows that A does not have.
     pub only_in_b: Vec<String>,
-    /// Their times do not mean the same: one has rows of an older schema.
-    pub differ: bool,
+    /// Schemas of rows that one of the two has alone, with what their times leave out: those of the two do not mean the same.
+    pub differ: Vec<String>,
 }
 
 fn commits(files: &[File]) -> Vec<String> {
@@ -87,10 +87,14 @@ pub fn compare(a: &[File], b: &[File]) -> Result<Comparison> {
             })
         })
         .collect();
-    let old = |files: &[File]| {
-        let mut all = files.iter().filter_map(|f| f.meta.as_ref());
-        all.any(|m| m.schema == OLD)
+    let old = |files: &[File]| -> BTreeSet<&str> {
+        let all = files.iter().filter_map(|f| f.meta.as_ref());
+        let schemas: BTreeSet<&str> = all.map(|m| m.schema.as_str()).collect();
+        let old = OLD.iter().filter(|o| schemas.contains(o.schema));
+        old.map(|o| o.schema).collect()
     };
+    let alone: BTreeSet<&str> = &old(a) ^ &old(b);
+    let differ = OLD.iter().filter(|o| alone.contains(o.schema));
     if rows.is_empty() {
         return Err(Failure::Check(
             "the two have no row in common: there is nothing to compare".into(),
@@ -103,7 +107,9 @@ pub fn compare(a: &[File], b: &[File]) -> Result<Comparison> {
     Ok(Comparison {
         a_commits: commits(a),
         b_commits: commits(b),
-        differ: old(a) != old(b),
+        differ: differ
+            .map(|o| format!("{}, without {}", o.schema, o.lacks))
+            .collect(),
         means: means(&rows),
         only_in_a: lacking(&of_a, &in_b),
         only_in_b: lacking(&of_b, &in_a),
@@ -147,8 +153,10 @@ impl Comparison {
             of(&self.a_commits),
             of(&self.b_commits)
         );
-        if self.differ {
-            text.push_str(&format!("Times do not mean the same: one has rows of {OLD}, without what passes between launches.\n\n"));
+        for schema in &self.differ {
+            text.push_str(&format!(
+                "Times do not mean the same: one has rows of {schema}.\n\n"
+            ));
         }
         text.push_str(&self.table().text());
         text.push('\n');

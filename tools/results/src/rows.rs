@@ -33,7 +33,7 @@ pub struct Row {
     pub role: String,
     /// Footprint over the GPU's memory.
     pub ratio: f64,
-    /// Virtual time taken: of each pass from its first launch's begin to its last one's end. Before [`SCHEMA`] only while a launch ran.
+    /// Virtual time from the begin of the first measured pass to the end of the last. Before [`SCHEMA`] not all of it: [`OLD`].
     pub time_ns: u64,
     /// Time with unlimited memory.
     #[serde(default)]
@@ -162,19 +162,44 @@ impl std::fmt::Display for Key {
 }
 
 /// Schema of a [`Meta`]. The number rises when a key changes meaning.
-pub const SCHEMA: &str = "huvm.results/2";
-/// The one before: copies between launches took no time.
-pub const OLD: &str = "huvm.results/1";
+pub const SCHEMA: &str = "huvm.results/3";
+
+/// A schema of rows that are kept, and not made any more.
+pub struct Old {
+    /// Its name.
+    pub schema: &'static str,
+    /// What its times leave out.
+    pub lacks: &'static str,
+    /// As [`LINK`]: bytes were counted in all of the time.
+    link: f64,
+}
+
+/// Those before [`SCHEMA`].
+pub const OLD: [Old; 2] = [
+    Old {
+        schema: "huvm.results/1",
+        lacks: "what passes between launches",
+        link: 1.5,
+    },
+    Old {
+        schema: "huvm.results/2",
+        lacks: "what passes between passes",
+        link: LINK,
+    },
+];
+
+/// Which one before [`SCHEMA`] it is.
+fn old(schema: &str) -> Option<&'static Old> {
+    OLD.iter().find(|o| o.schema == schema)
+}
 
 /// No link carries more than it can; a little above 1 where the time was taken a moment earlier than the bytes.
 const LINK: f64 = 1.005;
-/// The same of [`OLD`] rows.
-const OLD_LINK: f64 = 1.5;
 
 /// What the rows of a file are of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
-    /// [`SCHEMA`] or [`OLD`].
+    /// [`SCHEMA`] or one of [`OLD`].
     pub schema: String,
     /// The experiment.
     pub experiment: String,
@@ -255,10 +280,8 @@ pub fn read_file(path: &Path) -> Result<File> {
     let name = name.to_string_lossy().into_owned();
     let meta = beside(path, &name, "meta.json");
     let meta = meta.exists().then(|| read_meta(&meta)).transpose()?;
-    let most = match &meta {
-        Some(m) if m.schema == OLD => OLD_LINK,
-        _ => LINK,
-    };
+    let old = meta.as_ref().and_then(|m| old(&m.schema));
+    let most = old.map_or(LINK, |o| o.link);
     let rows = checked(&text(path)?, most);
     let mut rows = rows.map_err(|e| Failure::file(path, e))?;
     for row in rows.iter_mut().filter(|r| r.experiment.is_empty()) {
@@ -328,10 +351,12 @@ fn read_meta(path: &Path) -> Result<Meta> {
 /// What is wrong with it.
 pub fn parse_meta(text: &str) -> std::result::Result<Meta, String> {
     let meta: Meta = serde_json::from_str(text).map_err(|e| e.to_string())?;
-    if ![SCHEMA, OLD].contains(&meta.schema.as_str()) {
+    if meta.schema != SCHEMA && old(&meta.schema).is_none() {
+        let known: Vec<&str> = OLD.iter().map(|o| o.schema).collect();
         return Err(format!(
-            "schema '{}'; this tool knows {SCHEMA} and {OLD}",
-            meta.schema
+            "schema '{}'; this tool knows {} and {SCHEMA}",
+            meta.schema,
+            known.join(", ")
         ));
     }
     match meta.warnings.first() {

@@ -94,16 +94,38 @@ fn times_of_before_are_told_from_those_of_now() {
         read_file(&name)
     };
     let old = file("huvm.results/1", row).unwrap();
-    assert!(file("huvm.results/2", row).is_err());
-    let new = file("huvm.results/2", &row.replace("1.0319", "1.0019")).unwrap();
+    let row_of_now = row.replace("1.0319", "1.0019");
+    for schema in ["huvm.results/2", "huvm.results/3"] {
+        assert!(file(schema, row).is_err(), "{schema}");
+    }
+    let middle = file("huvm.results/2", &row_of_now).unwrap();
+    let new = file("huvm.results/3", &row_of_now).unwrap();
+    assert!(file("huvm.results/4", &row_of_now).is_err());
     let text = |a: &File, b: &File| {
         compare(std::slice::from_ref(a), std::slice::from_ref(b))
             .unwrap()
             .text()
     };
-    assert!(text(&old, &new).contains("do not mean the same"));
-    assert!(!text(&old, &old).contains("do not mean the same"));
-    assert!(!text(&new, &new).contains("do not mean the same"));
+    for (a, b, lacks) in [
+        (
+            &old,
+            &new,
+            "results/1, without what passes between launches",
+        ),
+        (
+            &new,
+            &middle,
+            "results/2, without what passes between passes",
+        ),
+    ] {
+        assert!(text(a, b).contains(lacks), "{}", text(a, b));
+        assert!(!text(a, a).contains("do not mean the same"));
+        assert!(!text(b, b).contains("do not mean the same"));
+    }
+    assert_eq!(
+        text(&old, &middle).matches("do not mean the same").count(),
+        2
+    );
 }
 
 #[test]

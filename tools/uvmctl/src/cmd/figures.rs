@@ -113,13 +113,9 @@ impl Figures {
         }
     }
 
-    /// With the time that it took, and what the GPU's links carried in it.
-    pub(crate) fn on_links(
-        self,
-        device: &Device,
-        gpu: &uapi::huvm_gpu_info,
-        time_ns: u64,
-    ) -> Result<Self> {
+    /// With what the GPU's links carried in the time taken.
+    pub(crate) fn on_links(self, device: &Device, gpu: &uapi::huvm_gpu_info) -> Result<Self> {
+        let time_ns = self.time_ns;
         let peers_mbps = lenders_mbps(device, gpu.gpu)?;
         let host = efficiency(
             (self.h2d_bytes, gpu.host_h2d_mbps),
@@ -132,7 +128,6 @@ impl Figures {
         let peer_out = efficiency((0, 0), (away, peers_mbps), time_ns);
         let busiest = [host, peer_in, peer_out].into_iter().flatten();
         Ok(Figures {
-            time_ns,
             link_efficiency: busiest.max_by(f64::total_cmp),
             peer_efficiency: peer_in,
             ..self

@@ -12,7 +12,6 @@ use libhuvm::{uapi, At, Device, Instr, Launch, List, Managed, Op, Places, Progra
 use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Touches of a launch: as many as the catalog's chunks have. A longer step is cut.
 const TOUCHES: usize = 32_768;
@@ -32,6 +31,8 @@ pub(crate) struct Steps {
     places: Places,
     /// The next passes, whose lists are written.
     ready: VecDeque<Vec<Ready>>,
+    /// Those that were made: to unmap their lists takes time, which is no pass's.
+    made: Vec<Vec<Ready>>,
 }
 
 /// What comes next, ready to be started.
@@ -65,6 +66,7 @@ impl Steps {
             places: Places::of(&ranges),
             ranges,
             ready: VecDeque::new(),
+            made: Vec::new(),
         })
     }
 }
@@ -181,9 +183,8 @@ fn range(ranges: &mut [Managed], alloc: u32) -> Result<&mut Managed> {
     range.ok_or_else(|| Failure::Wrong(format!("there is no allocation {alloc}")))
 }
 
-/// What the CPU does between launches; the time that it took, ns.
-pub(crate) fn by_cpu(step: &Step, ranges: &mut [Managed]) -> Result<u64> {
-    let began = Instant::now();
+/// What the CPU does between launches.
+pub(crate) fn by_cpu(step: &Step, ranges: &mut [Managed]) -> Result<()> {
     match *step {
         Step::Cpu { at, bytes, write } => {
             let words = range(ranges, at.alloc)?.as_mut_slice();
@@ -202,7 +203,7 @@ pub(crate) fn by_cpu(step: &Step, ranges: &mut [Managed]) -> Result<u64> {
         Step::Discard { alloc } => range(ranges, alloc)?.advise(uapi::HUVM_ADVISE_DISCARD, 0)?,
         Step::Launch(_) | Step::Trace(_) => {}
     }
-    Ok(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    Ok(())
 }
 
 /// Starts what is ready on the GPU.
@@ -215,48 +216,14 @@ fn start<'m>(at: &Seat, ready: &'m Ready, ranges: &'m mut [Managed]) -> Result<O
     Ok(Some(at.device.launch(at.gpu, &program)?))
 }
 
-/// What a pass takes: from its first launch's begin to its last one's end, for copies go on between launches too; and what the CPU
-/// does before and after these.
-#[derive(Default)]
-struct Span {
-    /// By the GPU's clock.
-    launches: Option<(u64, u64)>,
-    before: u64,
-    after: u64,
-}
-
-impl Span {
-    fn launched(&mut self, start_ns: u64, end_ns: u64) {
-        let first = self.launches.map_or(start_ns, |(first, _)| first);
-        self.launches = Some((first, end_ns));
-        self.after = 0;
-    }
-
-    fn by_cpu(&mut self, ns: u64) {
-        let side = match self.launches {
-            None => &mut self.before,
-            Some(_) => &mut self.after,
-        };
-        *side = side.saturating_add(ns);
-    }
-
-    fn time_ns(&self) -> u64 {
-        let (first, last) = self.launches.unwrap_or_default();
-        let launches = last.saturating_sub(first);
-        launches
-            .saturating_add(self.before)
-            .saturating_add(self.after)
-    }
-}
-
-/// Makes steps one after the other, as long as `goes_on`; the time that they took, ns. While the GPU is at one, the next is asked for.
+/// Makes steps one after the other, as long as `goes_on`. While the GPU is at one, the next is asked for.
 pub(crate) fn play<R: Borrow<Ready>>(
     at: &Seat,
     ranges: &mut [Managed],
     mut steps: impl Iterator<Item = Result<R>>,
     goes_on: impl Fn() -> bool,
-) -> Result<u64> {
-    let (mut span, mut done) = (Span::default(), 0u64);
+) -> Result<()> {
+    let mut done = 0u64;
     let mut next = steps.next().transpose()?;
     while let Some(ready) = next {
         if !goes_on() {
@@ -265,18 +232,16 @@ pub(crate) fn play<R: Borrow<Ready>>(
         signals::check()?;
         let launch = start(at, ready.borrow(), ranges)?;
         next = steps.next().transpose()?;
-        if let Some(report) = launch.map(Launch::wait_done).transpose()? {
-            span.launched(report.start_ns, report.end_ns);
-        }
+        launch.map(Launch::wait_done).transpose()?;
         if let Ready::Cpu(step) = ready.borrow() {
-            span.by_cpu(by_cpu(step, ranges)?);
+            by_cpu(step, ranges)?;
         }
         done += 1;
         if !at.bar.is_hidden() {
             at.bar.set_message(format!("step {done}"));
         }
     }
-    Ok(span.time_ns())
+    Ok(())
 }
 
 impl Load for Steps {
@@ -310,9 +275,11 @@ impl Load for Steps {
     }
 
     /// A pass that is not ready has its lists written while the GPU is at the step before.
-    fn pass(&mut self, at: &Seat, nr: u32) -> Result<u64> {
+    fn pass(&mut self, at: &Seat, nr: u32) -> Result<()> {
         if let Some(pass) = self.ready.pop_front() {
-            return play(at, &mut self.ranges, pass.iter().map(Ok), || true);
+            self.made.push(pass);
+            let steps = self.made.last().into_iter().flatten().map(Ok);
+            return play(at, &mut self.ranges, steps, || true);
         }
         let written = cut(self.shared.pass(nr)?)
             .map(|step| prepare((&at.device, at.gpu), step, &self.places, (BLOCKS, 1)));
@@ -373,23 +340,6 @@ mod tests {
         }
         assert_eq!(next, n);
         assert!((999_990..=1_000_000).contains(&ns), "{ns}");
-    }
-
-    /// Catches time between launches that is left out, and a step of the CPU counted twice.
-    #[test]
-    fn what_goes_on_between_launches_is_counted() {
-        let mut span = Span::default();
-        assert_eq!(span.time_ns(), 0);
-        span.by_cpu(7);
-        span.launched(1000, 1100);
-        assert_eq!(span.time_ns(), 107);
-        // Inside of what the GPU's clock says.
-        span.by_cpu(300);
-        assert_eq!(span.time_ns(), 407);
-        span.launched(1500, 1600);
-        assert_eq!(span.time_ns(), 607);
-        span.by_cpu(20);
-        assert_eq!(span.time_ns(), 627);
     }
 
     /// Catches an array that the GPU touches first taken for one that the CPU fills, and the other way round.

@@ -156,7 +156,7 @@ pub(super) fn run(out: &Out, tasks: &[&Task], passes: Passes) -> Result<Vec<Did>
     let mut all = Vec::new();
     for ((_, role, part, seat, load, info), ended) in players.iter().zip(readings) {
         let figures = Figures::between(&ended.before, &ended.after);
-        let figures = figures.on_links(&seat.device, info, ended.time_ns)?;
+        let figures = figures.on_links(&seat.device, info)?;
         let mut figures = figures.driven(ended.driver.0, ended.driver.1);
         figures.scale(ended.made, passes.measured);
         figures.workload = part.workload.into();
@@ -185,8 +185,6 @@ struct Ended {
     after: Counters,
     /// What the driver's threads had spent then.
     driver: (Option<Spent>, Option<Spent>),
-    /// Of all passes: as long as the slowest part took.
-    time_ns: u64,
     /// Measured passes.
     made: u32,
     /// All passes.
@@ -201,9 +199,9 @@ fn play(board: &Board, task: usize, seat: &Seat, load: &mut Player) -> Result<En
     };
     let (mut before, mut after, mut passes) = (None, None, 0u32);
     loop {
-        let took = load.pass(seat, passes)?;
+        load.pass(seat, passes)?;
         passes = passes.saturating_add(1);
-        let next = board.arrive(task, took)?;
+        let next = board.arrive(task)?;
         if next.counted {
             after = Some(read()?);
         }
@@ -214,13 +212,12 @@ fn play(board: &Board, task: usize, seat: &Seat, load: &mut Player) -> Result<En
             break;
         }
     }
-    let (made, time_ns) = board.sum(task);
+    let made = board.made(task);
     match (before, after) {
         (Some((before, began)), Some((after, ended))) => Ok(Ended {
             before,
             after,
             driver: (began, ended),
-            time_ns,
             made,
             passes,
         }),
@@ -253,13 +250,10 @@ struct State {
 struct Progress {
     parts: usize,
     arrived: usize,
-    /// The slowest part's time in this pass.
-    slowest: u64,
     passes: u32,
     /// The pass that is being made counts if it ends in time.
     measuring: bool,
     made: u32,
-    time_ns: u64,
     last: Next,
 }
 
@@ -275,13 +269,12 @@ struct Next {
 
 impl State {
     /// A part has made a pass. Whether it was its task's last one to do so.
-    fn arrive(&mut self, task: usize, took: u64, passes: Passes) -> bool {
+    fn arrive(&mut self, task: usize, passes: Passes) -> bool {
         let open = self.open;
         let over = self.over;
         let Some(t) = self.tasks.get_mut(task) else {
             return true;
         };
-        t.slowest = t.slowest.max(took);
         t.arrived += 1;
         if t.arrived < t.parts {
             return false;
@@ -289,10 +282,9 @@ impl State {
         let counted = t.measuring && !over;
         if counted {
             t.made = t.made.saturating_add(1);
-            t.time_ns = t.time_ns.saturating_add(t.slowest);
         }
         t.passes = t.passes.saturating_add(1);
-        (t.arrived, t.slowest) = (0, 0);
+        t.arrived = 0;
         let warm = self.tasks.iter().all(|t| t.passes >= passes.warmup);
         self.open = open || warm;
         self.over = over || self.tasks.iter().all(|t| t.made >= passes.measured);
@@ -337,11 +329,11 @@ impl Board {
     }
 
     /// A part of a task has made a pass; waits for its other parts.
-    fn arrive(&self, task: usize, took: u64) -> Result<Next> {
+    fn arrive(&self, task: usize) -> Result<Next> {
         let mut state = self.lock();
         let passes_of = |s: &State| s.tasks.get(task).map_or(0, |t| t.passes);
         let mine = passes_of(&state);
-        if state.arrive(task, took, self.passes) {
+        if state.arrive(task, self.passes) {
             if state.over {
                 self.stop.store(true, Ordering::Relaxed);
             }
@@ -361,13 +353,9 @@ impl Board {
         Ok(state.tasks.get(task).map_or(Next::default(), |t| t.last))
     }
 
-    /// Measured passes of a task, and their time.
-    fn sum(&self, task: usize) -> (u32, u64) {
-        let state = self.lock();
-        state
-            .tasks
-            .get(task)
-            .map_or((0, 0), |t| (t.made, t.time_ns))
+    /// Measured passes of a task.
+    fn made(&self, task: usize) -> u32 {
+        self.lock().tasks.get(task).map_or(0, |t| t.made)
     }
 }
 
@@ -399,35 +387,35 @@ mod tests {
     fn all_run_until_the_slowest_has_its_passes() {
         let b = board(&[1, 1], 1, 2);
         // The quick job makes many passes before the slow one has warmed up.
-        assert_eq!(b.arrive(0, 5).unwrap(), next(false, false, false));
-        assert_eq!(b.arrive(0, 5).unwrap(), next(false, false, false));
-        assert_eq!(b.arrive(1, 100).unwrap(), next(false, true, false));
+        assert_eq!(b.arrive(0).unwrap(), next(false, false, false));
+        assert_eq!(b.arrive(0).unwrap(), next(false, false, false));
+        assert_eq!(b.arrive(1).unwrap(), next(false, true, false));
         // This one began before.
-        assert_eq!(b.arrive(0, 5).unwrap(), next(false, true, false));
+        assert_eq!(b.arrive(0).unwrap(), next(false, true, false));
         for _ in 0..3 {
-            assert_eq!(b.arrive(0, 6).unwrap(), next(true, false, false));
+            assert_eq!(b.arrive(0).unwrap(), next(true, false, false));
         }
-        assert_eq!(b.arrive(1, 90).unwrap(), next(true, false, false));
-        assert_eq!(b.arrive(1, 91).unwrap(), next(true, false, true));
+        assert_eq!(b.arrive(1).unwrap(), next(true, false, false));
+        assert_eq!(b.arrive(1).unwrap(), next(true, false, true));
         assert!(b.stop.load(Ordering::Relaxed));
-        assert_eq!(b.arrive(0, 1).unwrap(), next(false, false, true));
-        assert_eq!((b.sum(0), b.sum(1)), ((3, 18), (2, 181)));
+        assert_eq!(b.arrive(0).unwrap(), next(false, false, true));
+        assert_eq!((b.made(0), b.made(1)), (3, 2));
     }
 
-    /// Catches a part that goes on without the others, and a job's time that is not its slowest part's.
+    /// Catches a part that goes on without the others.
     #[test]
     fn parts_of_a_job_pass_together() {
         let b = board(&[2], 0, 1);
         std::thread::scope(|s| {
-            for took in [7, 9] {
+            for _ in 0..2 {
                 let b = &b;
                 s.spawn(move || {
-                    assert_eq!(b.arrive(0, took).unwrap(), next(false, true, false));
-                    assert_eq!(b.arrive(0, took).unwrap(), next(true, false, true));
+                    assert_eq!(b.arrive(0).unwrap(), next(false, true, false));
+                    assert_eq!(b.arrive(0).unwrap(), next(true, false, true));
                 });
             }
         });
-        assert_eq!(b.sum(0), (1, 9));
+        assert_eq!(b.made(0), 1);
     }
 
     /// Catches parts that wait for one that failed.
@@ -435,7 +423,7 @@ mod tests {
     fn a_failure_ends_all() {
         let b = board(&[2], 0, 1);
         std::thread::scope(|s| {
-            let waits = s.spawn(|| b.arrive(0, 1));
+            let waits = s.spawn(|| b.arrive(0));
             b.give_up();
             assert!(waits.join().unwrap().is_err());
         });

@@ -291,7 +291,7 @@ impl Load for Player {
     }
 
     /// As that of `Steps`; cut short when nobody wants it any more.
-    fn pass(&mut self, at: &Seat, nr: u32) -> Result<u64> {
+    fn pass(&mut self, at: &Seat, nr: u32) -> Result<()> {
         let nr = nr as usize % self.ready.len().max(1);
         let steps = self.ready.get(nr).into_iter().flatten().map(Ok);
         let goes_on = || !self.stop.load(Ordering::Relaxed);
