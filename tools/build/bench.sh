@@ -4,8 +4,8 @@
 # run at a time; their rows come into one table and into build/results/EXPERIMENT.json. Wrong data or a complaint of a kernel gives
 # no results. Settings come from the environment:
 #   GPUS=n (demo, harvest)  VRAM=MiB  MEM=6G  PROFILE=v100-p3  LIMIT=s (a guest)  ITERATIONS=n (measured passes)
-#   WORKLOADS=bfs,zipf RATIOS=1.5,2 PRESETS=huvm,random (oversub)
-#   AGAIN=1 (oversub, those of several jobs): once more, presets in the other order: how far apart the two are stands in the rows
+#   WORKLOADS=bfs,zipf RATIOS=1.5,2 PRESETS=huvm,random (oversub, streaming)
+#   AGAIN=1 (oversub, streaming, those of several jobs): once more, presets in the other order: how far apart the two are stands in the rows
 #   QUICK=1: less of each experiment, on smaller memories; results are in build/results-quick
 #   FRESH=1: from the start
 # Recordings of a guest (timeline) are kept beside its rows, as build/results/EXPERIMENT-CASE-PRESET.jsonl.gz.
@@ -15,7 +15,7 @@
 exp=${1:-harvest}
 quick=${QUICK:-}
 [ "$quick" != 0 ] || quick=
-every=(harvest oversub inter-job ladder prefetch-size spare-size interference intra-job scaling timeline)
+every=(harvest oversub streaming inter-job ladder prefetch-size spare-size interference intra-job scaling timeline)
 results=$BUILD/results${quick:+-quick}
 tool=$BUILD/image-fast/bin/uvmctl
 mkdir -p "$results/parts" "$BUILD/logs"
@@ -59,6 +59,15 @@ spec() {
 		minutes=400 command=oversub
 		for w in $(oversub_workloads); do
 			guest_of "$w" 1 256 "--workloads $w${RATIOS:+ --ratios $RATIOS}${PRESETS:+ --presets $PRESETS}"
+		done
+		;;
+	streaming)
+		# Data of 24 GB: at a ratio of 1.5 a GPU has the paper's 16. Memory that only phantom data lies in is the guest's, not the host's.
+		minutes=60 command=streaming data=phantom mem=40G passes=${passes:--i 1}
+		local vram=28672
+		[ -z "$quick" ] || vram=2048
+		for w in $(streaming_workloads); do
+			guest_of "$w" 1 $vram "--workloads $w${RATIOS:+ --ratios $RATIOS}${PRESETS:+ --presets $PRESETS}"
 		done
 		;;
 	inter-job)
@@ -150,6 +159,17 @@ oversub_workloads() {
 		echo stream-triad pagerank
 	else
 		"$tool" --json run --list | jq -r '.data[] | select(.family != "sweep").name'
+	fi
+}
+
+# What goes over its data in order and does no more (`uvmctl bench streaming` without --workloads).
+streaming_workloads() {
+	if [ -n "${WORKLOADS:-}" ]; then
+		echo "${WORKLOADS//,/ }"
+	elif [ -n "$quick" ]; then
+		echo stream-triad hotspot
+	else
+		echo stream-triad add-vectors 2dconv 3dconv hotspot fdtd pathfinder
 	fi
 }
 

@@ -528,6 +528,8 @@ pub(crate) enum Experiment {
     Harvest,
     /// Jobs on GPU 0 that need more memory than it has, under each preset but demand (the module must be loaded with test=1)
     Oversub,
+    /// Those of them that stream, on more data: for a large GPU of phantom data (test=1)
+    Streaming,
     /// Four GPUs, each with a job of its own: who borrows, who lends (test=1, as all below but timeline)
     InterJob,
     /// Its first case, one technique after the other
@@ -551,10 +553,10 @@ pub(crate) struct Bench {
     /// The experiment
     #[arg(value_enum)]
     pub(crate) experiment: Experiment,
-    /// Of oversub: workloads, by names of 'run --list' [default: all but the sweeps]
+    /// Of oversub and streaming: workloads, by names of 'run --list' [default: all but the sweeps; those that stream]
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     pub(crate) workloads: Vec<String>,
-    /// Of oversub: times more data than memory
+    /// Of the same: times more data than memory
     #[arg(long, value_name = "RATIO", num_args = 1.., value_delimiter = ',')]
     pub(crate) ratios: Vec<f64>,
     /// Of all but harvest: presets, by names of 'policy list', or techniques as the rows name them; NAME:KNOB=VALUE:... with other knobs [default: all that are compared]
@@ -578,7 +580,7 @@ pub(crate) struct Bench {
     /// Measured passes per row; of scaling, 128 faults for each
     #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) iterations: u32,
-    /// Of oversub and those with several jobs: everything once more, presets in the other order; 'again_ns' of a row has the second time
+    /// Of oversub, streaming and those with several jobs: everything once more, presets in the other order; 'again_ns' of a row has the second time
     #[arg(long)]
     pub(crate) again: bool,
     /// Blocks of the launches: many, so that those that run together walk through memory as a few streams

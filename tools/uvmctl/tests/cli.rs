@@ -275,7 +275,7 @@ fn tapes_are_recorded_of_what_has_some() {
         "--tapes",
         dir.to_str().unwrap(),
     ];
-    for name in ["harvest", "oversub", "scaling", "timeline"] {
+    for name in ["harvest", "oversub", "streaming", "scaling", "timeline"] {
         let o = uvmctl(&[&["bench", name][..], &to].concat());
         assert_eq!(o.status.code(), Some(2), "{name}");
         assert!(text(&o.stderr).contains("inter-job, ladder"), "{name}");

@@ -114,7 +114,8 @@ fn job(out: &Out, bars: &Bars, r: &Run, name: &str, found: &Found, id: &str) -> 
                 workload = make(Some(plan.passes()))?;
             }
             Job::new(out, bars, plan, |at, _| {
-                Ok(Box::new(Steps::new(&at.device, Expected::of(workload))?))
+                let shared = Expected::of(workload);
+                Ok(Box::new(Steps::new(&at.device, shared, true)?))
             })
         }
     }

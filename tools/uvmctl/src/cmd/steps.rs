@@ -46,18 +46,21 @@ pub(crate) enum Ready {
 }
 
 impl Steps {
-    /// Allocates, and fills what the CPU fills.
+    /// Allocates, and fills what the CPU fills, if the data has `contents`.
     ///
     /// # Errors
     /// As [`host::has_room`]; no memory.
-    pub(crate) fn new(device: &Device, shared: Arc<Expected>) -> Result<Steps> {
+    pub(crate) fn new(device: &Device, shared: Arc<Expected>, contents: bool) -> Result<Steps> {
         let workload = &shared.workload;
-        host::has_room(filled(workload))?;
+        if contents {
+            host::has_room(filled(workload))?;
+        }
         let mut ranges = Vec::new();
         for a in &workload.allocs {
             let mut range = device.alloc(a.bytes)?;
-            if let First::Cpu(init) = &a.first {
-                init.fill(0, range.as_mut_slice());
+            match &a.first {
+                First::Cpu(init) if contents => init.fill(0, range.as_mut_slice()),
+                First::Cpu(_) | First::Gpu => {}
             }
             ranges.push(range);
         }

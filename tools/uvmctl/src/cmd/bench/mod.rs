@@ -15,7 +15,8 @@
 //! | `computing-alone`, `computing-shared` | the same for a job that uses half of its memory's bandwidth; the first takes all of it | time |
 //! | `off-again` | as `off`, after all that | time |
 //!
-//! `oversub`: jobs on GPU 0 whose data is some times its memory, under each preset but `demand` ([`oversub`]).
+//! `oversub`: jobs on GPU 0 whose data is some times its memory, under each preset but `demand` ([`oversub`]). `streaming`: those that
+//! stream, on more data.
 //!
 //! Several jobs at once, as in the HUVM paper: [`paper`].
 //!
@@ -63,7 +64,7 @@ pub(super) fn run(out: &Out, b: &Bench) -> Result<()> {
     signals::catch()?;
     let rows = match b.experiment {
         Experiment::Harvest => harvest::run(out, b)?,
-        Experiment::Oversub => oversub::run(out, b)?,
+        Experiment::Oversub | Experiment::Streaming => oversub::run(out, b)?,
         Experiment::Scaling => scaling::run(out, b)?,
         Experiment::Timeline => recorded::run(out, b)?,
         _ => paper::run(out, b)?,
@@ -77,16 +78,14 @@ fn only_its_own(b: &Bench) -> Result<()> {
     let several = !of(&[
         Experiment::Harvest,
         Experiment::Oversub,
+        Experiment::Streaming,
         Experiment::Scaling,
         Experiment::Timeline,
     ]);
+    let alone = of(&[Experiment::Oversub, Experiment::Streaming]);
     let given = [
-        (
-            "workloads",
-            !b.workloads.is_empty(),
-            of(&[Experiment::Oversub]),
-        ),
-        ("ratios", !b.ratios.is_empty(), of(&[Experiment::Oversub])),
+        ("workloads", !b.workloads.is_empty(), alone),
+        ("ratios", !b.ratios.is_empty(), alone),
         (
             "presets",
             !b.presets.is_empty(),
@@ -97,7 +96,7 @@ fn only_its_own(b: &Bench) -> Result<()> {
             !b.cases.is_empty(),
             several || of(&[Experiment::Scaling, Experiment::Timeline]),
         ),
-        ("again", b.again, several || of(&[Experiment::Oversub])),
+        ("again", b.again, several || alone),
         ("chunks", b.chunks.is_some(), several),
         ("tapes", b.tapes.is_some(), several),
         (
@@ -133,14 +132,14 @@ fn whole(mut rows: Vec<Measured>) -> Vec<Measured> {
 
 /// Of an experiment whose guests have no row in common: of one job, or two machines that are compared.
 fn is_single(row: &Measured) -> bool {
-    row.memory_bytes.is_none() || row.experiment == oversub::NAME
+    row.memory_bytes.is_none() || oversub::is_one(row)
 }
 
 /// The rows, and below them what was to be reached. `unsaved`: why they are not in a file.
 fn show(out: &Out, rows: &[Measured], unsaved: Option<Failure>) -> Result<()> {
     let failure = judge(rows.iter().map(|r| r.mismatches)).or(unsaved);
     out.list_failed_as("bench", rows, failure, || {
-        if rows.first().is_some_and(|r| r.experiment == oversub::NAME) {
+        if rows.first().is_some_and(oversub::is_one) {
             let summary = oversub::summary(rows);
             let targets = targets::of_oversub(rows);
             return format!(
@@ -194,5 +193,6 @@ mod tests {
     fn what_several_guests_ran_is_there_once() {
         let of = |name: &str| whole(vec![row(name, "a", 1.5), row(name, "a", 2.0)]).len();
         assert_eq!((of("inter-job"), of(oversub::NAME)), (1, 2));
+        assert_eq!(of(oversub::STREAMING), 2);
     }
 }

@@ -6,19 +6,22 @@
 //!
 //! Streams have an eighth of that memory ahead at most, under each preset ([`Policy::on_small`]).
 //!
+//! `streaming`: what streams, on data of many GiB, as a GPU of today has. Where a GPU's data is phantom the CPU fills none: what the GPU touches
+//! first is on the host from its first eviction on, before the measured passes, as if it had come from there.
+//!
 //! `zero-copy` looks better here than it is: a trace touches one word of a page, and a word is all that crosses the link then.
 
 use super::super::expected::Expected;
 use super::super::figures::{memory_of, Figures};
 use super::super::inject::for_tests;
-use super::super::job::{run_one, Bars, Job, Plan};
+use super::super::job::{run_one, Bars, Job, Load, Plan, Seat, PHANTOM};
 use super::super::steps::Steps;
 use super::super::sweep::{self, Spec};
 use super::lineup::{Lend, Lineup, Machine, Policy, BASE, BEST, WHOLE};
 use super::measured::{there_and_back, Measured};
 use super::targets::mean;
 use crate::catalog::{find, Found};
-use crate::cli::{Bench, Workload};
+use crate::cli::{Bench, Experiment, Workload};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{field, Cell, Field, Row};
@@ -27,8 +30,9 @@ use huvm_workloads::catalog::CATALOG;
 use huvm_workloads::Ask;
 use std::sync::Arc;
 
-/// Its name in the rows.
+/// Their names in the rows.
 pub(super) const NAME: &str = "oversub";
+pub(super) const STREAMING: &str = "streaming";
 /// The GPU.
 const GPU: u32 = 0;
 /// A job's data, as a share of all of the GPU's memory: it fits, with room for the guard and for page tables.
@@ -46,15 +50,44 @@ const PRESETS: [&str; 7] = [
     BEST,
 ];
 
+/// What goes over its data in order: all of `workloads.md` that is no more than that.
+const STREAMS: [&str; 7] = [
+    "stream-triad",
+    "add-vectors",
+    "2dconv",
+    "3dconv",
+    "hotspot",
+    "fdtd",
+    "pathfinder",
+];
+/// Where a stream is to use its link.
+const STREAM_RATIOS: [f64; 2] = [1.5, 2.0];
+/// Those whose streams are prefetched, and what they are measured by.
+const STREAM_PRESETS: [&str; 3] = [BASE, WHOLE, BEST];
+
+/// Whether a row is of one of these experiments.
+pub(super) fn is_one(row: &Measured) -> bool {
+    [NAME, STREAMING].contains(&row.experiment.as_str())
+}
+
 /// Runs all of it.
 pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
+    let streaming = args.experiment == Experiment::Streaming;
+    let experiment = if streaming { STREAMING } else { NAME };
     let names: Vec<&str> = match args.workloads.as_slice() {
+        [] if streaming => STREAMS.to_vec(),
         [] => CATALOG.iter().map(|e| e.name).collect(),
         some => some.iter().map(String::as_str).collect(),
     };
     let ratios = match args.ratios.as_slice() {
+        [] if streaming => STREAM_RATIOS.to_vec(),
         [] => RATIOS.to_vec(),
         some => some.to_vec(),
+    };
+    let presets = if streaming {
+        STREAM_PRESETS.as_slice()
+    } else {
+        &PRESETS
     };
     if ratios.iter().any(|r| !(*r > 1.0 && *r <= 16.0)) {
         return Err(Failure::Usage("a ratio is above 1, at most 16".into()));
@@ -69,7 +102,8 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
     let memory = memory_of(&device, GPU)?;
     let lineup = Lineup::of(&device)?;
     let machine = Machine::around(&device, GPU)?;
-    let policies = lineup.chosen(&PRESETS, &args.presets)?;
+    let policies = lineup.chosen(presets, &args.presets)?;
+    let phantom = device.gpu_info(GPU)?.device_flags & PHANTOM != 0;
     let mut rows = Vec::new();
     let done = (|| {
         for (name, found) in &found {
@@ -81,6 +115,7 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
             out.note(&format!("{name}: with memory enough"));
             let data = ((memory as f64 * FILLS) as u64, FILLS);
             let subject = Subject::new(args, name, found, data)?;
+            let subject = subject.contents(!(streaming && phantom));
             let ideal = job(out, args, &subject)?;
             for ratio in &ratios {
                 let chunks = limit(ideal.bytes, *ratio);
@@ -90,7 +125,11 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
                     machine.choose(&device, policy, Lend::Nothing)?;
                     device.limit_chunks(GPU, chunks)?;
                     let f = job(out, args, &subject)?;
-                    Ok(row(&f, policy, (*ratio, chunks), ideal.time_ns))
+                    let row = row(&f, policy, (*ratio, chunks), ideal.time_ns);
+                    Ok(Measured {
+                        experiment: experiment.into(),
+                        ..row
+                    })
                 };
                 rows.extend(there_and_back(&policies, args.again, |p| {
                     Ok(vec![once(p)?])
@@ -112,7 +151,6 @@ fn limit(bytes: u64, ratio: f64) -> u32 {
 
 fn row(f: &Figures, policy: &Policy, (ratio, chunks): (f64, u32), ideal_ns: u64) -> Measured {
     Measured {
-        experiment: NAME.into(),
         gpus: 1,
         ratio,
         memory_bytes: Some(u64::from(chunks) * CHUNK),
@@ -129,6 +167,8 @@ pub(super) struct Subject<'n> {
     runs: Runs,
     bytes: u64,
     ratio: f64,
+    /// Its data has contents, which the CPU fills in and checks.
+    contents: bool,
 }
 
 enum Runs {
@@ -167,7 +207,12 @@ impl<'n> Subject<'n> {
             runs,
             bytes,
             ratio,
+            contents: true,
         })
+    }
+
+    fn contents(self, contents: bool) -> Self {
+        Subject { contents, ..self }
     }
 }
 
@@ -186,7 +231,7 @@ pub(super) fn job(out: &Out, args: &Bench, subject: &Subject<'_>) -> Result<Figu
                 warmup,
                 // Arrays are whole rows of blocks: few, so that three of them are about as large as was asked for.
                 blocks: args.blocks.min(64),
-                verify: true,
+                verify: subject.contents,
                 preset: None,
                 compute_ns: 0,
             },
@@ -198,13 +243,12 @@ pub(super) fn job(out: &Out, args: &Bench, subject: &Subject<'_>) -> Result<Figu
                 ratio,
                 iterations,
                 warmup,
-                verify: true,
+                verify: subject.contents,
                 preset: None,
             };
-            let make = |at: &super::super::job::Seat, _: &Plan| {
-                let steps: Box<dyn super::super::job::Load> =
-                    Box::new(Steps::new(&at.device, shared.clone())?);
-                Ok(steps)
+            let make = |at: &Seat, _: &Plan| {
+                let steps = Steps::new(&at.device, shared.clone(), subject.contents)?;
+                Ok(Box::new(steps) as Box<dyn Load>)
             };
             run_one(out, Job::new(out, &Bars::new(out), plan, make)?)
         }

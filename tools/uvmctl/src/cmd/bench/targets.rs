@@ -4,6 +4,7 @@
 use super::flat::{spread, Cost, AXES};
 use super::lineup::{BASE, BEST, WHOLE};
 use super::measured::Measured;
+use super::oversub;
 use super::paper::{self, BORROWER, LENDER, PART};
 use crate::row::{field, Cell, Field, Row};
 
@@ -336,7 +337,7 @@ fn of_driver<'a>(what: &str, rows: impl Iterator<Item = &'a Measured>) -> Target
 /// The workload of `oversub` that streams, and from where on it is to use its link.
 const STREAM: (&str, f64) = ("stream-triad", 1.5);
 
-/// Each target of `oversub`.
+/// Each target of `oversub`, or of `streaming`, all of which streams.
 pub(super) fn of_oversub(rows: &[Measured]) -> Vec<Target> {
     let with = |r: &Measured, preset: &str| {
         let same =
@@ -359,12 +360,13 @@ pub(super) fn of_oversub(rows: &[Measured]) -> Vec<Target> {
     };
     let (base, whole) = (over(BASE), over(WHOLE));
     let over_whole: Vec<f64> = whole.iter().map(|(x, _)| *x).collect();
-    let streams = || best().filter(|r| r.workload == STREAM.0 && r.ratio >= STREAM.1);
+    let all = rows.iter().all(|r| r.experiment == oversub::STREAMING);
+    let streams = || best().filter(|r| (all || r.workload == STREAM.0) && r.ratio >= STREAM.1);
     let link = streams()
-        .filter_map(|r| r.link_efficiency)
-        .min_by(f64::total_cmp)
-        .map(|e| e * 100.0);
-    let what = format!("{} at {} and more", STREAM.0, STREAM.1);
+        .filter_map(|r| Some((r.link_efficiency? * 100.0, r)))
+        .min_by(|a, b| a.0.total_cmp(&b.0));
+    let which = if all { "each" } else { STREAM.0 };
+    let what = format!("{which} at {} and more", STREAM.1);
     vec![
         target(
             &format!("{BEST} against {BASE}, the least"),
@@ -384,7 +386,7 @@ pub(super) fn of_oversub(rows: &[Measured]) -> Vec<Target> {
         target(
             &format!("{what}: {BEST}, use of the link to the host"),
             "over 95 %",
-            link.map(|e| (format!("{e:.1} %"), e > 95.0)),
+            link.map(|(e, r)| (format!("{e:.1} %, {} at {}", r.workload, r.ratio), e > 95.0)),
         ),
         of_driver(&what, streams()),
         of_data(rows),
@@ -545,6 +547,23 @@ mod tests {
         rows[3].link_efficiency = Some(0.95);
         assert_eq!(met(&of_oversub(&rows), &link), Some(false));
         assert_eq!(met(&of_oversub(&rows), &driver), Some(false));
+    }
+
+    /// Catches one that streams badly behind one that does well.
+    #[test]
+    fn of_what_streams_each_counts() {
+        let of = |workload: &str, link| Measured {
+            experiment: oversub::STREAMING.into(),
+            workload: workload.into(),
+            ratio: 1.5,
+            link_efficiency: Some(link),
+            ..row("", BEST, "job", 0, 1000)
+        };
+        let link = format!("each at 1.5 and more: {BEST}, use of the link to the host");
+        let mut rows = vec![of("stream-triad", 0.96), of("hotspot", 0.96)];
+        assert_eq!(met(&of_oversub(&rows), &link), Some(true));
+        rows[1].link_efficiency = Some(0.95);
+        assert_eq!(met(&of_oversub(&rows), &link), Some(false));
     }
 
     /// Catches a borrower that hides behind a faster one, a lender's slowdown that is not seen, and a target met without rows.
