@@ -515,6 +515,20 @@ static void *unregisters(void *arg)
 	return NULL;
 }
 
+/* Comes and goes with files of its own, so that others wait for the GPU's table. */
+static void *keeps_the_table_busy(void *arg)
+{
+	struct mover *m = arg;
+
+	while (!m->stop) {
+		int fd = open_with_gpu();
+
+		CHECK_OK(gpu_unregister(fd, 0));
+		CHECK_OK(close(fd));
+	}
+	return NULL;
+}
+
 /* Who registers and who unregisters at the same time find both tables as one: nobody stays in one of them. */
 static void register_and_unregister_at_once(void)
 {
@@ -524,17 +538,17 @@ static void register_and_unregister_at_once(void)
 	uint32_t before;
 	double until = seconds() + 3;
 	uint64_t n = 0;
-	pthread_t t[2];
+	pthread_t t[4];
 
 	CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &info));
 	before = info.registered_clients;
-	for (int i = 0; i < 2; i++)
-		CHECK_EQ(pthread_create(&t[i], NULL, unregisters, &m), 0);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(pthread_create(&t[i], NULL, i < 2 ? unregisters : keeps_the_table_busy, &m), 0);
 	for (; seconds() < until; n++)
 		if (gpu_register(fd, 0) < 0)
 			CHECK_EQ(errno, EEXIST);
 	m.stop = 1;
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 4; i++)
 		CHECK_EQ(pthread_join(t[i], NULL), 0);
 	printf("# %llu calls, %llu unregistered\n", (unsigned long long)n, (unsigned long long)m.moved);
 	CHECK(m.moved != 0);

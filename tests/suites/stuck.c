@@ -418,7 +418,7 @@ static void chunk_of_a_failed_move(void)
 static void beside_what_is_gone(void)
 {
 	int fd = huvm_open();
-	uint64_t *p = managed(fd, BLOCK), *q = managed(fd, BLOCK);
+	uint64_t *p = managed(fd, BLOCK), *q = managed(fd, BLOCK), *r = managed(fd, BLOCK);
 	struct huvm_instr i = { .op = HUVM_OP_CHECK, .count = PAGE / 8, .steps = 1, .a = (uintptr_t)p, .imm0 = 5, .imm1 = 3 };
 	struct huvm_wait w;
 	char name[32];
@@ -428,6 +428,8 @@ static void beside_what_is_gone(void)
 	CHECK_OK(gpu_register(fd, 1));
 	cpu_fill(p, BLOCK, 5, 3);
 	CHECK_OK(migrate(fd, p + 3 * PAGE / 8, PAGE, 1));
+	cpu_fill(r, BLOCK, 5, 3);
+	CHECK_OK(migrate(fd, r + 3 * PAGE / 8, PAGE, 1));
 	gpu_fill(fd, 1, q, BLOCK, BLOCKS, 1, 1);
 	test_reg(fd, 1, INJ_COMMAND_HANG, 1);
 	CHECK_ERR(migrate(fd, q, BLOCK, HUVM_PLACE_HOST), EIO);
@@ -442,6 +444,14 @@ static void beside_what_is_gone(void)
 	w = run_program(fd, 0, 1, &i, 1, 8);
 	CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
 	CHECK_EQ(w.fault_va & ~(PAGE - 1), (uintptr_t)p + 3 * PAGE);
+	/* Nor does what is near come less for it, where all of that comes along with a page. */
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_mode", 1));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_threshold_percent", 1));
+	i.a = (uintptr_t)r;
+	w = run_program(fd, 0, 1, &i, 1, 8);
+	CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
+	CHECK_EQ(w.mismatches, 0);
+	CHECK_EQ(block_info(fd, r).gpu_pages[0], 511);
 	CHECK_OK(close(fd));
 	rebind(name);
 }

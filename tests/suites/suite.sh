@@ -17,6 +17,10 @@ cpu_bugs='^\[[^]]*\] (Spectre|MDS|TAA|SRBDS|MMIO Stale Data|RETBleed|ITS|Specula
 dma_unchecked() {
 	[ "$(cat /sys/kernel/debug/dma-api/disabled 2>/dev/null)" = Y ] && ! grep -q 'dma_debug=off' /proc/cmdline
 }
+# Suites that make hardware misbehave, or the driver fail, of which it is to speak.
+provoking="bringup ecc fail fail_behind fuzz harvest hostile inject iommu keep kill large leave lost memcg oom reclaim regress reload
+	remove replace secrecy soak storm stuck topo uapi unbind visible"
+provoking=$(echo $provoking)
 only=$(echo "${HUVM_ONLY:-}" | tr , ' ')
 for name in "$@"; do
 	# NAME@ARGUMENT: a suite that takes one.
@@ -62,13 +66,25 @@ for name in "$@"; do
 	[ -n "$unchecked" ] || ! dma_unchecked || unchecked="turned itself off in this suite"
 	[ -z "$unchecked" ] || { echo "# the checker of DMA: $unchecked"; rc=1; }
 	# One reading for all that follows: what the kernel says between two would be lost.
-	dmesg -c >$log || { echo "# the kernel's log cannot be read"; rc=1; }
+	dmesg -rc >$log.raw || { echo "# the kernel's log cannot be read"; rc=1; }
+	sed 's/^<[0-9]*>//' $log.raw >$log
 	bad=$(grep -E "$wrong" $log | grep -vE "$cpu_bugs" | grep -vE 'BUG: KCSAN: [^[]*$' | head -20)
 	if [ -n "$bad" ]; then
 		echo "# the kernel's log:"
 		echo "$bad" | sed 's/^/# /'
 		grep -A30 -E 'BUG:|WARNING:|INFO: |suspicious RCU|ODEBUG:|turning off the locking' $log | head -80 | sed 's/^/# /'
 		rc=1
+	fi
+	# What the driver says as a warning or worse, of hardware that nobody made misbehave. (That it waits for long is no more than that.)
+	said=$(sed -n 's/^<[0-4]>\(\[[^]]*\] huvm[ :].*\)/\1/p' $log.raw | grep -vE 'taints kernel|huvm: waiting')
+	if [ -n "$said" ]; then
+		case " $provoking " in
+		*" $suite "*) echo "# provoked: $(echo "$said" | wc -l) lines of the driver's" ;;
+		*)
+			echo "# what the driver says, unprovoked:"
+			echo "$said" | head -20 | sed 's/^/# /'
+			rc=1 ;;
+		esac
 	fi
 	# An address of the kernel's in a line of the driver's own.
 	bad=$(grep -E '(^|\] )huvm[ :]' $log | grep -E 'ffff[89a-f][0-9a-f]{11}' | head -5)
