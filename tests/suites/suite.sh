@@ -18,9 +18,7 @@ dma_unchecked() {
 	[ "$(cat /sys/kernel/debug/dma-api/disabled 2>/dev/null)" = Y ] && ! grep -q 'dma_debug=off' /proc/cmdline
 }
 # Suites that make hardware misbehave, or the driver fail, of which it is to speak.
-provoking="bringup ecc fail fail_behind fuzz harvest hostile inject iommu keep kill large leave lost memcg oom reclaim regress reload
-	remove replace secrecy soak storm stuck topo uapi unbind visible"
-provoking=$(echo $provoking)
+provoking="bounce bringup ecc fail fail_behind fuzz harvest hostile inject iommu keep large leave lost reclaim regress soak stuck unbind visible"
 only=$(echo "${HUVM_ONLY:-}" | tr , ' ')
 for name in "$@"; do
 	# NAME@ARGUMENT: a suite that takes one.
