@@ -63,7 +63,8 @@ spec() {
 		;;
 	streaming)
 		# Data of 24 GB: at a ratio of 1.5 a GPU has the paper's 16. Memory that only phantom data lies in is the guest's, not the host's.
-		minutes=60 command=streaming data=phantom mem=40G passes=${passes:--i 1}
+		minutes=60 command=streaming data=phantom mem=40G
+		[ -n "${ITERATIONS:-}$quick" ] || passes+=" -i 1"
 		local vram=28672
 		[ -z "$quick" ] || vram=2048
 		for w in $(streaming_workloads); do
