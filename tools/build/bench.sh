@@ -27,6 +27,14 @@ built=$(made_of fast | sha256sum)
 
 # guest_of NAME GPUS VRAM ARGUMENTS: one more guest of the experiment; VRAM, of each GPU, is what the user says, if she does.
 guest_of() { guests+=("$1 $2 ${VRAM:-$3} $4"); }
+# alone VRAM WORKLOAD…: a guest of one GPU for each; of those that the user says, if she does.
+alone() {
+	local vram=$1 w
+	shift
+	# shellcheck disable=SC2086 # words
+	[ -z "${WORKLOADS:-}" ] || set -- ${WORKLOADS//,/ }
+	for w in "$@"; do guest_of "$w" 1 "$vram" "--workloads $w${RATIOS:+ --ratios $RATIOS}${PRESETS:+ --presets $PRESETS}"; done
+}
 # several ARGUMENTS…: guests of four GPUs, whose jobs are recorded first. They are named after the last word of their arguments.
 several() {
 	local a vram=1536
@@ -57,19 +65,24 @@ spec() {
 	oversub)
 		# A guest a workload. On less memory a job of twice the memory leaves fewer chunks than an order of eviction can be told by.
 		minutes=400 command=oversub
-		for w in $(oversub_workloads); do
-			guest_of "$w" 1 256 "--workloads $w${RATIOS:+ --ratios $RATIOS}${PRESETS:+ --presets $PRESETS}"
-		done
+		if [ -n "$quick" ]; then
+			# One that streams and one that does not.
+			alone 256 stream-triad pagerank
+		else
+			# shellcheck disable=SC2046 # words
+			alone 256 $("$tool" --json run --list | jq -r '.data[] | select(.family != "sweep").name')
+		fi
 		;;
 	streaming)
 		# Data of 24 GB: at a ratio of 1.5 a GPU has the paper's 16. Memory that only phantom data lies in is the guest's, not the host's.
 		minutes=60 command=streaming data=phantom mem=40G
 		[ -n "${ITERATIONS:-}$quick" ] || passes+=" -i 1"
-		local vram=28672
-		[ -z "$quick" ] || vram=2048
-		for w in $(streaming_workloads); do
-			guest_of "$w" 1 $vram "--workloads $w${RATIOS:+ --ratios $RATIOS}${PRESETS:+ --presets $PRESETS}"
-		done
+		if [ -n "$quick" ]; then
+			alone 2048 stream-triad hotspot
+		else
+			# Those of `uvmctl bench streaming` without --workloads.
+			alone 28672 stream-triad add-vectors 2dconv 3dconv hotspot fdtd pathfinder
+		fi
 		;;
 	inter-job)
 		minutes=30
@@ -150,28 +163,6 @@ spec() {
 		def each(i): map(split(" ")[i]) | reduce .[] as $x ([]; if index($x) then . else . + [$x] end) | join(", ");
 		{gpus: each(1), vram_mib: (each(2) | tonumber? // .), memory: $mem, cpus: $cpus, mips: $mips, profile: $profile,
 		kernel: "fast", icount: true, data: $data, quick: $quick, guests: map(split(" ")[3:] | join(" "))}')
-}
-
-# All that there are; QUICK=1 has one that streams and one that does not.
-oversub_workloads() {
-	if [ -n "${WORKLOADS:-}" ]; then
-		echo "${WORKLOADS//,/ }"
-	elif [ -n "$quick" ]; then
-		echo stream-triad pagerank
-	else
-		"$tool" --json run --list | jq -r '.data[] | select(.family != "sweep").name'
-	fi
-}
-
-# What goes over its data in order and does no more (`uvmctl bench streaming` without --workloads).
-streaming_workloads() {
-	if [ -n "${WORKLOADS:-}" ]; then
-		echo "${WORKLOADS//,/ }"
-	elif [ -n "$quick" ]; then
-		echo stream-triad hotspot
-	else
-		echo stream-triad add-vectors 2dconv 3dconv hotspot fdtd pathfinder
-	fi
 }
 
 # The touches of an experiment's jobs, made here: an emulated CPU takes minutes to draw a graph's edges. They are of this tool;

@@ -7,10 +7,15 @@ use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::signals;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use libhuvm::{Device, Scope, Threads};
+use libhuvm::{uapi, Device, Scope, Threads};
 
 /// Bit of `device_flags`: copies move no bytes.
-pub(crate) const PHANTOM: u32 = 1 << 1;
+const PHANTOM: u32 = 1 << 1;
+
+/// Whether a GPU's data has no contents.
+pub(crate) fn is_phantom(gpu: &uapi::huvm_gpu_info) -> bool {
+    gpu.device_flags & PHANTOM != 0
+}
 
 /// What a job does. Its data is there when it is made.
 pub(crate) trait Load: Send {
@@ -155,7 +160,7 @@ impl Job {
         }
         let after = device.counters(Scope::Gpu(gpu))?;
         let spent = spent();
-        let phantom = info.device_flags & PHANTOM != 0;
+        let phantom = is_phantom(&info);
         // Before the CPU takes the data: what lends now lent before.
         let figures = Figures::between(before.as_ref().unwrap_or(&after), &after)
             .on_links(device, &info)?

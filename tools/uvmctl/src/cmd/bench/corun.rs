@@ -6,7 +6,7 @@
 //! its number. The figures of a job that made more are scaled to that number.
 
 use super::super::figures::Figures;
-use super::super::job::{Load, Seat};
+use super::super::job::{is_phantom, Load, Seat};
 use super::tape::{Player, Tape};
 use crate::catalog::{find, Found};
 use crate::exit::{Failure, Result};
@@ -110,7 +110,7 @@ pub(super) fn run(out: &Out, tasks: &[&Task], passes: Passes) -> Result<Vec<Did>
             let device = out.device()?;
             device.register(part.gpu)?;
             let info = device.gpu_info(part.gpu)?;
-            let phantom = info.device_flags & super::super::job::PHANTOM != 0;
+            let phantom = is_phantom(&info);
             let stop = if phantom { &stop } else { &cut };
             let load = Player::new(&device, part, phantom, stop)?;
             let bar = ProgressBar::hidden();
@@ -162,7 +162,7 @@ pub(super) fn run(out: &Out, tasks: &[&Task], passes: Passes) -> Result<Vec<Did>
         figures.workload = part.workload.into();
         figures.gpu = part.gpu;
         figures.bytes = load.bytes();
-        let phantom = info.device_flags & super::super::job::PHANTOM != 0;
+        let phantom = is_phantom(info);
         figures.data = if phantom { "phantom" } else { "real" }.into();
         if passes.verify && !phantom {
             figures.mismatches = Some(load.wrong(ended.passes)?);

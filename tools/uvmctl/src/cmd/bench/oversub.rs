@@ -14,7 +14,7 @@
 use super::super::expected::Expected;
 use super::super::figures::{memory_of, Figures};
 use super::super::inject::for_tests;
-use super::super::job::{run_one, Bars, Job, Load, Plan, Seat, PHANTOM};
+use super::super::job::{is_phantom, run_one, Bars, Job, Load, Plan, Seat};
 use super::super::steps::Steps;
 use super::super::sweep::{self, Spec};
 use super::lineup::{Lend, Lineup, Machine, Policy, BASE, BEST, WHOLE};
@@ -103,7 +103,7 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
     let lineup = Lineup::of(&device)?;
     let machine = Machine::around(&device, GPU)?;
     let policies = lineup.chosen(presets, &args.presets)?;
-    let phantom = device.gpu_info(GPU)?.device_flags & PHANTOM != 0;
+    let phantom = is_phantom(&device.gpu_info(GPU)?);
     let mut rows = Vec::new();
     let done = (|| {
         for (name, found) in &found {
@@ -356,6 +356,13 @@ mod tests {
                 ("b", 2, 2.0, 4.0, Some(0.25))
             ]
         );
+    }
+
+    /// Catches a stream that `make bench` leaves out: it has a guest for each.
+    #[test]
+    fn make_bench_has_the_same_streams() {
+        let script = include_str!("../../../../build/bench.sh");
+        assert!(script.contains(&STREAMS.join(" ")));
     }
 
     #[test]
