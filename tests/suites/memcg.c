@@ -5,6 +5,7 @@
  */
 #include "lend_lib.h"
 
+#include <dirent.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -52,6 +53,25 @@ static uint64_t available_kib(void)
 	return line_of("/proc/meminfo", "MemAvailable:");
 }
 
+/* Makes a cgroup. One of that name is what a test left that failed, its processes dead or about to be. */
+static void make_empty_group(const char *path)
+{
+	DIR *d = opendir(path);
+	struct dirent *e;
+	char inner[300];
+
+	while (d && (e = readdir(d)))
+		if (e->d_type == DT_DIR && e->d_name[0] != '.') {
+			snprintf(inner, sizeof(inner), "%s/%s", path, e->d_name);
+			CHECK(WITHIN(5000, !rmdir(inner)));
+		}
+	if (d) {
+		closedir(d);
+		CHECK(WITHIN(5000, !rmdir(path)));
+	}
+	CHECK_OK(mkdir(path, 0755));
+}
+
 /* A cgroup that may have @mib (0: all it wants). */
 static void make_group(unsigned int mib)
 {
@@ -61,7 +81,7 @@ static void make_group(unsigned int mib)
 	if (mount("none", ROOT, "cgroup2", 0, NULL) && errno != EBUSY)
 		SKIP("no cgroups");
 	CHECK_OK(write_file(ROOT "/cgroup.subtree_control", "+memory"));
-	CHECK_OK(mkdir(GROUP, 0755));
+	make_empty_group(GROUP);
 	snprintf(text, sizeof(text), mib ? "%uM" : "max", mib);
 	CHECK_OK(write_file(GROUP "/memory.max", text));
 }
@@ -331,7 +351,7 @@ static void others_do_not_pay(void)
 	struct job j;
 
 	make_group(4);
-	CHECK_OK(mkdir(OTHER, 0755));
+	make_empty_group(OTHER);
 	CHECK_OK(write_file(OTHER "/memory.max", "8M"));
 	k = keeper_begin(ctl);
 	this_process_into(OTHER "/cgroup.procs");
@@ -393,16 +413,16 @@ static int turns(struct job *j, double for_s)
 }
 
 /* Groups beside a client's: the kernel takes long to find that there is nothing in them to be had for it. */
-enum { GROUPS = 200, FEW = 24 };
+enum { GROUPS = 200 };
 
 /* A cgroup, with others, for a client that has 6 MiB. */
-static void make_slow_group(int groups)
+static void make_slow_group(void)
 {
 	char text[64];
 
 	make_group(0);
 	CHECK_OK(write_file(GROUP "/cgroup.subtree_control", "+memory"));
-	for (int n = 0; n < groups; n++) {
+	for (int n = 0; n < GROUPS; n++) {
 		snprintf(text, sizeof(text), GROUP "/g%d", n);
 		CHECK_OK(mkdir(text, 0755));
 	}
@@ -412,12 +432,12 @@ static void make_slow_group(int groups)
 	CHECK_OK(write_file(GROUP "/memory.max", text));
 }
 
-static void remove_slow_group(int groups)
+static void remove_slow_group(void)
 {
 	char path[64];
 
 	CHECK(WITHIN(5000, !rmdir(GROUP "/client")));
-	for (int n = 0; n < groups; n++) {
+	for (int n = 0; n < GROUPS; n++) {
 		snprintf(path, sizeof(path), GROUP "/g%d", n);
 		CHECK_OK(rmdir(path));
 	}
@@ -462,7 +482,7 @@ static void others_get_on_beside_refusals(void)
 	struct job j, own;
 	pid_t pid;
 
-	make_slow_group(GROUPS);
+	make_slow_group();
 	j = job_begin(0, 4, 1);
 	alone = turns(&j, 2);
 	pid = fork_child();
@@ -483,7 +503,7 @@ static void others_get_on_beside_refusals(void)
 	/* The driver's thread, and the CPUs, work for that one too. */
 	CHECK(beside >= alone / 2);
 	job_end(&j);
-	remove_slow_group(GROUPS);
+	remove_slow_group();
 	close(ctl);
 }
 
@@ -517,7 +537,7 @@ static void what_is_there_is_served_beside_refusals(void)
 	pid_t pid;
 
 	all_idle(ctl);
-	make_slow_group(GROUPS);
+	make_slow_group();
 	/* What it has goes with it. */
 	pid = fork_child();
 	CHECK(pid >= 0);
@@ -536,7 +556,7 @@ static void what_is_there_is_served_beside_refusals(void)
 	}
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
-	remove_slow_group(GROUPS);
+	remove_slow_group();
 	close(ctl);
 }
 
@@ -594,7 +614,7 @@ static void evicted_beside_its_refusals(void)
 	struct job j;
 	pid_t pid;
 
-	make_slow_group(FEW);
+	make_slow_group();
 	CHECK_OK(limit_chunks(ctl, 0, 0));
 	CHECK(mem_info(ctl, 0).free > HAS + 12);
 	CHECK_OK(pipe(told));
@@ -620,7 +640,7 @@ static void evicted_beside_its_refusals(void)
 	CHECK_OK(munmap(j.p, j.len));
 	close(j.fd);
 	CHECK_OK(limit_chunks(ctl, 0, 0));
-	remove_slow_group(FEW);
+	remove_slow_group();
 	close(ctl);
 }
 
