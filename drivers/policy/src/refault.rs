@@ -602,8 +602,8 @@ mod tests {
         p.set(KnobId::StreamMode, 2).unwrap();
         assert_eq!(of(&p, 8192, 0), (Adaptive, 32));
         assert_eq!(of(&p, 8192, 50), (Adaptive, 82));
-        // Eight streams, 32 MiB each; half of the memory.
-        assert_eq!(of(&p, 8192, 1000), (Adaptive, 160));
+        // Sixteen streams, 32 MiB each.
+        assert_eq!(of(&p, 8192, 1000), (Adaptive, 288));
         // Sixteen that they share in.
         assert_eq!(of(&p, 128, 50), (Adaptive, 32));
         // What the GPU needs at once is held, or nothing is kept.

@@ -21,7 +21,7 @@
 //! - **Round.** One that did so, without a fault of another range in between, is taken to do so again: its steps go on from the end of
 //!   the range to the beginning, so that the next pass is fetched ahead while this one ends. Where the program goes elsewhere first, what
 //!   is fetched so early would leave again before it is used: its stream ends with the range, as all others.
-//! - **Forget.** There are eight streams at most; a new one replaces the one confirmed longest ago.
+//! - **Forget.** There are sixteen streams at most, eight on a small memory; a new one replaces the one confirmed longest ago.
 //! - **Cancel.** A fault of no stream means that the GPU waits for something else: the prefetch under way is to stop at
 //!   the next chunk boundary.
 //!
@@ -29,9 +29,11 @@
 //! behind a stream's last fault is a straggler, not a new direction, until enough of them run the other way; and a run
 //! found entirely in the wrong order of time (the leftover of a scan that went the other way) is no stream.
 //!
-//! The history has no time in it: whatever the pace, it holds the last 32 faults that are not explained. In a short range so
-//! many of them are equal steps by chance: of a range only as many count as an eighth of its blocks. The chance that the four
-//! predecessors of a random fault at a given step are among those is 1/8 to the fourth, for the 64 steps that are tried 1.6 %.
+//! The history has no time in it: whatever the pace, it holds the last 64 faults that are not explained, which are four steps of each
+//! of sixteen streams that begin in lock-step. In a short range so many of them are equal steps by chance: of a range only as many
+//! count as an eighth of its blocks. The chance that the four predecessors of a random fault at a given step are among those is 1/8
+//! to the fourth, for the 64 steps that are tried 1.6 %. With more of them, of two batches of random faults much is in order, since
+//! each is sorted: steps that go back further than 32 faults have to be in strict order, and of three batches.
 //! And a batch is sorted, so it has an order whatever it is of: a stream has blocks of more than one. A block that faults again
 //! while it counts came up with the first of its batches. (`tests/stream_trust.rs` has what that costs, pattern by pattern.)
 //! What is left: in a memory of some 50 chunks, a handful of SMs that touch single pages by chance are still taken for streams
@@ -53,11 +55,17 @@ const EACH_LEAST: u32 = 2;
 /// A stream shares in that if it was confirmed within so many faults.
 const LIVELY: u64 = 64;
 /// Streams followed at most.
-pub const STREAMS_MAX: usize = 8;
+pub const STREAMS_MAX: usize = 16;
+/// And where the memory has no room for [`EACH_LEAST`] blocks ahead of each.
+const STREAMS_SMALL: u32 = 8;
 /// Unexplained faults remembered.
-const HISTORY: usize = 32;
+const HISTORY: usize = 64;
 /// Of a range's blocks, one of so many faulted lately enough to be a step of a new stream.
 const LATELY: u64 = 8;
+/// The last faults of a range, among which steps may be in nearly any order. Further back they have to be in the right one, from so many
+/// batches. (`tests/stream_trust.rs`, 3200 blocks: with nearly any order among 64, Zipf touches move 1.24 times as much.)
+const JUMBLED: usize = 32;
+const BATCHES: u32 = 3;
 /// Steps past what was fetched ahead within which a fault still belongs to the stream. Chosen for this project, not measured
 /// yet.
 const GAP_STEPS: u64 = 4;
@@ -199,6 +207,7 @@ impl StreamConfig {
         Self {
             amount: self.amount.min(most),
             together: most,
+            streams: self.streams.min((most / EACH_LEAST).max(STREAMS_SMALL)),
             ..self
         }
     }
@@ -208,7 +217,7 @@ impl StreamConfig {
         if self.mode == StreamMode::Off {
             return 0;
         }
-        // CAST: narrowing of 8.
+        // CAST: narrowing of 16.
         let streams = self.streams.min(STREAMS_MAX as u32);
         let all = self.amount.saturating_mul(streams);
         all.min(self.together.max(EACH_LEAST.saturating_mul(streams)))
@@ -581,7 +590,7 @@ impl Stream {
     }
 }
 
-/// Streams, history and counts of one VA space. About 1 KiB.
+/// Streams, history and counts of one VA space. About 3 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamTable {
     streams: [Option<Stream>; STREAMS_MAX],
@@ -694,7 +703,7 @@ impl StreamTable {
         let lately = self.lately(span, config.confirm.max(1));
         let found = lately.find_step(newest, config, behind);
         // One that faults again and again came up with the first of these batches.
-        let before = lately.iter().find(|u| u.block == block);
+        let before = lately.iter().take(JUMBLED).find(|u| u.block == block);
         self.remember(before.unwrap_or(newest));
         let Some(step) = found else {
             return Advice {
@@ -836,7 +845,7 @@ impl StreamTable {
     fn lately(&self, span: &BlockSpan, length: u32) -> Lately {
         let most = (span.len() / LATELY).max(length.into());
         let most = usize::try_from(most).unwrap_or(HISTORY);
-        let mut found = Lately::default();
+        let mut found = Lately([None; HISTORY]);
         // From the newest on.
         let (newer, older) = self.history.split_at_checked(self.next).unwrap_or_default();
         let all = newer.iter().rev().chain(older.iter().rev()).flatten();
@@ -849,8 +858,9 @@ impl StreamTable {
 
     /// Puts a fault into the history, as the newest.
     fn remember(&mut self, newest: Unexplained) {
-        for h in &mut self.history {
-            *h = h.filter(|u| u.block != newest.block);
+        let same = |h: &&mut Option<Unexplained>| h.is_some_and(|u| u.block == newest.block);
+        if let Some(h) = self.history.iter_mut().find(same) {
+            *h = None;
         }
         if let Some(h) = self.history.get_mut(self.next) {
             *h = Some(newest);
@@ -871,7 +881,6 @@ impl StreamTable {
 }
 
 /// Faults of a range, the newest first.
-#[derive(Default)]
 struct Lately([Option<Unexplained>; HISTORY]);
 
 impl Lately {
@@ -905,11 +914,11 @@ impl Lately {
     }
 
     /// True if the `length` blocks at this step before `newest` are all here, not all of its batch, and not in the wrong order
-    /// throughout.
+    /// throughout; if they go back further than [`JUMBLED`], in strict order, from [`BATCHES`] batches at least.
     fn has_run(&self, newest: Unexplained, step: i64, length: u32) -> bool {
-        let mut in_order = length == 1;
-        let mut batches = false;
-        let mut newer: Option<usize> = None;
+        let (mut in_order, mut strict) = (length == 1, true);
+        let (mut newer, mut batch, mut batches) = (None, newest.batch, 1_u32);
+        let mut oldest = 0;
         for i in 1..=u64::from(length) {
             let before = step
                 .checked_neg()
@@ -919,10 +928,15 @@ impl Lately {
                 return false;
             };
             in_order |= newer.is_some_and(|n| n < age);
-            batches |= u.batch != newest.batch;
-            newer = Some(age);
+            strict &= newer.is_none_or(|n| n < age);
+            batches = batches.saturating_add(u32::from(u.batch != batch));
+            (newer, batch, oldest) = (Some(age), u.batch, age.max(oldest));
         }
-        in_order && batches
+        if oldest < JUMBLED {
+            in_order && batches > 1
+        } else {
+            strict && batches >= BATCHES
+        }
     }
 }
 
@@ -959,10 +973,12 @@ mod tests {
         let small = StreamConfig::of(&p).on(&p, 64);
         assert_eq!((small.amount, small.together), (8, 8));
         assert_eq!([1, 2, 3, 8].map(|n| small.each(n)), [8, 4, 2, 2]);
-        assert_eq!(small.ahead_max(), 16);
+        assert_eq!((small.streams, small.ahead_max()), (8, 16));
         let large = StreamConfig::of(&p).on(&p, 8192);
-        assert_eq!([1, 8].map(|n| large.each(n)), [16, 16]);
-        assert_eq!(large.ahead_max(), 128);
+        assert_eq!([1, 16].map(|n| large.each(n)), [16, 16]);
+        assert_eq!((large.streams, large.ahead_max()), (16, 256));
+        let of = |chunks| StreamConfig::of(&p).on(&p, chunks).streams;
+        assert_eq!([1, 143, 144, 255, 256].map(of), [8, 8, 9, 15, 16]);
         // Three thirds of a range in lock-step, then one of them alone.
         let span = BlockSpan {
             first: BlockNo(0),
@@ -1152,7 +1168,7 @@ mod tests {
         }
         let c = StreamConfig::of(&p);
         assert_eq!((c.amount, c.stride, c.stride_max), (16, 1, 32));
-        assert_eq!((c.streams, c.confirm), (8, 4));
+        assert_eq!((c.streams, c.confirm), (16, 4));
         assert_eq!(KnobId::StreamCount.knob().max, STREAMS_MAX as u64);
         // A run and its block must fit the history, with all streams in lock-step.
         assert!(KnobId::StreamConfirm.knob().max * STREAMS_MAX as u64 <= HISTORY as u64);

@@ -11,6 +11,7 @@
 use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::stream::{
     Advice, BlockNo, BlockSpan, Outcome, StreamConfig, StreamId, StreamMode, StreamTable,
+    STREAMS_MAX,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +23,7 @@ const STRIDE: StreamConfig = StreamConfig {
     together: u32::MAX,
     stride: 1,
     stride_max: 32,
-    streams: 8,
+    streams: 16,
     confirm: 2,
     cycles: false,
 };
@@ -386,6 +387,62 @@ fn arrays_near_each_other_in_lock_step_are_told_apart() {
     assert_eq!(rounds[4], [8, 18, 28]);
 }
 
+/// Twelve rows of a matrix, a block of each in a batch: the fourth step before a fault is 48 faults ago. Catches a history without room
+/// for that.
+#[test]
+fn twelve_rows_in_lock_step_are_found() {
+    let c = StreamConfig {
+        confirm: 4,
+        ..STRIDE
+    };
+    let s = span(0, 1200);
+    let mut t = StreamTable::new();
+    for i in 0..5 {
+        let batch = batch();
+        for row in 0..12 {
+            let run = t.fault(BlockNo(100 * row + i), &s, batch, false, &c).run;
+            assert_eq!(run.map(|r| (r.step, r.count)), (i == 4).then_some((1, 4)));
+        }
+    }
+}
+
+/// Steps that far back are a stream only in the right order, and from three batches: two that are sorted are in order whatever they are.
+#[test]
+fn what_is_far_back_is_trusted_less() {
+    let c = StreamConfig {
+        confirm: 4,
+        ..STRIDE
+    };
+    let s = span(0, 100_000);
+    let found = |steps: [u64; 4], batches: [u64; 4], between: u64| {
+        let mut t = StreamTable::new();
+        let chance = batch();
+        for (n, (at, b)) in (0..).zip(steps.into_iter().zip(batches)) {
+            t.fault(BlockNo(at), &s, chance + b, false, &c);
+            // No two of them at a step that is tried.
+            for x in 0..between {
+                t.fault(
+                    BlockNo(1000 + 50 * (n * between + x) + n),
+                    &s,
+                    chance + b,
+                    false,
+                    &c,
+                );
+            }
+        }
+        t.fault(BlockNo(4), &s, chance + 9, false, &c).run.is_some()
+    };
+    // Among the last 32, some order is enough, and a second batch.
+    assert!(found([0, 1, 3, 2], [0, 0, 0, 0], 6));
+    assert!(!found([3, 2, 1, 0], [0, 0, 0, 0], 6));
+    // Further back it is not.
+    assert!(found([0, 1, 2, 3], [0, 1, 1, 1], 12));
+    assert!(!found([0, 1, 3, 2], [0, 1, 2, 3], 12));
+    assert!(!found([0, 1, 2, 3], [0, 0, 0, 0], 12));
+    // What is not remembered any more is none.
+    assert!(!found([0, 1, 2, 3], [0, 1, 2, 3], 20));
+}
+
 #[test]
 fn of_two_streams_the_nearer_one_goes_on() {
     let s = span(0, 1000);
@@ -455,7 +512,7 @@ fn op() -> impl Strategy<Value = Op> {
         20 => (0..60u64, any::<bool>()).prop_map(|(b, r)| Op::Fault(b, r)),
         2 => (any::<usize>(), 0..6u32).prop_map(|(i, n)| Op::Abandon(i, n)),
         1 => (0..3u8, 0..9u64).prop_map(|(o, n)| Op::Report(o, n)),
-        1 => (0..10u32).prop_map(Op::Streams),
+        1 => (0..18u32).prop_map(Op::Streams),
     ]
 }
 
@@ -558,15 +615,15 @@ proptest! {
             }
             let n = t.counts();
             prop_assert_eq!(n.open() + n.abandoned + n.useful + n.late + n.wasted, n.advised);
-            prop_assert!(t.len() <= 8);
+            prop_assert!(t.len() <= STREAMS_MAX);
         }
     }
 
-    /// Up to eight walks at once, each by steps of its own, touched in any order in which each one advances. A block
+    /// Up to sixteen walks at once, each by steps of its own, touched in any order in which each one advances. A block
     /// fetched ahead does not fault. Each walk costs the faults that find it, and then one per amount.
     #[test]
     fn every_walk_is_found_and_then_faults_once_per_amount(
-        walks in proptest::collection::vec((1..=32i64, any::<bool>(), 0..100u64), 1..=8),
+        walks in proptest::collection::vec((1..=32i64, any::<bool>(), 0..100u64), 1..=16),
         turns in proptest::collection::vec(any::<u8>(), 400),
         amount in 1..=16u32,
         confirm in 1..=4u32,

@@ -320,9 +320,9 @@ knobs! {
         "chosen for this project, not measured yet"
     }
     StreamCount {
-        "prefetch_streams", "streams", Number, 1..=8, 8, true,
+        "prefetch_streams", "streams", Number, 1..=16, 16, true,
         "Streams of a process followed at once.",
-        "chosen for this project, not measured yet"
+        "make bench EXP=streaming: ten rows of pathfinder's wall and two of its results at a time"
     }
     StreamConfirm {
         "prefetch_confirm_steps", "steps", Number, 1..=4, 4, true,
