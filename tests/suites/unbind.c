@@ -536,12 +536,83 @@ static void bound_with_interrupts_lost(void)
 	close(fd);
 }
 
+/* Registers with GPU 0 and lets go of it, again and again. */
+struct registrar {
+	int fd, stop;
+	uint64_t registered, refused;
+};
+
+static void *registers(void *arg)
+{
+	struct registrar *r = arg;
+
+	while (!__atomic_load_n(&r->stop, __ATOMIC_RELAXED)) {
+		if (!gpu_register(r->fd, 0)) {
+			r->registered++;
+			if (gpu_unregister(r->fd, 0))
+				CHECK(errno == ENOENT || errno == EBUSY || errno == ENODEV);
+		} else {
+			CHECK_EQ(errno, ENODEV);
+			r->refused++;
+			usleep(1000);
+		}
+	}
+	return NULL;
+}
+
+/* Who is about to register with a GPU as it goes is no client of it, and none of the one that comes back. */
+static void unbind_while_registering(void)
+{
+	enum { CLIENTS = 6 };
+	struct registrar r[CLIENTS];
+	pthread_t t[CLIENTS];
+	int fd = huvm_open();
+	char name[32];
+
+	pci_name(fd, 0, name);
+	for (int i = 0; i < CLIENTS; i++)
+		r[i].fd = huvm_open();
+	for (int turn = 0; turn < 4; turn++) {
+		ARG(huvm_gpu_info, info, .gpu = 0);
+		uint64_t registered = 0, refused = 0;
+
+		for (int i = 0; i < CLIENTS; i++) {
+			r[i] = (struct registrar){ .fd = r[i].fd };
+			CHECK_EQ(pthread_create(&t[i], NULL, registers, &r[i]), 0);
+		}
+		for (int i = 0; i < CLIENTS; i++)
+			CHECK(WITHIN(10000, __atomic_load_n(&r[i].registered, __ATOMIC_RELAXED)));
+		CHECK_OK(write_file(DRIVER "unbind", name));
+		for (int i = 0; i < CLIENTS; i++)
+			CHECK(WITHIN(10000, __atomic_load_n(&r[i].refused, __ATOMIC_RELAXED)));
+		for (int i = 0; i < CLIENTS; i++) {
+			__atomic_store_n(&r[i].stop, 1, __ATOMIC_RELAXED);
+			CHECK_EQ(pthread_join(t[i], NULL), 0);
+			registered += r[i].registered;
+			refused += r[i].refused;
+		}
+		printf("# %llu times registered, %llu refused\n", (unsigned long long)registered, (unsigned long long)refused);
+		CHECK_OK(write_file(DRIVER "bind", name));
+		CHECK_OK(ioctl(fd, HUVM_IOC_GPU_INFO, &info));
+		CHECK_EQ(info.registered_clients, 0);
+		for (int i = 0; i < CLIENTS; i++) {
+			CHECK_ERR(gpu_unregister(r[i].fd, 0), ENOENT);
+			CHECK_OK(gpu_register(r[i].fd, 0));
+			CHECK_OK(gpu_unregister(r[i].fd, 0));
+		}
+	}
+	for (int i = 0; i < CLIENTS; i++)
+		close(r[i].fd);
+	works(fd, 0);
+	close(fd);
+}
+
 static const struct ktap_test tests[] = {
 	{ "policy_goes_with_its_gpu", policy_goes_with_its_gpu, 60 },
 	{ "bound_with_interrupts_lost", bound_with_interrupts_lost, 60 },
 	{ "unbind_while_running", unbind_while_running, 120 }, { "ids_never_repeat", ids_never_repeat },
 	{ "unbind_under_a_wait", unbind_under_a_wait },
-	{ "unbind_under_load", unbind_under_load, 120 },
+	{ "unbind_under_load", unbind_under_load, 120 }, { "unbind_while_registering", unbind_while_registering, 60 },
 	{ "copy_engine_faults", copy_engine_faults }, { "lost_interrupts", lost_interrupts },
 	{ "probe_fails_anywhere", probe_fails_anywhere, 150 },
 	{ "copy_engine_hangs", copy_engine_hangs, 120 }, { "local_engine_hangs", local_engine_hangs, 120 },
