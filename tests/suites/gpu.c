@@ -1272,6 +1272,43 @@ static uint64_t fight(int fd, uint64_t *p, uint32_t n)
 	return (uintptr_t)turns;
 }
 
+/*
+ * Calls over more ranges than are looked at without a pause (64). Catches one that ends there, and one that does not see a hole where it
+ * goes on.
+ */
+static void calls_over_many_ranges(void)
+{
+	enum { RANGES = 200 };
+	static const int holes[] = { 0, 63, 64, 65, 128, RANGES - 1 };
+	int fd = open_with_gpu();
+	char *p = mmap(NULL, 2 * BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	p = (char *)(((uintptr_t)p + BLOCK - 1) & ~(uintptr_t)(BLOCK - 1));
+	/* All of offset 0, so that neither the kernel nor the driver takes two for one. */
+	for (int n = 0; n < RANGES; n++)
+		CHECK(mmap(p + n * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == p + n * PAGE);
+	cpu_fill((uint64_t *)p, RANGES * PAGE, 5, 3);
+	CHECK_OK(migrate(fd, p, RANGES * PAGE, 0));
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], RANGES);
+	for (size_t i = 0; i < sizeof(holes) / sizeof(*holes); i++) {
+		char *hole = p + holes[i] * PAGE;
+
+		CHECK_OK(munmap(hole, PAGE));
+		CHECK_ERR(migrate(fd, p, RANGES * PAGE, 0), ENOMEM);
+		CHECK_ERR(advise(fd, p, RANGES * PAGE, HUVM_ADVISE_READ_MOSTLY, 0), ENOMEM);
+		if (holes[i])
+			CHECK_OK(migrate(fd, p, holes[i] * PAGE, 0));
+		if (holes[i] < RANGES - 1)
+			CHECK_OK(migrate(fd, hole + PAGE, (RANGES - 1 - holes[i]) * PAGE, 0));
+		CHECK(mmap(hole, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == hole);
+		cpu_fill((uint64_t *)hole, PAGE, 5 + 3 * holes[i] * (PAGE / 8), 3);
+		CHECK_OK(migrate(fd, p, RANGES * PAGE, 0));
+	}
+	cpu_check((uint64_t *)p, RANGES * PAGE, 5, 3);
+	close(fd);
+}
+
 static void thrashing(void)
 {
 	int fd = open_with_gpu();
@@ -1638,6 +1675,7 @@ static const struct ktap_test tests[] = {
 	{ "additions_bring_what_is_mapped_there", additions_bring_what_is_mapped_there },
 	{ "cpu_and_gpu_add_to_one_word", cpu_and_gpu_add_to_one_word, 90 },
 	{ "add_while_invalidates_are_late", add_while_invalidates_are_late, 90 }, { "migrate_calls", migrate_calls },
+	{ "calls_over_many_ranges", calls_over_many_ranges, 60 },
 	{ "unregister_brings_home", unregister_brings_home }, { "unregister_while_moving", unregister_while_moving, 60 },
 	{ "register_and_unregister_at_once", register_and_unregister_at_once, 60 },
 	{ "unregister_under_a_launch", unregister_under_a_launch, 60 }, { "unregister_that_fails", unregister_that_fails },
