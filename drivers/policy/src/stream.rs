@@ -5,7 +5,7 @@
 //! fault reached ([`StreamTable::fault`]); the [`Advice`] says which blocks to fetch ahead, if any, and whether to give
 //! up the prefetch under way.
 //!
-//! - **Find.** Faults that belong to no stream go to a history of 32 blocks. If the newest has enough predecessors there
+//! - **Find.** Faults that belong to no stream go to a history of 64 blocks. If the newest has enough predecessors there
 //!   at equal steps, a stream begins; of several steps the shortest wins, so arrays walked in lock-step are told apart
 //!   as soon as each has a few faults of its own. Next-line mode allows one length of step, stride mode any up to a
 //!   limit; both directions in both modes.
@@ -43,6 +43,9 @@
 //! Rejected: a state machine per unconfirmed pair of faults, which takes three interleaved arrays for one stream with a
 //! step of their distance and never finds out; a table by faulting SM, which the fault packet names too coarsely.
 
+mod history;
+
+use self::history::{History, Unexplained};
 use crate::config::{KnobId, Policy};
 use crate::evict::VictimOrder;
 use crate::types::BLOCK_SHIFT;
@@ -59,14 +62,6 @@ pub const STREAMS_MAX: usize = 16;
 /// And where they share in what is less than the whole amount for each: more of them would each have less. (`make bench EXP=inter-job`,
 /// louvain of case 3 on 352 chunks: 16 streams take 16 % longer.)
 const STREAMS_SMALL: u32 = 8;
-/// Unexplained faults remembered.
-const HISTORY: usize = 64;
-/// Of a range's blocks, one of so many faulted lately enough to be a step of a new stream.
-const LATELY: u64 = 8;
-/// The last faults of a range, among which steps may be in nearly any order. Further back they have to be in the right one, from so many
-/// batches. (`tests/stream_trust.rs`, 3200 blocks: with nearly any order among 64, Zipf touches move 1.24 times as much.)
-const JUMBLED: usize = 32;
-const BATCHES: u32 = 3;
 /// Steps past what was fetched ahead within which a fault still belongs to the stream. Chosen for this project, not measured
 /// yet.
 const GAP_STEPS: u64 = 4;
@@ -78,14 +73,6 @@ const BRIDGE_LEAST: u32 = 4;
 /// once, here 80 blocks of 192 KiB, and what is on its way to the back of it faults again with every batch: taken for no part
 /// of the stream, that gave up the prefetch behind it.
 const STRAGGLER_STEPS: u64 = 16;
-
-/// A fault of no stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Unexplained {
-    block: BlockNo,
-    /// The batch that it came with.
-    batch: u64,
-}
 
 /// A 2 MiB block: virtual address / 2 MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -229,6 +216,15 @@ impl StreamConfig {
     fn each(&self, streams: u32) -> u32 {
         let share = self.together.checked_div(streams).unwrap_or(u32::MAX);
         self.amount.min(share.max(EACH_LEAST))
+    }
+
+    /// Longest step that a stream may have, in blocks.
+    fn step_max(&self) -> u64 {
+        match self.mode {
+            StreamMode::Off => 0,
+            StreamMode::NextLine => self.stride.max(1).into(),
+            StreamMode::Stride => self.stride_max.into(),
+        }
     }
 
     /// True if a stream may have this step.
@@ -596,9 +592,8 @@ impl Stream {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamTable {
     streams: [Option<Stream>; STREAMS_MAX],
-    /// Faults of no stream; the place before `next` has the newest.
-    history: [Option<Unexplained>; HISTORY],
-    next: usize,
+    /// Faults of no stream.
+    history: History,
     /// Faults so far.
     clock: u64,
     counts: StreamCounts,
@@ -609,8 +604,7 @@ impl StreamTable {
     pub const fn new() -> Self {
         Self {
             streams: [None; STREAMS_MAX],
-            history: [None; HISTORY],
-            next: 0,
+            history: History::new(),
             clock: 0,
             counts: StreamCounts {
                 advised: 0,
@@ -702,11 +696,7 @@ impl StreamTable {
             }
         }
         let newest = Unexplained { block, batch };
-        let lately = self.lately(span, config.confirm.max(1));
-        let found = lately.find_step(newest, config, behind);
-        // One that faults again and again came up with the first of these batches.
-        let before = lately.iter().take(JUMBLED).find(|u| u.block == block);
-        self.remember(before.unwrap_or(newest));
+        let found = self.history.find_step(newest, span, config, behind);
         let Some(step) = found else {
             return Advice {
                 run: None,
@@ -843,102 +833,11 @@ impl StreamTable {
         run
     }
 
-    /// The faults of a range that count for a new stream of `length` steps.
-    fn lately(&self, span: &BlockSpan, length: u32) -> Lately {
-        let most = (span.len() / LATELY).max(length.into());
-        let most = usize::try_from(most).unwrap_or(HISTORY);
-        let mut found = Lately([None; HISTORY]);
-        // From the newest on.
-        let (newer, older) = self.history.split_at_checked(self.next).unwrap_or_default();
-        let all = newer.iter().rev().chain(older.iter().rev()).flatten();
-        let all = all.filter(|u| span.contains(u.block)).take(most);
-        for (to, u) in found.0.iter_mut().zip(all) {
-            *to = Some(*u);
-        }
-        found
-    }
-
-    /// Puts a fault into the history, as the newest.
-    fn remember(&mut self, newest: Unexplained) {
-        let same = |h: &&mut Option<Unexplained>| h.is_some_and(|u| u.block == newest.block);
-        if let Some(h) = self.history.iter_mut().find(same) {
-            *h = None;
-        }
-        if let Some(h) = self.history.get_mut(self.next) {
-            *h = Some(newest);
-        }
-        self.next = self
-            .next
-            .saturating_add(1)
-            .checked_rem(HISTORY)
-            .unwrap_or(0);
-    }
-
     /// The slot for a new stream: a free one of the first `slots`, else that of the one confirmed longest ago.
     fn slot_for_new(&self, slots: usize) -> usize {
         let key = |s: &Option<Stream>| s.map_or(0, |s| s.confirmed);
         let slots = self.streams.iter().take(slots).enumerate();
         slots.min_by_key(|(_, s)| key(s)).map_or(0, |(i, _)| i)
-    }
-}
-
-/// Faults of a range, the newest first.
-struct Lately([Option<Unexplained>; HISTORY]);
-
-impl Lately {
-    fn iter(&self) -> impl Iterator<Item = Unexplained> + '_ {
-        self.0.iter().map_while(|u| *u)
-    }
-
-    /// The shortest step at which a fault has enough predecessors; of two the one upwards. `behind` is the step of the stream
-    /// that it may be a straggler of, if there is one: only a step the other way counts then.
-    fn find_step(
-        &self,
-        newest: Unexplained,
-        config: &StreamConfig,
-        behind: Option<i64>,
-    ) -> Option<i64> {
-        let length = config.confirm.max(1);
-        let mut best: Option<i64> = None;
-        for u in self.iter() {
-            let step = u.block.distance(newest.block);
-            let Some(step) = step.filter(|d| config.allows(*d)) else {
-                continue;
-            };
-            let shorter =
-                best.is_none_or(|b| (step.unsigned_abs(), step < 0) < (b.unsigned_abs(), b < 0));
-            let other_way = behind.is_none_or(|s| (s < 0) != (step < 0));
-            if shorter && other_way && self.has_run(newest, step, length) {
-                best = Some(step);
-            }
-        }
-        best
-    }
-
-    /// True if the `length` blocks at this step before `newest` are all here, not all of its batch, and not in the wrong order
-    /// throughout; if they go back further than [`JUMBLED`], in strict order, from [`BATCHES`] batches at least.
-    fn has_run(&self, newest: Unexplained, step: i64, length: u32) -> bool {
-        let (mut in_order, mut strict) = (length == 1, true);
-        let (mut newer, mut batch, mut batches) = (None, newest.batch, 1_u32);
-        let mut oldest = 0;
-        for i in 1..=u64::from(length) {
-            let before = step
-                .checked_neg()
-                .and_then(|back| newest.block.step(back, i));
-            let found = before.and_then(|b| self.iter().enumerate().find(|(_, u)| u.block == b));
-            let Some((age, u)) = found else {
-                return false;
-            };
-            in_order |= newer.is_some_and(|n| n < age);
-            strict &= newer.is_none_or(|n| n < age);
-            batches = batches.saturating_add(u32::from(u.batch != batch));
-            (newer, batch, oldest) = (Some(age), u.batch, age.max(oldest));
-        }
-        if oldest < JUMBLED {
-            in_order && batches > 1
-        } else {
-            strict && batches >= BATCHES
-        }
     }
 }
 
@@ -1173,7 +1072,7 @@ mod tests {
         assert_eq!((c.streams, c.confirm), (16, 4));
         assert_eq!(KnobId::StreamCount.knob().max, STREAMS_MAX as u64);
         // A run and its block must fit the history, with all streams in lock-step.
-        assert!(KnobId::StreamConfirm.knob().max * STREAMS_MAX as u64 <= HISTORY as u64);
+        assert!(KnobId::StreamConfirm.knob().max * STREAMS_MAX as u64 <= history::HISTORY as u64);
     }
 
     #[test]
