@@ -6,7 +6,7 @@
 //! is O(1) under the lock, and owners are dropped outside it.
 
 use super::block::Block;
-use super::offer::{Offer, Stock};
+use super::offer::{Offer, Stock, Terms};
 use super::{reserve, PageIndex, PageMask};
 use crate::device::Gpu;
 use core::ops::{Deref, DerefMut};
@@ -283,6 +283,13 @@ impl ChunkPool {
     /// What there is to lend.
     pub(crate) fn offer(&self) -> &Offer {
         &self.offer
+    }
+
+    /// Says on which terms the GPU lends, after so many changes of policies. Whoever reads [`Offer::is_bare`] from then on knows.
+    pub(crate) fn agree(&self, after: u64, terms: &Terms) {
+        // What is told as the lock is let go of is on these terms.
+        let _locked = self.lock();
+        self.offer.agree(after, terms);
     }
 
     /// Chunks of this GPU.

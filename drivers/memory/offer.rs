@@ -62,6 +62,8 @@ pub(crate) struct Offer {
     removable: Atomic<u32>,
     /// Terms but the pace, by the count of changes of policies.
     terms: Dated,
+    /// Whether there is a chunk to be had on these terms, their pace and limit aside: 1 or 0.
+    room: Dated,
     /// [`Terms::pace`].
     pace: Dated,
     /// When the next chunk is due, if there is an interval.
@@ -73,6 +75,22 @@ pub(crate) struct Offer {
     full: Atomic<bool>,
 }
 
+/// Terms as [`Offer`] keeps them.
+fn unpacked(word: u64, pace: u64) -> Terms {
+    // CAST: masked.
+    let chunks = |w: u64| (w & u64::from(CHUNKS_MAX)) as u32;
+    Terms {
+        enabled: word & ENABLED != 0,
+        keep: chunks(word >> CHUNK_BITS),
+        limit: chunks(word),
+        pace: Pace {
+            working_ns: pace >> PERCENT_BITS,
+            // CAST: masked.
+            slowdown_percent: (pace & ((1 << PERCENT_BITS) - 1)) as u32,
+        },
+    }
+}
+
 impl Offer {
     /// So many free chunks, on unknown terms.
     pub(super) fn new(free: u32) -> Self {
@@ -81,6 +99,7 @@ impl Offer {
             only: Atomic::new(0),
             removable: Atomic::new(0),
             terms: Dated::new(),
+            room: Dated::new(),
             pace: Dated::new(),
             due: Atomic::new(0),
             looked: Atomic::new(0),
@@ -89,11 +108,15 @@ impl Offer {
         }
     }
 
-    /// Says what there is.
+    /// Says what there is. The caller holds the lock of the chunks.
     pub(super) fn tell(&self, stock: Stock) {
         self.free.store(stock.free, Relaxed);
         self.only.store(stock.only, Relaxed);
         self.removable.store(stock.removable, Relaxed);
+        self.room.follow(&self.terms, |word| {
+            let t = unpacked(word, 0);
+            u64::from(t.enabled && (stock.free > t.keep || stock.removable != 0))
+        });
     }
 
     /// What there was a moment ago.
@@ -105,15 +128,15 @@ impl Offer {
         }
     }
 
-    /// Whether there is a chunk to be had on these terms, or was a moment ago; its pace and limit aside.
+    /// Whether there was nothing to be had a moment ago, on terms that hold after so many changes. One load: all neighbours of a GPU are
+    /// asked this several times for each of its evictions, and where all work, most are full.
     #[inline]
-    pub(crate) fn has_room(&self, t: &Terms) -> bool {
-        let stock = self.stock();
-        t.enabled && (stock.free > t.keep || stock.removable != 0)
+    pub(crate) fn is_bare(&self, after: u64) -> bool {
+        self.room.get(after) == Some(0)
     }
 
-    /// Says what holds after so many changes of policies.
-    pub(crate) fn agree(&self, after: u64, t: &Terms) {
+    /// Says what holds after so many changes of policies. The caller holds the lock of the chunks, and tells what there is before it lets go.
+    pub(super) fn agree(&self, after: u64, t: &Terms) {
         let enabled = if t.enabled { ENABLED } else { 0 };
         let keep = u64::from(t.keep.min(CHUNKS_MAX)) << CHUNK_BITS;
         let limit = u64::from(t.limit.min(CHUNKS_MAX));
@@ -125,19 +148,7 @@ impl Offer {
 
     /// The terms; `None` if they are of an earlier change.
     pub(crate) fn terms(&self, after: u64) -> Option<Terms> {
-        let (word, pace) = (self.terms.get(after)?, self.pace.get(after)?);
-        // CAST: masked.
-        let chunks = |w: u64| (w & u64::from(CHUNKS_MAX)) as u32;
-        Some(Terms {
-            enabled: word & ENABLED != 0,
-            keep: chunks(word >> CHUNK_BITS),
-            limit: chunks(word),
-            pace: Pace {
-                working_ns: pace >> PERCENT_BITS,
-                // CAST: masked.
-                slowdown_percent: (pace & ((1 << PERCENT_BITS) - 1)) as u32,
-            },
-        })
+        Some(unpacked(self.terms.get(after)?, self.pace.get(after)?))
     }
 
     /// Whether the GPU's jobs take all of its memory's bandwidth, so many MB/s. `kib` reads how much they have moved, modulo 2^32: now and

@@ -269,10 +269,10 @@ fn lend_config(lender: &Gpu) -> LendConfig {
 /// The terms on which a GPU lends.
 fn terms(lender: &Gpu) -> Terms {
     let after = policy::changes();
-    let offer = lender.chunks().offer();
-    offer.terms(after).unwrap_or_else(|| {
+    let pool = lender.chunks();
+    pool.offer().terms(after).unwrap_or_else(|| {
         let now = Terms::of(&lend_config(lender));
-        offer.agree(after, &now);
+        pool.agree(after, &now);
         now
     })
 }
@@ -300,12 +300,15 @@ pub(super) fn look_around(
     let (mut unknown, mut lend) = (false, 0u64);
     let there = registry::look(known.map_or(u64::MAX, |_| others), |i, lender| {
         let offer = lender.chunks().offer();
+        let is_bare = offer.is_bare(after);
+        if is_bare && known.is_some() {
+            return;
+        }
         let terms = offer.terms(after);
         unknown |= terms.is_none();
         lend |= u64::from(terms.is_some_and(|t| t.enabled)) << i;
-        // Most that lend are full, where all work: no more is asked of them.
         let row = terms
-            .filter(|t| offer.has_room(t))
+            .filter(|_| !is_bare)
             .and_then(|t| seen(gpu, lender, &t, p));
         if let (Some(f), Some(row)) = (facts.get_mut(i), row) {
             *f = row;

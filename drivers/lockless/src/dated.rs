@@ -24,6 +24,13 @@ impl Dated {
             .store(after << VALUE_BITS | value.min(VALUES), Relaxed);
     }
 
+    /// Takes on the date of another, with what `f` makes of that one's value.
+    #[inline]
+    pub fn follow(&self, of: &Dated, f: impl FnOnce(u64) -> u64) {
+        let word = of.0.load(Relaxed);
+        self.put(word >> VALUE_BITS, f(word & VALUES));
+    }
+
     /// The value, if it is of this date.
     #[inline]
     pub fn get(&self, after: u64) -> Option<u64> {
@@ -56,6 +63,20 @@ mod tests {
             assert_eq!((d.get(0), d.get(1)), (None, Some(VALUES)));
             d.put(u64::MAX, 0);
             assert_eq!((d.get(u64::MAX), d.get(1)), (Some(0), None));
+        });
+    }
+
+    #[test]
+    fn what_follows_is_of_the_same_date() {
+        loom::model(|| {
+            let (of, d) = (Dated::new(), Dated::new());
+            d.follow(&of, |_| 1);
+            assert_eq!((d.get(0), d.get(1)), (None, None));
+            of.put(7, 20);
+            d.follow(&of, |v| v + 1);
+            assert_eq!((d.get(6), d.get(7), d.get(8)), (None, Some(21), None));
+            of.put(8, 30);
+            assert_eq!((d.get(7), d.get(8)), (Some(21), None));
         });
     }
 
