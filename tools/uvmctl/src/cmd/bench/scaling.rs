@@ -32,16 +32,21 @@ pub(super) const NAME: &str = "scaling";
 /// Roles of the rows.
 pub(super) const FAULT: &str = "fault";
 pub(super) const EVICT: &str = "evict";
-/// Faults of a row: for each pass that is asked for; where GPUs are what grows, on each of them, whatever is asked for. An evicted
-/// block takes 2 MiB of host memory.
+/// Faults of a row: for each pass that is asked for; where GPUs are what grows, on each that is measured, whatever is asked for. An
+/// evicted block takes 2 MiB of host memory.
 const SAMPLE: u64 = 128;
 const OF_EACH: u64 = 128;
+/// And where they are full: evictions are begun several at a time, and more or fewer of them fall into the time that is measured.
+const OF_FULL: u64 = 512;
 /// How long what works in the background is waited for. The driver's threads look at their policy each 100 ms.
 const SETTLED: Duration = Duration::from_millis(150);
 /// Chunks of a GPU where chunks are not what grows.
 const CHUNKS: u32 = 1024;
 /// Blocks touched beyond the memory before evictions are measured.
 const BEYOND: u64 = 8;
+/// Blocks that a full neighbour touches beyond those, at most, until it has nothing to lend: pre-eviction leaves it some that are free, and
+/// now and then one more than it keeps for itself.
+const FULLER: u64 = 64;
 /// Who is measured: demand alone, and everything that there is.
 const PRESETS: [&str; 2] = [BASE, BEST];
 
@@ -74,9 +79,10 @@ impl Point {
     /// Faults on each GPU, of `sample` where they are not fixed.
     fn of_each(&self, sample: u64) -> u64 {
         let [_, of_gpus, of_full, _] = AXES;
-        match [of_gpus, of_full].contains(&self.axis) {
-            true => OF_EACH,
-            false => sample,
+        match self.axis {
+            axis if axis == of_gpus => OF_EACH,
+            axis if axis == of_full => OF_FULL,
+            _ => sample,
         }
     }
 }
@@ -170,6 +176,19 @@ impl Scaling<'_> {
         limit(&self.device, &self.gpus, chunks)
     }
 
+    /// Goes on until a GPU of which so many blocks were touched has nothing to lend, and nothing is being evicted that would be free soon.
+    fn fill_up(&self, t: &mut Toucher, touched: u64) -> Result<()> {
+        for more in 0..=FULLER {
+            t.fill(touched + more)?;
+            std::thread::sleep(SETTLED);
+            let (mem, lend) = (self.device.mem_info(t.gpu)?, self.device.lend_info(t.gpu)?);
+            if mem.free <= lend.keep_chunks {
+                return Ok(());
+            }
+        }
+        Err(Failure::Wrong(format!("GPU {} does not get full", t.gpu)))
+    }
+
     fn point(&self, p: &Point, policy: &Policy) -> Result<[Measured; 2]> {
         self.out.note(&format!("{}: {}", p.case, policy.name));
         deploy(&self.device, &self.gpus, policy, Lend::Nothing)?;
@@ -193,13 +212,14 @@ impl Scaling<'_> {
         for gpu in &others {
             let device = self.out.device()?;
             device.register(*gpu)?;
-            beside.push(Toucher::new(&device, *gpu, full)?);
+            beside.push(Toucher::new(&device, *gpu, full + FULLER)?);
         }
         fill(&mut beside, full)?;
         let [_, _, of_full, _] = AXES;
         if p.axis == of_full {
             let all: Vec<u32> = gpus.iter().copied().chain(others).collect();
             deploy(&self.device, &all, policy, Lend::Free)?;
+            beside.iter_mut().try_for_each(|t| self.fill_up(t, full))?;
         }
         let mut touchers = Vec::new();
         for _ in 0..p.clients {
@@ -333,8 +353,11 @@ mod tests {
     #[test]
     fn where_gpus_grow_each_evicts_as_much() {
         for p in points(16, 65535) {
-            let grows = p.case.starts_with("gpus-") || p.case.starts_with("full-");
-            let want = if grows { OF_EACH } else { 384 };
+            let want = match p.case.split_once('-') {
+                Some(("gpus", _)) => 128,
+                Some(("full", _)) => 512,
+                _ => 384,
+            };
             assert_eq!(p.of_each(384), want, "{}", p.case);
         }
     }
