@@ -54,6 +54,34 @@ static void for_evictions(void)
 	}
 }
 
+/*
+ * A lender that has lent all that is free still has what could make way. Catches one that is passed over since nothing is free, although the
+ * memory, not the limit, is what bounds it.
+ */
+static void where_nothing_is_free(void)
+{
+	int fd = begin(0x2, 0x1, SMALL);
+	uint64_t replaced = of_gpu(fd, 1, HUVM_CNT_SPARE_REPLACED);
+	struct job j;
+
+	knob(fd, 0, "spare_replace", ALWAYS);
+	knob(fd, 1, "lend_reserve_chunks", 0);
+	knob(fd, 1, "lend_limit_percent", 100);
+	CHECK_OK(limit_chunks(fd, 1, SPARE));
+	j = job_begin(0, WANTED, 37);
+	CHECK(WITHIN(5000, !mem_info(fd, 1).lent_only));
+	CHECK_EQ(mem_info(fd, 1).free, 0);
+	CHECK_EQ(lent(fd, 1), SPARE);
+	for (int n = 0; n < 2; n++)
+		turn(fd, &j, WIDE);
+	job_check_gpu(&j);
+	CHECK(of_gpu(fd, 1, HUVM_CNT_SPARE_REPLACED) > replaced);
+	job_end(&j);
+	CHECK_OK(limit_chunks(fd, 1, 0));
+	all_idle(fd);
+	close(fd);
+}
+
 /* A job on GPU 0, which ends; never is more lent than the limit. What was replaced meanwhile. */
 static uint64_t replaced_by(int fd, uint64_t blocks, uint64_t seed, int turns, uint32_t wide)
 {
@@ -158,6 +186,7 @@ static void for_two_borrowers(void)
 
 static const struct ktap_test tests[] = {
 	{ "for_evictions", for_evictions },
+	{ "where_nothing_is_free", where_nothing_is_free },
 	{ "never_the_only_copy", never_the_only_copy },
 	{ "for_blocks_on_their_way", for_blocks_on_their_way },
 	{ "of_one_who_dies", of_one_who_dies },
