@@ -218,6 +218,11 @@ impl StreamConfig {
         self.amount.min(share.max(EACH_LEAST))
     }
 
+    /// Equal steps that make a stream.
+    fn length(&self) -> u32 {
+        self.confirm.max(1)
+    }
+
     /// Longest step that a stream may have, in blocks.
     fn step_max(&self) -> u64 {
         match self.mode {
@@ -232,8 +237,8 @@ impl StreamConfig {
         let length = step.unsigned_abs();
         match self.mode {
             StreamMode::Off => false,
-            StreamMode::NextLine => length == u64::from(self.stride.max(1)),
-            StreamMode::Stride => length != 0 && length <= u64::from(self.stride_max),
+            StreamMode::NextLine => length == self.step_max(),
+            StreamMode::Stride => length != 0 && length <= self.step_max(),
         }
     }
 }

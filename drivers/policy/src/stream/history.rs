@@ -29,7 +29,7 @@ pub(super) struct Unexplained {
     pub(super) batch: u64,
 }
 
-/// Faults of no stream, each block once, with the batch that it came with last.
+/// Faults of no stream, each block once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct History {
     /// A ring; the place before `next` has the newest.
@@ -55,7 +55,7 @@ impl History {
         config: &StreamConfig,
         behind: Option<i64>,
     ) -> Option<i64> {
-        let lately = Lately::of(self, newest.block, span, config, config.confirm.max(1));
+        let lately = Lately::of(self, newest.block, span, config);
         let found = lately.find_step(newest, config, behind);
         // One that faults again and again came up with the first of these batches.
         let before = lately.find(newest.block);
@@ -109,14 +109,9 @@ fn places(block: BlockNo) -> impl Iterator<Item = usize> {
 }
 
 impl<'a> Lately<'a> {
-    /// Those that count for a stream of `length` steps that comes to `block`.
-    fn of(
-        history: &'a History,
-        block: BlockNo,
-        span: &BlockSpan,
-        config: &StreamConfig,
-        length: u32,
-    ) -> Self {
+    /// Those that count for a stream that comes to `block`.
+    fn of(history: &'a History, block: BlockNo, span: &BlockSpan, config: &StreamConfig) -> Self {
+        let length = config.length();
         let most = (span.len() / LATELY).max(length.into());
         let most = usize::try_from(most).unwrap_or(HISTORY);
         let reach = config.step_max().saturating_mul(length.into());
@@ -190,7 +185,7 @@ impl<'a> Lately<'a> {
         config: &StreamConfig,
         behind: Option<i64>,
     ) -> Option<i64> {
-        let length = config.confirm.max(1);
+        let length = config.length();
         let mut best: Option<i64> = None;
         for (_, u) in (0..self.count).map_while(|n| self.get(n)) {
             let step = u.block.distance(newest.block);
@@ -356,7 +351,7 @@ mod tests {
             end: BlockNo(1 << 20),
         };
         let config = config(StreamMode::Stride, u32::MAX, 3);
-        // Of the first of these all have the same place in the table.
+        // All of them have the same first place in the table.
         let first = |b: &BlockNo| places(*b).next();
         let crowd = (0..1 << 20)
             .map(BlockNo)
@@ -370,7 +365,7 @@ mod tests {
             };
             let _step = history.find_step(newest, &span, &config, None);
         }
-        let lately = Lately::of(&history, crowd[0], &span, &config, 3);
+        let lately = Lately::of(&history, crowd[0], &span, &config);
         assert_eq!(lately.find(crowd[0]).map(|f| f.0), None);
         for (age, block) in crowd.iter().skip(1).rev().enumerate() {
             assert_eq!(lately.find(*block).map(|f| f.0), Some(age));
