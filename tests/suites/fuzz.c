@@ -34,9 +34,13 @@
 #define SHOWN		20u
 /* What a call may take (s, scaled). */
 #define CALL_S		30
-/* How many times as long as by itself a turn of the bystander may take on the average, and one by itself. */
+/*
+ * How many times as long as by itself a turn of the bystander may take on the average, and one by itself. By the metronome's beats:
+ * the machine that the VM runs on may be busier now than it was then.
+ */
 #define SLOWER		20
 #define SLOWEST		60
+#define BEAT		100000u
 
 /* Types of fields. All that is not named is left 0. */
 enum type {
@@ -120,7 +124,8 @@ static struct {
 static struct shared {
 	volatile uint64_t turns, stop;	/* the bystander's */
 	volatile uint64_t tenths[11];	/* its turns when each tenth of the calls began */
-	double begun[11];
+	uint64_t begun[11];		/* the metronome's beats at that time */
+	volatile uint64_t beats;
 	/* The call being made. */
 	volatile uint64_t number;
 	const struct call *volatile c;
@@ -769,7 +774,7 @@ static void fuzz(uint64_t calls_wanted)
 	catch_touches();
 	while (z.number < calls_wanted) {
 		if (z.number >= calls_wanted * tenth / 10) {
-			shared->begun[tenth] = seconds();
+			shared->begun[tenth] = shared->beats;
 			shared->tenths[tenth++] = shared->turns;
 		}
 		if (!dice(8))
@@ -778,7 +783,7 @@ static void fuzz(uint64_t calls_wanted)
 			reopened();
 		one_call();
 	}
-	shared->begun[tenth] = seconds();
+	shared->begun[tenth] = shared->beats;
 	shared->tenths[tenth] = shared->turns;
 	printf("# %llu calls: %llu done", (unsigned long long)z.number, (unsigned long long)z.ok);
 	for (int e = 0; e < 140; e++)
@@ -813,6 +818,19 @@ static void bystander(void)
 	_exit(0);
 }
 
+/* The same work again and again, which asks nothing of the driver. */
+static void metronome(void)
+{
+	volatile unsigned int work;
+
+	while (!shared->stop) {
+		for (work = 0; work < BEAT; work++)
+			;
+		shared->beats++;
+	}
+	_exit(0);
+}
+
 static uint64_t seed(void)
 {
 	const char *s = getenv("HUVM_SEED");
@@ -836,10 +854,13 @@ static void share(void)
 	CHECK(shared != MAP_FAILED);
 }
 
-/* The client's calls return, and the bystander has its turns. Returns the status that the client ended with. */
-static int look_after(pid_t pid, pid_t by, double alone_s)
+/*
+ * The client's calls return, and the bystander has its turns, each of which takes it so many beats by itself. Returns the status that the
+ * client ended with.
+ */
+static int look_after(pid_t pid, pid_t by, uint64_t alone)
 {
-	uint64_t number = ~0ull, turns = shared->turns;
+	uint64_t number = ~0ull, turns = shared->turns, beats = shared->beats;
 	double call = seconds(), turn = call;
 	int status;
 
@@ -859,8 +880,9 @@ static int look_after(pid_t pid, pid_t by, double alone_s)
 		if (turns != shared->turns) {
 			turns = shared->turns;
 			turn = seconds();
-		} else if (seconds() - turn > SLOWEST * alone_s) {
-			FAIL("the bystander has had no turn in %.0f s", seconds() - turn);
+			beats = shared->beats;
+		} else if (shared->beats - beats > SLOWEST * alone) {
+			FAIL("the bystander has had no turn in %.0f s, the time of %u turns by itself", seconds() - turn, SLOWEST);
 		}
 	}
 	return status;
@@ -871,10 +893,9 @@ enum who { NOBODY, ROOT, STRANGER };
 static void with_bystander(enum who who, uint64_t calls_wanted)
 {
 	int ctl = huvm_open(), fd = huvm_open(), status;
+	uint64_t least = ~0ull, turns, beats, alone;
 	double from;
-	uint64_t least = ~0ull, turns;
-	double alone_s;
-	pid_t pid, by;
+	pid_t pid, by, metro;
 
 	if (gpu_count(ctl) < 2)
 		SKIP("one GPU");
@@ -885,12 +906,17 @@ static void with_bystander(enum who who, uint64_t calls_wanted)
 	CHECK(by >= 0);
 	if (!by)
 		bystander();
-	/* The pace that it has by itself, on this machine and now. */
+	metro = fork();
+	CHECK(metro >= 0);
+	if (!metro)
+		metronome();
+	/* The pace that it has by itself. */
 	CHECK(WITHIN(30000, shared->turns));
-	alone_s = seconds();
-	CHECK(WITHIN(30000, shared->turns > 2));
-	alone_s = (seconds() - alone_s) / 2;
+	alone = shared->beats;
+	CHECK(WITHIN(30000, shared->turns > 4));
+	alone = (shared->beats - alone) / 4 + 1;
 	from = seconds();
+	beats = shared->beats;
 	pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
@@ -912,8 +938,9 @@ static void with_bystander(enum who who, uint64_t calls_wanted)
 		_exit(0);
 	}
 	turns = shared->turns;
-	status = look_after(pid, by, alone_s);
+	status = look_after(pid, by, alone);
 	turns = shared->turns - turns;
+	beats = shared->beats - beats;
 	from = seconds() - from;
 	shared->stop = 1;
 	if (!WIFEXITED(status) || WEXITSTATUS(status)) {
@@ -922,6 +949,7 @@ static void with_bystander(enum who who, uint64_t calls_wanted)
 			describe(shared->c, shared->arg);
 		FAIL("the client ended with status %#x", status);
 	}
+	CHECK_EQ(waitpid(metro, NULL, 0), metro);
 	CHECK_EQ(waitpid(by, &status, 0), by);
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
 		FAIL("the bystander ended with status %#x", status);
@@ -929,13 +957,14 @@ static void with_bystander(enum who who, uint64_t calls_wanted)
 		uint64_t got = shared->tenths[i + 1] - shared->tenths[i];
 
 		least = got < least ? got : least;
-		if (!got && shared->begun[i + 1] - shared->begun[i] > SLOWEST * alone_s)
-			FAIL("the bystander had no turn in %.0f s", shared->begun[i + 1] - shared->begun[i]);
+		if (!got && shared->begun[i + 1] - shared->begun[i] > SLOWEST * alone)
+			FAIL("the bystander had no turn in tenth %d of the calls", i + 1);
 	}
-	printf("# %.0f calls a second; meanwhile the bystander had %llu turns, in no tenth of the calls fewer than %llu; %.2f s each, alone %.2f\n",
-	       (double)calls_wanted / from, (unsigned long long)turns, (unsigned long long)least, from / (double)(turns ? turns : 1), alone_s);
+	printf("# %.0f calls a second; meanwhile the bystander had %llu turns, in no tenth of the calls fewer than %llu; %.2f s and %llu beats each, alone %llu beats\n",
+	       (double)calls_wanted / from, (unsigned long long)turns, (unsigned long long)least, from / (double)(turns ? turns : 1),
+	       (unsigned long long)(beats / (turns ? turns : 1)), (unsigned long long)alone);
 	/* One more: it was in the middle of that. */
-	if ((double)(turns + 1) * SLOWER * alone_s < from)
+	if ((turns + 1) * SLOWER * alone < beats)
 		FAIL("the bystander does not get on");
 	close(fd);
 	all_idle(ctl);
