@@ -23,7 +23,7 @@ mkdir -p "$results/parts" "$BUILD/logs"
 commit=$(git -C "$ROOT" rev-parse HEAD 2>/dev/null || true)
 [ -z "$(git -C "$ROOT" status --porcelain --untracked-files=no 2>/dev/null)" ] && dirty=false || dirty=true
 # What every row is made by, but for the profile and the arguments.
-built=$(made_of fast | sha256sum)
+built=$(made_of fast bench | sha256sum)
 
 # guest_of NAME GPUS VRAM ARGUMENTS: one more guest of the experiment; VRAM, of each GPU, is what the user says, if she does.
 guest_of() { guests+=("$1 $2 ${VRAM:-$3} $4"); }
@@ -184,7 +184,7 @@ tapes() {
 	find "$dir/tapes" -exec touch -h -d @0 {} +
 	image=$BUILD/image-$exp.cpio
 	# The kernel unpacks one archive after the other; the second begins at a multiple of four.
-	cp "$BUILD/image-fast.cpio.gz" "$image"
+	cp "$BUILD/image-bench.cpio.gz" "$image"
 	truncate -s %512 "$image"
 	(cd "$dir" && find tapes | LC_ALL=C sort | cpio -o -H newc --quiet --reproducible -R 0:0) >>"$image"
 }
@@ -270,7 +270,7 @@ one() {
 	rm -f "$json" "$results/$exp.meta.json" "$results/$exp.targets.txt"
 	[ -z "${FRESH:-}" ] || rm -f "${parts[@]}"
 	say "'$exp': $(jq -r '"\(.guests | length) guests, of \(.gpus) GPUs of \(.vram_mib) MiB"' <<<"$config") (virtual time; about $minutes minutes)"
-	image=$BUILD/image-fast.cpio.gz
+	image=$BUILD/image-bench.cpio.gz
 	[ -z "$taped" ] || tapes
 	all_guests
 	[ -z "$taped" ] || rm -f "$image"

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 # image.sh fast|debug: the guest's initramfs: busybox, the module, uvmctl, the suites. Output: build/image-<kernel>.cpio.gz
+# And build/image-bench.cpio.gz, of the fast kernel: without the tests and the examples. So what was measured stays the same to the digit, and
+# need not be measured again, when a test changes.
 . "$(dirname "$0")/lib.sh"
 conf=${1:-fast}
 root=$BUILD/image-$conf
@@ -42,6 +44,12 @@ examples() {
 		"$ROOT/tools/libhuvm/examples/vector_add.c" "$release/liblibhuvm.a" -lpthread -ldl -lm
 }
 
+# pack FILE [PATTERN]: makes an archive of what is there, but for what fits the pattern.
+pack() {
+	(cd "$root" && find . | grep -vP "${2:-^$}" | LC_ALL=C sort | cpio -o -H newc --quiet --reproducible -R 0:0 | gzip -1n) >"$1.part"
+	mv "$1.part" "$1"
+}
+
 build() {
 	local release=$BUILD/cargo-guest/x86_64-unknown-linux-gnu/release
 	"$ROOT/tools/build/crates.sh" from "$BUILD/cargo-guest"
@@ -71,7 +79,7 @@ build() {
 	chmod +x "$root/init" "$root"/suites/*
 	# The same contents give the same bytes: in virtual time a different image is a different run.
 	find "$root" -exec touch -h -d @0 {} +
-	(cd "$root" && find . | LC_ALL=C sort | cpio -o -H newc --quiet --reproducible -R 0:0 | gzip -1n) >"$out.part"
-	mv "$out.part" "$out"
+	pack "$out"
+	[ "$conf" != fast ] || pack "$BUILD/image-bench.cpio.gz" '^\./(suites/(?!bench\.sh$)|bin/vector_add_)'
 }
 locked "image-$(here)" build

@@ -100,9 +100,9 @@ toolchain_id() { rustc -V; "$(clang_)" --version | head -1; "$(bindgen_)" --vers
 
 short_hash() { sha256sum | cut -c1-12; }
 
-# made_of fast|debug|race: all that every guest of that kernel is made of, one after the other, for a hash.
+# made_of fast|debug|race [IMAGE]: all that every guest of that kernel is made of, one after the other, for a hash.
 made_of() {
-	cat "$("$ROOT/tools/build/kernel.sh" "$1" --print)/arch/x86/boot/bzImage" "$("$ROOT/qemu/build.sh" --print)" "$BUILD/image-$1.cpio.gz" \
+	cat "$("$ROOT/tools/build/kernel.sh" "$1" --print)/arch/x86/boot/bzImage" "$("$ROOT/qemu/build.sh" --print)" "$BUILD/image-${2:-$1}.cpio.gz" \
 		"$ROOT/tools/build/run.sh"
 }
 
