@@ -32,7 +32,7 @@
 #define ARG_MAX		1024u
 /* Calls before that of HUVM_SHOW that are shown. */
 #define SHOWN		20u
-/* What a call may take (s, scaled). */
+/* What a call may take, and a turn of the bystander in any case (s, scaled). */
 #define CALL_S		30
 /*
  * How many times as long as by itself a turn of the bystander may take on the average, and one by itself. By the metronome's beats:
@@ -881,8 +881,9 @@ static int look_after(pid_t pid, pid_t by, uint64_t alone)
 			turns = shared->turns;
 			turn = seconds();
 			beats = shared->beats;
-		} else if (shared->beats - beats > SLOWEST * alone) {
-			FAIL("the bystander has had no turn in %.0f s, the time of %u turns by itself", seconds() - turn, SLOWEST);
+		} else if (shared->beats - beats > SLOWEST * alone || seconds() - turn > CALL_S * time_scale()) {
+			FAIL("the bystander has had no turn in %.0f s, %llu beats, of which a turn by itself takes %llu", seconds() - turn,
+			     (unsigned long long)(shared->beats - beats), (unsigned long long)alone);
 		}
 	}
 	return status;
