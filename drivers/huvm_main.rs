@@ -81,6 +81,7 @@ impl Drop for Kept {
 
 impl InPlaceModule for Huvm {
     fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        account::policy::start();
         try_pin_init!(Self {
             _kept: Kept,
             _watch: account::waits::Watch::start()?,

@@ -9,6 +9,7 @@ use crate::memory::Place;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
+#[inline(never)] // stack
 pub(super) fn register(space: &Arc<Space>, arg: usize) -> Result {
     let a: uapi::huvm_gpu_register = argument(arg, 0)?;
     owner_only(space)?;
@@ -16,6 +17,7 @@ pub(super) fn register(space: &Arc<Space>, arg: usize) -> Result {
     space.register_gpu(&gpu(a.gpu)?)
 }
 
+#[inline(never)] // stack
 pub(super) fn unregister(space: &Arc<Space>, arg: usize) -> Result {
     let a: uapi::huvm_gpu_register = argument(arg, 0)?;
     owner_only(space)?;
@@ -24,6 +26,7 @@ pub(super) fn unregister(space: &Arc<Space>, arg: usize) -> Result {
     space.unregister_gpu(u8::try_from(a.gpu).map_err(|_| ENODEV)?)
 }
 
+#[inline(never)] // stack
 pub(super) fn migrate(space: &Arc<Space>, arg: usize) -> Result {
     let mut a: uapi::huvm_migrate = argument(arg, 0)?;
     owner_only(space)?;
@@ -39,6 +42,7 @@ pub(super) fn migrate(space: &Arc<Space>, arg: usize) -> Result {
     did.and(out)
 }
 
+#[inline(never)] // stack
 pub(super) fn advise(space: &Arc<Space>, arg: usize) -> Result {
     let a: uapi::huvm_advise = argument(arg, 0)?;
     owner_only(space)?;

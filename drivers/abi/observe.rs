@@ -23,6 +23,7 @@ const RANGE_MAX: u32 = 4096;
 /// Records of an event ring: smallest, largest, default.
 const RECORDS: (u32, u32, u32) = (16, 65536, 4096);
 
+#[inline(never)] // stack
 pub(super) fn version(arg: usize) -> Result {
     let mut a: uapi::huvm_version = argument(arg, 0)?;
     a.abi_major = uapi::HUVM_ABI_MAJOR;
@@ -40,6 +41,7 @@ pub(super) fn version(arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+#[inline(never)] // stack
 pub(super) fn gpu_info(arg: usize) -> Result {
     let mut a: uapi::huvm_gpu_info = argument(arg, 0)?;
     let gpu = gpu(a.gpu)?;
@@ -70,6 +72,7 @@ pub(super) fn gpu_info(arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+#[inline(never)] // stack
 pub(super) fn link_info(arg: usize) -> Result {
     let mut a: uapi::huvm_link_info = argument(arg, 0)?;
     zero(a.reserved)?;
@@ -94,6 +97,7 @@ pub(super) fn link_info(arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+#[inline(never)] // stack
 pub(super) fn mem_info(arg: usize) -> Result {
     let mut a: uapi::huvm_mem_info = argument(arg, 0)?;
     zero(a.retired)?;
@@ -126,6 +130,7 @@ pub(super) fn mem_info(arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+#[inline(never)] // stack
 pub(super) fn lend_info(arg: usize) -> Result {
     let mut a: uapi::huvm_lend_info = argument(arg, 0)?;
     let gpu = gpu(a.gpu)?;
@@ -137,6 +142,7 @@ pub(super) fn lend_info(arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+#[inline(never)] // stack
 pub(super) fn gpu_health(arg: usize) -> Result {
     let mut a: uapi::huvm_gpu_health = argument(arg, 0)?;
     zero(a.reserved)?;
@@ -151,31 +157,32 @@ pub(super) fn gpu_health(arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+#[inline(never)] // stack
 pub(super) fn counters(space: &Arc<Space>, arg: usize) -> Result {
     let mut a: uapi::huvm_counters = argument(arg, 0)?;
     zero(a.reserved)?;
-    let values = match a.scope {
-        uapi::HUVM_SCOPE_GLOBAL => zero(a.gpu).map(|()| account::global().read())?,
-        uapi::HUVM_SCOPE_GPU => gpu(a.gpu)?.counters().read(),
+    let mut values = [0u64; COUNT];
+    match a.scope {
+        uapi::HUVM_SCOPE_GLOBAL => {
+            zero(a.gpu)?;
+            account::global().add_to(&mut values);
+        }
+        uapi::HUVM_SCOPE_GPU => gpu(a.gpu)?.counters().add_to(&mut values),
         uapi::HUVM_SCOPE_SPACE => {
             zero(a.gpu)?;
             owner_only(space)?;
-            space.counters.read()
+            space.counters.add_to(&mut values);
         }
         uapi::HUVM_SCOPE_PROCESS => {
-            let mut sum = [0u64; COUNT];
             for space in spaces::of_process(a.gpu)?.iter() {
                 if !task::is_admin() {
                     owner_only(space)?;
                 }
-                for (to, n) in sum.iter_mut().zip(space.counters.read()) {
-                    *to = to.wrapping_add(n);
-                }
+                space.counters.add_to(&mut values);
             }
-            sum
         }
         _ => return Err(EINVAL),
-    };
+    }
     let n = usize::try_from(a.nr)?.min(COUNT);
     user::write_slice(a.values, values.get(..n).ok_or(EINVAL)?)?;
     a.nr = u32::try_from(n)?;
@@ -183,6 +190,7 @@ pub(super) fn counters(space: &Arc<Space>, arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+#[inline(never)] // stack
 pub(super) fn latency(arg: usize) -> Result {
     let mut a: uapi::huvm_latency = argument(arg, 0)?;
     zero(a.reserved)?;
@@ -203,6 +211,7 @@ pub(super) fn latency(arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+#[inline(never)] // stack
 pub(super) fn events(space: &Arc<Space>, arg: usize) -> Result {
     let a: uapi::huvm_events = argument(arg, uapi::HUVM_EVENTS_ALL)?;
     let all = a.flags & uapi::HUVM_EVENTS_ALL != 0;
@@ -225,6 +234,7 @@ pub(super) fn events(space: &Arc<Space>, arg: usize) -> Result {
         .charged(|| Stream::configure(space, a.mask, all, records))
 }
 
+#[inline(never)] // stack
 pub(super) fn client_info(arg: usize) -> Result {
     let mut a: uapi::huvm_client_info = argument(arg, 0)?;
     let space = spaces::next_space(a.client).ok_or(ENOENT)?;
@@ -251,6 +261,7 @@ pub(super) fn client_info(arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+#[inline(never)] // stack
 pub(super) fn range_info(own: &Arc<Space>, arg: usize) -> Result {
     let mut a: uapi::huvm_range_info = argument(arg, 0)?;
     zero(a.reserved)?;

@@ -13,6 +13,7 @@ use huvm_policy::preset::{preset_by_name, preset_of, PRESETS};
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
+#[inline(never)] // stack
 pub(super) fn knob(arg: usize) -> Result {
     let mut a: uapi::huvm_knob = argument(arg, 0)?;
     zero(a.scopes)?;
@@ -179,6 +180,7 @@ fn knob_id(index: u32) -> Result<&'static Knob> {
     knob_by_index(index).ok_or(ENOENT)
 }
 
+#[inline(never)] // stack
 pub(super) fn get(space: &Arc<Space>, arg: usize) -> Result {
     let mut a: uapi::huvm_policy = argument(arg, 0)?;
     let scope = Scope::of(space, a.scope, a.gpu)?;
@@ -189,6 +191,7 @@ pub(super) fn get(space: &Arc<Space>, arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+#[inline(never)] // stack
 pub(super) fn set(space: &Arc<Space>, arg: usize) -> Result {
     let a: uapi::huvm_policy = argument(arg, uapi::HUVM_POLICY_RESET)?;
     let scope = Scope::of(space, a.scope, a.gpu)?;
@@ -202,6 +205,7 @@ pub(super) fn set(space: &Arc<Space>, arg: usize) -> Result {
     scope.set(knob_id(a.knob)?.id, a.value)
 }
 
+#[inline(never)] // stack
 pub(super) fn preset_get(space: &Arc<Space>, arg: usize) -> Result {
     let mut a: uapi::huvm_preset = argument(arg, uapi::HUVM_PRESET_LIST)?;
     zero(a.reserved)?;
@@ -228,6 +232,7 @@ pub(super) fn preset_get(space: &Arc<Space>, arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+#[inline(never)] // stack
 pub(super) fn preset_set(space: &Arc<Space>, arg: usize) -> Result {
     let a: uapi::huvm_preset = argument(arg, uapi::HUVM_POLICY_RESET)?;
     zero(a.reserved)?;

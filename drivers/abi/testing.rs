@@ -23,6 +23,7 @@ fn admin() -> Result {
     }
 }
 
+#[inline(never)] // stack
 pub(super) fn reg(arg: usize) -> Result {
     let mut a: uapi::huvm_test_reg = argument(arg, 0)?;
     admin()?;
@@ -40,6 +41,7 @@ pub(super) fn reg(arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+#[inline(never)] // stack
 pub(super) fn selftest(arg: usize) -> Result {
     let mut a: uapi::huvm_selftest_arg = argument(arg, 0)?;
     admin()?;
@@ -51,6 +53,7 @@ pub(super) fn selftest(arg: usize) -> Result {
     did.and(out)
 }
 
+#[inline(never)] // stack
 pub(super) fn evict(arg: usize) -> Result {
     let mut a: uapi::huvm_test_evict = argument(arg, 0)?;
     admin()?;
@@ -61,6 +64,7 @@ pub(super) fn evict(arg: usize) -> Result {
     user::copy_out(arg, &a)
 }
 
+#[inline(never)] // stack
 pub(super) fn limits(arg: usize) -> Result {
     let a: uapi::huvm_test_limits = argument(arg, 0)?;
     admin()?;
@@ -69,6 +73,7 @@ pub(super) fn limits(arg: usize) -> Result {
     evict::limit(&gpu, a.chunks)
 }
 
+#[inline(never)] // stack
 pub(super) fn fail(arg: usize) -> Result {
     let mut a: uapi::huvm_test_fail = argument(arg, 0)?;
     admin()?;

@@ -32,6 +32,7 @@ fn instruction(i: &uapi::huvm_instr) -> Result<Instr> {
     })
 }
 
+#[inline(never)] // stack
 pub(super) fn launch(space: &Arc<Space>, arg: usize) -> Result {
     let mut a: uapi::huvm_launch = argument(arg, 0)?;
     owner_only(space)?;
@@ -63,6 +64,7 @@ pub(super) fn launch(space: &Arc<Space>, arg: usize) -> Result {
     })
 }
 
+#[inline(never)] // stack
 pub(super) fn wait(space: &Arc<Space>, arg: usize, abort: bool) -> Result {
     let a: uapi::huvm_wait = argument(arg, 0)?;
     owner_only(space)?;

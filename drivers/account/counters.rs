@@ -2,6 +2,7 @@
 //! Counters: an array of relaxed atomics per scope, in the order of `enum huvm_counter`.
 
 use crate::kernel::ffi::uapi;
+use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
 
 /// Counters of a scope.
@@ -170,19 +171,30 @@ pub(crate) enum Counter {
 }
 
 /// The counters of one scope.
-pub(crate) struct Counters([Atomic<u64>; COUNT]);
+pub(crate) struct Counters {
+    of: [Atomic<u64>; COUNT],
+}
 
 impl Counters {
     /// All zero.
     pub(crate) const fn new() -> Self {
-        Counters([const { Atomic::new(0) }; COUNT])
+        Counters {
+            of: [const { Atomic::new(0) }; COUNT],
+        }
+    }
+
+    /// All zero, made where they are to be.
+    pub(crate) fn init() -> impl Init<Self> {
+        init!(Counters {
+            of <- pin_init::init_array_from_fn(|_| Atomic::new(0)),
+        })
     }
 
     /// Adds.
     #[inline]
     pub(crate) fn add(&self, counter: Counter, n: u64) {
         // CAST: below COUNT.
-        if let Some(c) = self.0.get(counter as usize) {
+        if let Some(c) = self.of.get(counter as usize) {
             c.add(n, Relaxed);
         }
     }
@@ -190,15 +202,13 @@ impl Counters {
     /// Reads one.
     pub(crate) fn get(&self, counter: Counter) -> u64 {
         // CAST: below COUNT.
-        self.0.get(counter as usize).map_or(0, |c| c.load(Relaxed))
+        self.of.get(counter as usize).map_or(0, |c| c.load(Relaxed))
     }
 
-    /// Reads all, each by itself.
-    pub(crate) fn read(&self) -> [u64; COUNT] {
-        let mut out = [0; COUNT];
-        for (o, c) in out.iter_mut().zip(&self.0) {
-            *o = c.load(Relaxed);
+    /// Adds all to `sums`, each read by itself.
+    pub(crate) fn add_to(&self, sums: &mut [u64; COUNT]) {
+        for (sum, c) in sums.iter_mut().zip(&self.of) {
+            *sum = sum.wrapping_add(c.load(Relaxed));
         }
-        out
     }
 }

@@ -33,12 +33,17 @@ pub(crate) fn note_change() {
 /// The values in force, as they were when they were asked for.
 pub(crate) type InForce = Arc<Policy>;
 
-static GLOBAL: Global<Option<Policy>> = Global::new(Which::Other, None);
+/// Those of the default preset from [`start`] on.
+static GLOBAL: Global<Policy> = Global::new(Which::Other, Policy::new());
 
-/// The global values, under their lock. Before anybody set one they are those of the default preset.
+/// The global values, under their lock.
 fn with_global<R>(f: impl FnOnce(&mut Policy) -> R) -> R {
-    let mut g = GLOBAL.lock();
-    f(g.get_or_insert_with(original))
+    f(&mut GLOBAL.lock())
+}
+
+/// Before anything else of the module: nobody has set a global value yet.
+pub(crate) fn start() {
+    reset_global(None);
 }
 
 /// The global values that hold when nobody set one.
@@ -49,6 +54,13 @@ pub(crate) fn original() -> Policy {
 /// The global values.
 pub(crate) fn global() -> Policy {
     with_global(|p| *p)
+}
+
+/// The global values, in memory of their own, to be covered there: all of a policy is too large to be put together on the stack of
+/// one who evicts.
+fn below(flags: Flags) -> Result<UniqueArc<Policy>, AllocError> {
+    let room = memcg::at_once(|| UniqueArc::<Policy>::new_uninit(flags))?;
+    Ok(with_global(|p| room.write(*p)))
 }
 
 /// Sets a global value.
@@ -84,7 +96,7 @@ pub(crate) fn reset_global(id: Option<KnobId>) {
 pub(crate) struct ScopePolicy {
     /// Put together for no GPU in particular, and for each one. A GPU uses the first alone.
     #[pin]
-    values: Mutex<Scope<InForce, { MAX_GPUS + 1 }>>,
+    values: Mutex<KBox<Scope<InForce, { MAX_GPUS + 1 }>>>,
 }
 
 /// Values of a GPU.
@@ -98,7 +110,7 @@ impl ScopePolicy {
     /// # Errors
     /// `ENOMEM`.
     pub(crate) fn new(flags: Flags) -> Result<impl PinInit<Self>> {
-        let values = Scope::new(Arc::new(global(), flags)?);
+        let values = KBox::new(Scope::new(below(flags)?.into()), flags)?;
         Ok(pin_init!(Self {
             values <- new_mutex!(values, "huvm_policy"),
         }))
@@ -139,7 +151,7 @@ impl ScopePolicy {
 
     /// Changes what is set here, or fails and changes nothing.
     fn change(&self, f: impl FnOnce(&mut Overrides) -> Result) -> Result {
-        let mut values = below(&global())?;
+        let mut values = below(CHARGED)?;
         let old = {
             let mut v = self.values.lock();
             let mut own = *v.own();
@@ -158,26 +170,34 @@ impl ScopePolicy {
         self.values.lock().own().has(id)
     }
 
-    /// What is in force at `place`; `make` puts its own values and those below together. Without memory for that, see
-    /// [`Scope::best`].
+    /// What is in force at `place`: its own values over those of a wider scope, which `under` gives, told whether nothing is set
+    /// here; `cover` puts them together. Without memory for that, see [`Scope::best`].
     fn in_force(
         &self,
         place: usize,
-        make: impl FnOnce(&Overrides) -> Result<InForce, AllocError>,
+        under: impl FnOnce(bool) -> Result<Under, AllocError>,
+        cover: impl FnOnce(&Overrides, &mut Policy),
     ) -> InForce {
         // Before any value is read: a change meanwhile makes this one old.
         let after = changes();
-        let own = {
+        let is_plain = {
             let v = self.values.lock();
             if let Some(now) = v.current(place, after) {
                 return now;
             }
-            *v.own()
+            v.own().is_empty()
         };
-        let made = make(&own);
+        let made = under(is_plain);
         let mut v = self.values.lock();
+        let made = made.map(|under| match under {
+            Under::Mine(mut p) => {
+                cover(v.own(), &mut p);
+                p.into()
+            }
+            Under::AsIs(p) => p,
+        });
         let (now, old) = match made {
-            Ok(now) => (now.clone(), v.put(place, after, now)),
+            Ok(now) => (InForce::clone(&now), v.put(place, after, now)),
             Err(AllocError) => (v.best(place), None),
         };
         drop(v);
@@ -186,36 +206,37 @@ impl ScopePolicy {
     }
 }
 
-/// Memory with the values of a wider scope, to be covered there: they are too large to be put together on the stack.
-fn below(p: &Policy) -> Result<UniqueArc<Policy>, AllocError> {
-    Ok(memcg::at_once(|| UniqueArc::<Policy>::new_uninit(CHARGED))?.write(*p))
+/// The values of a wider scope, under those of a narrower one.
+enum Under {
+    /// To be covered.
+    Mine(UniqueArc<Policy>),
+    /// To be used as they are: nothing is set in the narrower one.
+    AsIs(InForce),
 }
 
-/// `own` over the global values.
-fn over_global(own: &Overrides) -> Result<InForce, AllocError> {
-    let mut p = below(&global())?;
-    own.cover(&mut p);
-    Ok(p.into())
+/// The global values, for whatever is set over them.
+fn under_all(_is_plain: bool) -> Result<Under, AllocError> {
+    below(CHARGED).map(Under::Mine)
 }
 
 /// What holds for a GPU as a whole.
 pub(crate) fn of_gpu(gpu: &Gpu) -> InForce {
-    gpu.policy().in_force(0, over_global)
+    gpu.policy().in_force(0, under_all, Overrides::cover)
 }
 
 /// What holds for a space on a GPU (or apart from any).
 pub(crate) fn in_force(space: &Space, gpu: Option<&Gpu>) -> InForce {
     let Some(gpu) = gpu else {
-        return space.policy.in_force(0, over_global);
+        return space.policy.in_force(0, under_all, Overrides::cover);
     };
     let place = usize::from(gpu.index()).saturating_add(1);
-    space.policy.in_force(place, |own| {
+    let under = |is_plain| {
         let of_gpu = of_gpu(gpu);
-        if own.is_empty() {
-            return Ok(of_gpu);
+        if is_plain {
+            return Ok(Under::AsIs(of_gpu));
         }
-        let mut p = below(&of_gpu)?;
-        own.cover_gpu(&mut p);
-        Ok(p.into())
-    })
+        let room = memcg::at_once(|| UniqueArc::<Policy>::new_uninit(CHARGED))?;
+        Ok(Under::Mine(room.write(*of_gpu)))
+    };
+    space.policy.in_force(place, under, Overrides::cover_gpu)
 }

@@ -267,12 +267,13 @@ impl Started {
         gpu.enable_interrupts();
         selftest::check(&gpu)?;
 
-        let rings = FaultState::new(&gpu)?;
-        let service = Service::new()?;
+        let mut rings = FaultState::new(&gpu)?;
+        let mut service = Service::new()?;
         self.service = Some(spawn(&gpu, "fault", move |gpu| {
-            faults::serve(gpu, rings, service)
+            faults::serve(gpu, &mut rings, &mut service)
         })?);
-        let (evictor, lender, fetcher) = (PreEvict::new()?, Lend::new()?, Prefetch::new()?);
+        let (mut evictor, mut lender) = (PreEvict::new()?, Lend::new()?);
+        let mut fetcher = Prefetch::new()?;
         let [evicts, lends, fetches, refills] = &mut self.keepers;
         *evicts = Some(spawn(&gpu, "evict", move |gpu| evictor.serve(gpu))?);
         *lends = Some(spawn(&gpu, "lend", move |gpu| lender.serve(gpu))?);
@@ -349,7 +350,7 @@ fn disobeyed(index: u8, channel: ChannelId, what: Disobeys) {
 fn spawn(
     gpu: &Arc<Gpu>,
     what: &str,
-    serve: impl FnOnce(&Arc<Gpu>) + Send + 'static,
+    mut serve: impl FnMut(&Arc<Gpu>) + Send + 'static,
 ) -> Result<KThread> {
     let name = CString::try_from_fmt(fmt!("huvm-{}/{}", what, gpu.index()))?;
     let gpu = gpu.clone();

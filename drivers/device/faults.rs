@@ -155,6 +155,7 @@ impl FaultState {
     /// # Errors
     /// `EIO` when a packet did not become valid, and was passed, when the ring's registers make no sense, or the GPU is lost: a
     /// replay must follow. `ENOMEM`.
+    #[inline(never)] // stack
     pub(crate) fn drain(&mut self, gpu: &Gpu, out: &mut KVVec<Fault>, max: usize) -> Result<usize> {
         out.clear();
         let n = u32::try_from(max)?;
@@ -173,6 +174,7 @@ impl FaultState {
     }
 
     /// The replayable ring gave nothing. If the device says that there is something all the same, and goes on so, it is ill.
+    #[inline(never)] // stack
     pub(crate) fn look_for_hidden(&mut self, gpu: &Gpu) {
         // A PUT that is wrong was told by who reads the ring.
         if gpu.hal(self.replayable.hides(gpu)) == Ok(true) {
@@ -185,6 +187,7 @@ impl FaultState {
     ///
     /// # Errors
     /// As [`Self::drain`].
+    #[inline(never)] // stack
     pub(crate) fn flush(&mut self, gpu: &Gpu) -> Result<u32> {
         let (ring, health) = (&mut self.replayable, &mut self.replayable_health);
         read(gpu, ring, health, |ring, patience| {
@@ -197,6 +200,7 @@ impl FaultState {
     ///
     /// # Errors
     /// `EIO`: it does not.
+    #[inline(never)] // stack
     pub(crate) fn recover(&mut self, gpu: &Gpu) -> Result<bool> {
         let health = &mut self.replayable_health;
         let did = recover(gpu, &mut self.replayable, health);
@@ -206,6 +210,7 @@ impl FaultState {
 
     /// Reads the non-replayable ring: faults of copy engines, and cancelled accesses reported again. Whether an engine met memory
     /// that failed.
+    #[inline(never)] // stack
     fn serve_other(&mut self, gpu: &Gpu) -> Result<bool> {
         let mut poisoned = false;
         // One for all: packets whose faults somebody saw to already may come without end.
@@ -315,7 +320,7 @@ impl Gpu {
 }
 
 /// The service thread: serves both rings until it is asked to stop.
-pub(super) fn serve(gpu: &Arc<Gpu>, mut rings: FaultState, mut service: Service) {
+pub(super) fn serve(gpu: &Arc<Gpu>, rings: &mut FaultState, service: &mut Service) {
     let (mut noted, mut asked) = (poison::notes(), 0);
     while !thread::should_stop() {
         let look = if gpu.clients().count() != 0 {
@@ -346,7 +351,7 @@ pub(super) fn serve(gpu: &Arc<Gpu>, mut rings: FaultState, mut service: Service)
         }
         // Nobody may be told of the end of a launch that no one waits for.
         launch::look_again(gpu);
-        service.run(gpu, &mut rings);
+        service.run(gpu, rings);
         rings.rearm(gpu);
     }
 }

@@ -24,29 +24,29 @@ unsafe impl Send for KThread {}
 unsafe impl Sync for KThread {}
 
 /// # Safety
-/// `arg` points to a live `Option<F>` that no other code uses while the thread runs.
-unsafe extern "C" fn run<F: FnOnce()>(arg: *mut c_void) -> kernel::ffi::c_int {
+/// `arg` points to a live `F` that no other code uses while the thread runs.
+unsafe extern "C" fn run<F: FnMut()>(arg: *mut c_void) -> kernel::ffi::c_int {
     // SAFETY: by the contract above.
-    if let Some(f) = unsafe { &mut *arg.cast::<Option<F>>() }.take() {
-        f();
-    }
+    unsafe { (*arg.cast::<F>())() };
     0
 }
 
 /// # Safety
-/// `arg` came from `KBox::into_raw` of a `KBox<Option<F>>` and nobody uses it any more.
+/// `arg` came from `KBox::into_raw` of a `KBox<F>` and nobody uses it any more.
 unsafe fn free<F>(arg: *mut c_void) {
     // SAFETY: by the contract above.
-    drop(unsafe { KBox::from_raw(arg.cast::<Option<F>>()) });
+    drop(unsafe { KBox::from_raw(arg.cast::<F>()) });
 }
 
 impl KThread {
-    /// Starts a thread that runs `f`. At most 15 bytes of the name show.
+    /// Starts a thread that runs `f`, once. At most 15 bytes of the name show.
+    ///
+    /// What `f` has captured stays where it is, off the thread's stack, and is dropped when the thread was waited for.
     ///
     /// # Errors
     /// `ENOMEM`; `EINTR` when the caller is killed meanwhile.
-    pub(crate) fn spawn<F: FnOnce() + Send + 'static>(name: &CStr, f: F) -> Result<KThread> {
-        let arg = KBox::into_raw(KBox::new(Some(f), GFP_KERNEL)?).cast::<c_void>();
+    pub(crate) fn spawn<F: FnMut() + Send + 'static>(name: &CStr, f: F) -> Result<KThread> {
+        let arg = KBox::into_raw(KBox::new(f, GFP_KERNEL)?).cast::<c_void>();
         // SAFETY: `arg` lives until the thread is over (see `drop`), and only `run` uses it meanwhile; the name is
         // copied.
         let task = from_err_ptr(unsafe {

@@ -108,6 +108,7 @@ impl Backing {
     ///
     /// # Errors
     /// `ENOMEM`; what was allocated until then stays and is not in use.
+    #[inline(never)] // stack
     pub(crate) fn ensure(
         &mut self,
         want: &PageMask,
@@ -200,6 +201,7 @@ impl Backing {
     ///
     /// # Errors
     /// `EIO` if the page has no memory or the GPU is lost, `ENOMEM` if it cannot be mapped.
+    #[inline(never)] // stack
     pub(crate) fn dma(&mut self, gpu: &Gpu, page: PageIndex, max: Pages) -> Result<(u64, Pages)> {
         let at = self.index_of(page).ok_or(EIO)?;
         let piece = self.pieces.get_mut(at).ok_or(EIO)?;
@@ -282,6 +284,7 @@ impl Backing {
     }
 
     /// Frees the pieces that hold none of `keep`. No mapping and no copy may use them.
+    #[inline(never)] // stack
     pub(crate) fn release_all_but(&mut self, keep: &PageMask) {
         let present = &mut self.present;
         self.pieces.retain(|p| {

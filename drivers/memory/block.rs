@@ -369,7 +369,14 @@ impl State {
         i.dst == Place::Host && i.others == Others::Stay && i.given.as_ref().is_some_and(reads)
     }
 
+    /// A copy begins, or what was begun of one has to end. It is put together off the stack of who evicts.
+    #[inline(never)] // stack
+    pub(crate) fn sends(&mut self, copy: impl FnOnce() -> Inflight) {
+        self.inflight = Some(copy());
+    }
+
     /// Publishes the copy in flight if it is over. What it is still waiting for; `None`: nothing is in flight.
+    #[inline(never)] // stack
     fn publish(&mut self) -> Option<Tracker> {
         let tracker = &self.inflight.as_ref()?.tracker;
         match channel::poll(tracker) {
@@ -382,6 +389,7 @@ impl State {
     }
 
     /// Publishes what a finished copy did. `ok`: it succeeded.
+    #[inline(never)] // stack
     fn finish(&mut self, ok: bool) {
         let Some(i) = self.inflight.take() else {
             return;
@@ -652,6 +660,7 @@ impl Block {
 
     /// Locks the block with no copy in flight but perhaps a write-back of what is in spare memory, which a fetch from there joins
     /// ([`State::is_written_back`]). Waits as [`Self::settled`] for others, and for that one too unless it `joins`.
+    #[inline(never)] // stack
     pub(crate) fn fetchable(&self, joins: bool) -> Guard<'_> {
         if joins {
             let mut s = self.state.lock();
@@ -701,6 +710,7 @@ impl Block {
 
     /// Locks the block with no copy in flight. Waits for one without the lock; the wait is bounded, and a copy that
     /// failed or timed out counts as not done.
+    #[inline(never)] // stack
     pub(crate) fn settled(&self) -> Guard<'_> {
         for _ in 0..FREE_WAITS {
             let tracker = {

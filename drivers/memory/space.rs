@@ -115,7 +115,7 @@ impl Space {
                 closed: Atomic::new(false),
                 over_ns: Atomic::new(0),
                 unmapped_ns: Atomic::new(0),
-                counters: Counters::new(),
+                counters <- Counters::init(),
                 policy <- SpacePolicy::new(CHARGED_IN_OPEN)?,
                 events <- Stream::new(),
                 launches <- SpaceLaunches::new(),
@@ -223,6 +223,7 @@ impl Space {
     }
 
     /// `start..end` was unmapped.
+    #[inline(never)] // stack
     pub(crate) fn remove_range(self: &Arc<Self>, start: u64, end: u64) {
         // Meanwhile others may be unmapped, and that cuts none but where they are.
         let is_cut = self.layout.lock().is_cut_by(start, end);
@@ -265,6 +266,7 @@ impl Space {
     ///
     /// # Errors
     /// `EFAULT` if `va` is in no range, `ENOMEM`.
+    #[inline(never)] // stack
     pub(crate) fn block_at(self: &Arc<Self>, va: u64) -> Result<Arc<Block>> {
         if self.is_closed() || va >= VA_LIMIT {
             return Err(EFAULT);
@@ -376,6 +378,7 @@ impl Space {
     ///
     /// # Errors
     /// `EEXIST`, `EIO`, `ENODEV` if it leaves, `ENOMEM`, `ENOSPC` without a free subcontext, or with as many as its owner may have.
+    #[inline(never)] // stack
     pub(crate) fn register_gpu(self: &Arc<Self>, gpu: &Arc<Gpu>) -> Result {
         if gpu.is_lost() {
             return Err(EIO);
@@ -404,6 +407,7 @@ impl Space {
     /// # Errors
     /// `ENOENT` if it is not registered, `EBUSY` if another thread is about to do the same; `ENOMEM` if pages could not be brought
     /// back: it stays registered.
+    #[inline(never)] // stack
     pub(crate) fn unregister_gpu(self: &Arc<Self>, gpu: u8) -> Result {
         let sg = self.on_gpu(gpu).ok_or(ENOENT)?;
         // First, so that nothing comes to the GPU behind the walk: faults, what is fetched ahead, other threads' calls.
@@ -455,6 +459,7 @@ impl Space {
     ///
     /// # Errors
     /// As there; `moved` counts what was done before.
+    #[inline(never)] // stack
     pub(crate) fn migrate(
         self: &Arc<Self>,
         va: u64,
@@ -469,6 +474,7 @@ impl Space {
     ///
     /// # Errors
     /// As there.
+    #[inline(never)] // stack
     pub(crate) fn advise(self: &Arc<Self>, va: u64, len: u64, advice: u32, place: u32) -> Result {
         service::advise::range(self, va, len, advice, place)
     }

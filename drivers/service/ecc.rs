@@ -15,7 +15,7 @@
 use super::pool::Need;
 use super::{evict, harvest};
 use crate::account::{self, counters::Counter, events};
-use crate::channel::poison;
+use crate::channel::{poison, Tracker};
 use crate::device::{registry, Gpu};
 use crate::kernel::ffi::uapi;
 use crate::kernel::thread;
@@ -38,6 +38,7 @@ struct Done {
 
 /// Takes the chunks of `gpu` out of service whose memory failed, as it or its copy engines said, and has others see to theirs. Those
 /// that could not be emptied before, too. Bounded. Whether there was one that nobody knew of. By its service thread.
+#[inline(never)] // stack
 pub(crate) fn attend(gpu: &Arc<Gpu>) -> bool {
     for i in 0..registry::count() {
         if let Some(other) = registry::gpu(i) {
@@ -65,6 +66,7 @@ pub(crate) fn attend(gpu: &Arc<Gpu>) -> bool {
 ///
 /// # Errors
 /// The GPU does not answer.
+#[inline(never)] // stack
 pub(super) fn hear(gpu: &Gpu) -> huvm_hal::Result<bool> {
     if gpu.is_lost() || !gpu.ext().is_some_and(|e| e.ecc) {
         return Ok(false);
@@ -102,6 +104,7 @@ fn number(id: ChunkId, page: PageIndex) -> Option<u32> {
 /// A launch met memory that failed at `va`, and [`attend`] was called since. Whether the fault can be served like any other: by
 /// another copy, or as the access to a page that is lost. `blindly`: also a chunk of which nothing was reported is taken out of
 /// service, for the launch would meet it for ever. Else it is good: the packet was late, and the block has a new one since.
+#[inline(never)] // stack
 pub(super) fn relieve(gpu: &Arc<Gpu>, client: &Client, va: u64, blindly: bool) -> bool {
     let Ok(block) = client.space.block_at(va) else {
         // No address of the client's.
@@ -127,6 +130,7 @@ pub(super) fn relieve(gpu: &Arc<Gpu>, client: &Client, va: u64, blindly: bool) -
 }
 
 /// Remembers a page that was told, not met by a copy engine.
+#[inline(never)] // stack
 fn note(gpu: &Gpu, page: u32) {
     gpu.chunks()
         .note_failed(poison::chunk_of(page), poison::index_of(page));
@@ -137,6 +141,7 @@ fn note(gpu: &Gpu, page: u32) {
 ///
 /// # Errors
 /// `ENOMEM`, `EIO`: it still has it.
+#[inline(never)] // stack
 pub(super) fn make_way(gpu: &Arc<Gpu>, block: &Block, pages: &PageMask) -> Result {
     let here = Place::Gpu(gpu.index());
     let chunk = {
@@ -154,6 +159,7 @@ pub(super) fn make_way(gpu: &Arc<Gpu>, block: &Block, pages: &PageMask) -> Resul
 }
 
 /// Page `page` of a GPU's memory failed, it is said.
+#[inline(never)] // stack
 fn condemn(gpu: &Arc<Gpu>, page: u32) -> Done {
     let id = poison::chunk_of(page);
     let mut done = Done {
@@ -202,6 +208,7 @@ fn condemn(gpu: &Arc<Gpu>, page: u32) -> Done {
 ///
 /// # Errors
 /// `ENOMEM`, `EIO`: the block still has it.
+#[inline(never)] // stack
 fn empty(gpu: &Arc<Gpu>, victim: Victim) -> Result<u32> {
     let Victim { chunk, owner, .. } = victim;
     let pool = gpu.chunks();
@@ -216,10 +223,11 @@ fn empty(gpu: &Arc<Gpu>, victim: Victim) -> Result<u32> {
         let is_lent = s.spare.as_ref().is_some_and(|s| s.is(gpu, id));
         (s.lost.count().get(), is_lent)
     };
+    let mut after = Tracker::EMPTY;
     let did = if is_lent {
-        harvest::take_back(gpu, &block, id).map(drop)
+        harvest::take_back(gpu, &block, id, &mut after).map(drop)
     } else {
-        evict::empty(gpu, &block, id, Need::Owner, false).map(drop)
+        evict::empty(gpu, &block, id, Need::Owner, false, &mut after)
     };
     if let Err(e) = did {
         harvest::leave(gpu, &block, chunk);

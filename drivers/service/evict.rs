@@ -15,7 +15,7 @@ use crate::channel::{self, Engine, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::time;
-use crate::memory::block::{Block, Inflight, Others};
+use crate::memory::block::{Block, Inflight, Others, State};
 use crate::memory::chunk::{Departure, Victim};
 use crate::memory::space::Space;
 use crate::memory::{PageMask, Place, BLOCK_BYTES, PAGE_BYTES};
@@ -24,6 +24,7 @@ use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::evict::VictimOrder;
 use huvm_policy::refault::{EvictConfig, Memory};
 use huvm_policy::spare::SpareReplace;
+use huvm_policy::types::ChunkId;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
@@ -35,12 +36,11 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// A chunk of `gpu`, to be written after `after`.
-    pub(super) fn new(gpu: &Arc<Gpu>, chunk: FreeChunk, after: Tracker) -> Self {
-        Room {
-            held: Some((gpu.clone(), chunk)),
-            after,
-        }
+    /// Takes a chunk of `gpu` in hand, to be written after `after`. What was in hand is given back.
+    pub(super) fn hold(&mut self, gpu: &Arc<Gpu>, chunk: FreeChunk, after: &Tracker) {
+        self.give_back();
+        self.held = Some((gpu.clone(), chunk));
+        self.after = *after;
     }
 
     /// Nothing in hand.
@@ -75,15 +75,20 @@ impl Room {
         }
         core::mem::replace(&mut self.after, Tracker::EMPTY)
     }
-}
 
-impl Drop for Room {
-    fn drop(&mut self) {
+    /// Gives back what is in hand.
+    fn give_back(&mut self) {
         if let Some((gpu, chunk)) = self.held.take() {
             // A free chunk has nothing in flight; a failure means that the GPU is lost.
             let _lost = channel::wait(&self.after);
             gpu.chunks().give_back(chunk);
         }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 
@@ -118,6 +123,7 @@ const ALL_BUSY_NS: u64 = 5_000_000_000;
 const ALL_BUSY_BOUND_NS: u64 = 2 * ALL_BUSY_NS;
 
 /// How victims are chosen on `gpu` now, under policy `p`.
+#[inline(never)] // stack
 pub(super) fn order(gpu: &Gpu, p: &Policy) -> EvictConfig {
     fair::look(gpu);
     let memory = Memory {
@@ -134,11 +140,17 @@ fn is_cramped(gpu: &Gpu, by: Option<u8>) -> bool {
     share.is_some_and(|share| gpu.front.load(Relaxed) >= share)
 }
 
-/// Frees a chunk of `gpu`. `in_fault`: a GPU waits for it.
+/// Frees a chunk of `gpu`, and takes it in hand. `in_fault`: a GPU waits for it.
 ///
 /// # Errors
 /// `ENOMEM` after a bounded number of tries, `EIO` if the GPU is lost.
-pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -> Result<Room> {
+#[inline(never)] // stack
+pub(crate) fn make_room(
+    gpu: &Arc<Gpu>,
+    space: Option<&Space>,
+    in_fault: bool,
+    room: &mut Room,
+) -> Result {
     let (mut order, tries, enabled) = {
         let p = match space {
             Some(s) => policy::in_force(s, Some(gpu)),
@@ -166,16 +178,17 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
             return Err(EIO);
         }
         if let Some(chunk) = gpu.chunks().take_free() {
-            return Ok(Room::new(gpu, chunk, Tracker::EMPTY));
+            room.hold(gpu, chunk, &Tracker::EMPTY);
+            return Ok(());
         }
         // What was lent comes back before anything of its own goes; but if it does not, as without host memory for it, or goes out of
         // service on its way, its own does in turn.
         let back = match own_first {
-            false => harvest::reclaim(gpu, in_fault),
+            false => harvest::reclaim(gpu, in_fault, room),
             true => None,
         };
         match back {
-            Some(Ok(room)) => return Ok(room),
+            Some(Ok(())) => return Ok(()),
             Some(Err(e)) => {
                 tried += 1;
                 why = e;
@@ -206,11 +219,11 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
         };
         waiting = None;
         tried += 1;
-        match evict(gpu, victim, need, in_fault) {
-            Ok(room) => {
+        match evict(gpu, victim, need, in_fault, room) {
+            Ok(()) => {
                 let took = time::now_ns().saturating_sub(started);
                 account::count(Some(gpu), space, Counter::EvictNs, took);
-                return Ok(room);
+                return Ok(());
             }
             Err(e) => why = e,
         }
@@ -218,13 +231,15 @@ pub(crate) fn make_room(gpu: &Arc<Gpu>, space: Option<&Space>, in_fault: bool) -
     Err(if why == EIO { EIO } else { ENOMEM })
 }
 
-/// Empties one chunk.
+/// Empties one chunk, and takes it in hand.
+#[inline(never)] // stack
 pub(super) fn evict(
     gpu: &Arc<Gpu>,
     victim: Victim,
     need: Need<'_>,
     in_fault: bool,
-) -> Result<Room> {
+    room: &mut Room,
+) -> Result {
     let pool = gpu.chunks();
     let Victim {
         chunk,
@@ -237,12 +252,14 @@ pub(super) fn evict(
         pool.abort(chunk);
         return Err(EAGAIN);
     };
-    match empty(gpu, &block, chunk.id(), need, in_fault) {
-        Ok(after) => {
+    let mut after = Tracker::EMPTY;
+    match empty(gpu, &block, chunk.id(), need, in_fault, &mut after) {
+        Ok(()) => {
             let n = u64::from(recent);
             account::count(Some(gpu), Some(block.space()), Counter::EvictionsRecent, n);
             let free = pool.hand_over(chunk)?;
-            Ok(Room::new(gpu, free, after))
+            room.hold(gpu, free, &after);
+            Ok(())
         }
         Err(e) => {
             pool.abort(chunk);
@@ -251,83 +268,119 @@ pub(super) fn evict(
     }
 }
 
-/// Takes the chunk from its block, pages on their way to the host. Returns what ends that.
+/// What to do about a chunk that is to be emptied.
+enum Next {
+    /// These pages go there, where there is room for them; no GPU has any of the block mapped.
+    Copy(PageMask, Place),
+    /// A GPU was lost meanwhile: look again.
+    Again,
+    /// Another block's chunk in spare memory is to make way, without this one's lock.
+    Replace,
+    /// The block let go of it in the meantime.
+    NotThere,
+}
+
+/// Decides where the pages of chunk `id` go, and makes ready for that.
 ///
 /// # Errors
-/// `ENOMEM` without host memory, `EIO`; the block still has the chunk.
-pub(super) fn empty(
+/// As [`empty`].
+#[inline(never)] // stack
+fn prepare(
     gpu: &Arc<Gpu>,
     block: &Arc<Block>,
-    id: huvm_policy::types::ChunkId,
+    s: &mut State,
+    id: ChunkId,
     need: Need<'_>,
-    in_fault: bool,
-) -> Result<Tracker> {
+    may_replace: &mut bool,
+) -> Result<Next> {
     let g = gpu.index();
     let space = block.space();
     let p = policy::in_force(space, Some(gpu));
-    let replace = SpareReplace::of(&p);
+    let valid = match s.part(g) {
+        Some(p) if p.chunk == Some(id) => p.valid,
+        _ => return Ok(Next::NotThere),
+    };
+    let only = valid.and_not(&s.kept_beside(Place::Gpu(g)));
+    // From a neighbour it comes back sooner, so what the host has goes there as well; but nothing makes way for that, nor does an
+    // engine try to read what is known to have failed.
+    let mut near = only;
+    let borrows = p.is_on(KnobId::HarvestBorrow);
+    if borrows && p.is_on(KnobId::KeepHostCopy) {
+        let beside = valid.and(&s.host_valid).and_not(&s.in_spare());
+        near |= beside.and_not(&s.unfit(Place::Gpu(g)));
+    }
+    let is_clean = only.is_empty();
+    let found =
+        (borrows && !near.is_empty()).then(|| harvest::find_spare(s, block, gpu, is_clean, &p));
+    let dst = match found {
+        // What is known to have failed there and is not condemned yet would not keep them.
+        Some(Found::Chunk) if !near.intersects(&s.unfit(Place::Spare)) => Place::Spare,
+        // Once: another block makes way, whose lock is not taken under this one's.
+        Some(Found::Removable)
+            if !is_clean
+                && core::mem::take(may_replace)
+                && SpareReplace::of(&p).allows(gpu.channels().pending(Engine::DeviceToHost)) =>
+        {
+            return Ok(Next::Replace);
+        }
+        _ => Place::Host,
+    };
+    if dst == Place::Host {
+        if let Err(e) = pool::host_memory(gpu, space, s, &only, &p, need) {
+            // A chunk that was just borrowed, and is unfit.
+            s.release_empty_chunks();
+            return Err(e);
+        }
+    }
+    map::unmap_gpus(s, &valid);
+    // Who does not acknowledge that is lost, and what it had beside this GPU is here alone now.
+    if valid.and_not(&s.kept_beside(Place::Gpu(g))) != only {
+        return Ok(Next::Again);
+    }
+    let copy = if dst == Place::Host { only } else { near };
+    Ok(Next::Copy(copy, dst))
+}
+
+/// Takes the chunk from its block, pages on their way to the host. `after`, empty so far, is what ends that.
+///
+/// # Errors
+/// `ENOMEM` without host memory, `EIO`; the block still has the chunk.
+#[inline(never)] // stack
+pub(super) fn empty(
+    gpu: &Arc<Gpu>,
+    block: &Arc<Block>,
+    id: ChunkId,
+    need: Need<'_>,
+    in_fault: bool,
+    after: &mut Tracker,
+) -> Result {
+    let g = gpu.index();
+    let space = block.space();
     let mut may_replace = true;
     let (mut s, copy, dst) = loop {
         let mut s = block.settled();
-        let valid = match s.part(g) {
-            Some(p) if p.chunk == Some(id) => p.valid,
-            // The block let go of it in the meantime.
-            _ => return Ok(Tracker::EMPTY),
-        };
-        let only = valid.and_not(&s.kept_beside(Place::Gpu(g)));
-        // From a neighbour it comes back sooner, so what the host has goes there as well; but nothing makes way for that, nor does an
-        // engine try to read what is known to have failed.
-        let mut near = only;
-        let borrows = p.is_on(KnobId::HarvestBorrow);
-        if borrows && p.is_on(KnobId::KeepHostCopy) {
-            let beside = valid.and(&s.host_valid).and_not(&s.in_spare());
-            near |= beside.and_not(&s.unfit(Place::Gpu(g)));
-        }
-        let is_clean = only.is_empty();
-        let found = (borrows && !near.is_empty())
-            .then(|| harvest::find_spare(&mut s, block, gpu, is_clean, &p));
-        let (dst, copy) = match found {
-            // What is known to have failed there and is not condemned yet would not keep them.
-            Some(Found::Chunk) if !near.intersects(&s.unfit(Place::Spare)) => (Place::Spare, near),
-            // Once: another block makes way, whose lock is not taken under this one's.
-            Some(Found::Removable)
-                if !is_clean
-                    && core::mem::take(&mut may_replace)
-                    && replace.allows(gpu.channels().pending(Engine::DeviceToHost)) =>
-            {
+        match prepare(gpu, block, &mut s, id, need, &mut may_replace)? {
+            Next::Copy(pages, dst) => break (s, pages, dst),
+            Next::Again => {}
+            Next::Replace => {
                 drop(s);
+                let p = policy::in_force(space, Some(gpu));
                 let _else_to_the_host = harvest::replace(gpu, &p);
-                continue;
             }
-            _ => (Place::Host, only),
-        };
-        if dst == Place::Host {
-            if let Err(e) = pool::host_memory(gpu, space, &mut s, &copy, &p, need) {
-                // A chunk that was just borrowed, and is unfit.
-                s.release_empty_chunks();
-                return Err(e);
-            }
-        }
-        map::unmap_gpus(&mut s, &valid);
-        // Who does not acknowledge that is lost, and what it had beside this GPU is here alone now.
-        if valid.and_not(&s.kept_beside(Place::Gpu(g))) == only {
-            break (s, copy, dst);
+            Next::NotThere => return Ok(()),
         }
     };
     block.begin_sending();
-    let mut tracker = Tracker::EMPTY;
     let did = match dst {
-        Place::Spare => super::migrate::submit_to_spare(block, &mut s, gpu, &copy, &mut tracker)
+        Place::Spare => super::migrate::submit_to_spare(block, &mut s, gpu, &copy, after)
             .map(|()| PageMask::EMPTY),
         _ if copy.is_empty() => Ok(PageMask::EMPTY),
         // From what is given away: another copy, if there is one, failed.
-        _ => {
-            super::migrate::submit_chunk_to_host(block, &mut s.host, (gpu, id), &copy, &mut tracker)
-        }
+        _ => super::migrate::submit_chunk_to_host(block, &mut s.host, (gpu, id), &copy, after),
     };
     if let Err(e) = did {
-        s.inflight = Some(Inflight {
-            tracker,
+        s.sends(|| Inflight {
+            tracker: *after,
             pages: PageMask::EMPTY,
             dst,
             others: Others::Stay,
@@ -347,8 +400,8 @@ pub(super) fn empty(
     }
     s.left(g);
     s.writes.left();
-    s.inflight = Some(Inflight {
-        tracker,
+    s.sends(|| Inflight {
+        tracker: *after,
         pages: copy,
         dst,
         others: Others::Stay,
@@ -379,22 +432,23 @@ pub(super) fn empty(
             arg1: u64::from(in_fault),
         },
     );
-    Ok(tracker)
+    Ok(())
 }
 
 /// Evicts up to `max` chunks now. Returns how many.
 ///
 /// # Errors
 /// `ENOMEM`, `EIO` when not even one could be.
+#[inline(never)] // stack
 pub(crate) fn some(gpu: &Arc<Gpu>, max: u32) -> Result<u32> {
     let mut done = 0;
     while done < max {
         let Some(victim) = gpu.chunks().take_victim(&EvictConfig::LRM, None) else {
             break;
         };
-        match evict(gpu, victim, Need::Owner, false) {
-            // Dropping the room waits for the copy and frees the chunk.
-            Ok(room) => drop(room),
+        // Dropping the room waits for the copy and frees the chunk.
+        match evict(gpu, victim, Need::Owner, false, &mut Room::empty()) {
+            Ok(()) => {}
             Err(e) if done == 0 => return Err(e),
             Err(_) => break,
         }

@@ -13,6 +13,7 @@ use crate::memory::clients::SUBCONTEXTS;
 use huvm_lockless::pause::Pause;
 use huvm_policy::config::KnobId;
 use huvm_policy::share::{self, Runner, Runners, CLIENTS};
+use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
 
 /// For so long after it did something a space uses the GPU.
@@ -36,12 +37,12 @@ pub(crate) struct Activity {
 
 impl Activity {
     /// Nobody used it.
-    pub(crate) const fn new() -> Self {
-        Activity {
-            last: [const { Atomic::new(0) }; SUBCONTEXTS],
+    pub(crate) fn init() -> impl Init<Self> {
+        init!(Activity {
+            last <- pin_init::init_array_from_fn(|_| Atomic::new(0)),
             looked: Pause::new(),
             asked: Pause::new(),
-        }
+        })
     }
 
     /// The space of this subcontext uses the GPU now.

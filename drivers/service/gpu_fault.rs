@@ -211,6 +211,7 @@ impl Service {
     }
 
     /// Nothing was there to be served. A packet that the device lost, without an overflow, comes again with a replay.
+    #[inline(never)] // stack
     fn replay_blindly(&mut self, gpu: &Gpu, now: u64) {
         if now.saturating_sub(self.served_ns) < MISSED_NS
             || gpu.is_lost()
@@ -231,6 +232,7 @@ impl Service {
     }
 
     /// Ends pins whose time is over: the next access faults, and moves the page.
+    #[inline(never)] // stack
     fn unpin(&mut self, now: u64) {
         self.pins.retain(|(until, block)| {
             if now < *until {
@@ -248,6 +250,7 @@ impl Service {
     }
 
     /// Serves the packets in `raw`. Says too whether a replay was sent, as after each block that was served if `per_block`.
+    #[inline(never)] // stack
     fn batch(&mut self, gpu: &Arc<Gpu>, per_block: bool) -> (BatchStats, bool) {
         let raw_count = self.raw.len();
         let fetched_ns = time::now_ns();
@@ -266,37 +269,8 @@ impl Service {
             Counter::FaultDuplicates,
             stats.duplicates.into(),
         );
-        self.work.clear();
-        // Clients that have no more memory: for one more block, or for one that is there. To find that out may take the kernel long, so it
-        // is asked once for each, and not all the time: one access of theirs is cancelled, and what else they want faults again.
-        let (mut poor, mut short) = (Subcontexts(0), Subcontexts(0));
+        let (poor, mut short) = (self.gather(gpu, fetched_ns), Subcontexts(0));
         let mut replayed = false;
-        for group in batch::groups(&self.faults) {
-            let Some(client) = u8::try_from(group.space)
-                .ok()
-                .and_then(|v| gpu.clients().get(v))
-            else {
-                continue;
-            };
-            let may_make = !poor.has(client.sg.veid);
-            match begin(gpu, &client, group, may_make, fetched_ns) {
-                Ok(work) => {
-                    if self.work.push_within_capacity(work).is_err() {
-                        break;
-                    }
-                }
-                Err(e) if e == ENOMEM => poor.add(client.sg.veid),
-                Err(_) => {}
-            }
-        }
-        for of_space in self
-            .work
-            .chunk_by(|a, b| Arc::ptr_eq(a.block.space(), b.block.space()))
-        {
-            if let Some(w) = of_space.first() {
-                events::wake(w.block.space());
-            }
-        }
         let crowded = is_crowded(gpu, self.work.len());
         gpu.crowded.store(crowded, Relaxed);
         note_front(gpu, self.work.len());
@@ -338,8 +312,45 @@ impl Service {
         (stats, replayed)
     }
 
+    /// Looks up the blocks of the faults. Gives back the clients that have no memory for one more.
+    #[inline(never)] // stack
+    fn gather(&mut self, gpu: &Arc<Gpu>, fetched_ns: u64) -> Subcontexts {
+        self.work.clear();
+        // Clients that have no more memory: for one more block, or for one that is there. To find that out may take the kernel long, so it
+        // is asked once for each, and not all the time: one access of theirs is cancelled, and what else they want faults again.
+        let mut poor = Subcontexts(0);
+        for group in batch::groups(&self.faults) {
+            let Some(client) = u8::try_from(group.space)
+                .ok()
+                .and_then(|v| gpu.clients().get(v))
+            else {
+                continue;
+            };
+            let may_make = !poor.has(client.sg.veid);
+            match begin(gpu, &client, group, may_make, fetched_ns) {
+                Ok(work) => {
+                    if self.work.push_within_capacity(work).is_err() {
+                        break;
+                    }
+                }
+                Err(e) if e == ENOMEM => poor.add(client.sg.veid),
+                Err(_) => {}
+            }
+        }
+        for of_space in self
+            .work
+            .chunk_by(|a, b| Arc::ptr_eq(a.block.space(), b.block.space()))
+        {
+            if let Some(w) = of_space.first() {
+                events::wake(w.block.space());
+            }
+        }
+        poor
+    }
+
     /// Packets to faults with known clients. Packets of clients that are gone are dropped: a cancel has ended, or will
     /// end, their launches.
+    #[inline(never)] // stack
     fn translate(&mut self, gpu: &Arc<Gpu>) {
         self.faults.clear();
         let failed = |p: &hw::Fault| p.fault_type == hw::FaultType::Poisoned;
@@ -381,6 +392,7 @@ impl Service {
     /// One cancel per client and batch, at most: it ends the launch that faulted. A second one, made from the same packets, could
     /// hit a launch that the client started after it saw the first end; what else is fatal faults again after the replay. So does
     /// what may be of an access that is over ([`Spared`]), if it is not.
+    #[inline(never)] // stack
     fn finish(&mut self, gpu: &Arc<Gpu>, raw: usize, unique: usize, poor: &Subcontexts) {
         let mut judged = Subcontexts(0);
         // Groups and work are in the same order; a group whose block does not exist has no work.
@@ -507,6 +519,7 @@ fn end_pins(block: &Block, now: Nanos) -> Option<Nanos> {
 
 /// Remembers that pins of a block end. Without room those that would last longest end now, whosever they are: who has them last for
 /// days keeps nobody else from any.
+#[inline(never)] // stack
 fn remember(pins: &mut KVVec<(u64, Arc<Block>)>, block: &Arc<Block>, until: u64) {
     if let Some((t, _)) = pins.iter_mut().find(|(_, b)| Arc::ptr_eq(b, block)) {
         *t = until.min(*t);
@@ -676,6 +689,7 @@ impl Subcontexts {
 ///
 /// # Errors
 /// `EFAULT`: there is no such block; `ENOMEM`: and none can be made. Every fault of it is fatal.
+#[inline(never)] // stack
 fn begin(
     gpu: &Arc<Gpu>,
     client: &Client,
@@ -734,6 +748,7 @@ fn begin(
 
 /// Serves the blocks of a batch over several links at once, if policy says so, there are several of them, and a neighbour
 /// lends. What it does not begin is left for the usual way.
+#[inline(never)] // stack
 fn fetch_in_parallel(gpu: &Arc<Gpu>, work: &mut [Work]) {
     let Some(first) = work.first().filter(|_| work.len() > 1) else {
         return;
@@ -742,8 +757,9 @@ fn fetch_in_parallel(gpu: &Arc<Gpu>, work: &mut [Work]) {
     if !p.is_on(KnobId::ParallelFetch) {
         return;
     }
-    if let Some(ways) = Ways::to(gpu, &p) {
-        parallel::serve(&mut Faulted { gpu, work }, &ways);
+    let ways = Ways::to(gpu, &p);
+    if let Some(ways) = ways.as_ref() {
+        parallel::serve(&mut Faulted { gpu, work }, ways);
     }
 }
 
@@ -812,12 +828,14 @@ impl Blocks for Faulted<'_> {
 }
 
 /// First pass over one block.
+#[inline(never)] // stack
 fn first_pass(gpu: &Arc<Gpu>, w: &mut Work) {
     w.failed = copy_pass(gpu, w).err();
     w.begun = true;
 }
 
 /// What becomes of the faulted pages, decided the first time that it is asked. `None`: none of them may be served.
+#[inline(never)] // stack
 fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a Plan> {
     if w.plan.is_none() {
         let faulted = legal(s, w);
@@ -917,7 +935,7 @@ fn copy(gpu: &Arc<Gpu>, w: &mut Work, block: &Arc<Block>, p: &Policy) -> Result 
         }
         rooms = rooms.checked_sub(1).ok_or(ENOMEM)?;
         account::count(Some(gpu), Some(space), Counter::Retries, 1);
-        room = evict::make_room(gpu, Some(space), true)?;
+        evict::make_room(gpu, Some(space), true, &mut room)?;
     }
 }
 
@@ -935,6 +953,7 @@ fn comes_alone(w: &mut Work) -> bool {
 
 /// Adds to a plan what the tree prefetcher finds dense; for a `stream`, whose thread would fetch the rest of the block right
 /// behind, all that is elsewhere too. (What is nowhere yet is the tree's alone.)
+#[inline(never)] // stack
 fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy, stream: bool) {
     let wanted = plan.local.or(&plan.copies);
     let here = Place::Gpu(gpu.index());
@@ -975,6 +994,7 @@ const TURNS_MAX: u32 = 8;
 
 /// Starts the moves of a plan, one after the other, from `step` on. `true`: all are started; `false`: one is in flight that
 /// the next has to wait for, or there were too many of them for one go.
+#[inline(never)] // stack
 fn advance(
     w: &Work,
     s: &mut State,
@@ -1033,6 +1053,7 @@ fn legal(s: &State, w: &Work) -> PageMask {
 }
 
 /// Second pass over one block. A hiccup of memory for page tables is waited out, as in the first one.
+#[inline(never)] // stack
 fn second_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     let mut short = 0;
     loop {

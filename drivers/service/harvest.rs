@@ -55,6 +55,7 @@ pub(super) enum Found {
 
 /// Sees to it that the block has a chunk in a neighbour's memory that `gpu` can copy to, if there is one. `copied`: the host keeps what
 /// will be in it.
+#[inline(never)] // stack
 pub(super) fn find_spare(
     s: &mut State,
     block: &Arc<Block>,
@@ -91,6 +92,7 @@ pub(super) fn find_spare(
 
 /// Sees to it that a lender has a free chunk for an eviction of `gpu`, when none has: one that the host has a copy of makes
 /// way. The caller holds no block. Whether there is one now.
+#[inline(never)] // stack
 pub(super) fn replace(gpu: &Arc<Gpu>, p: &Policy) -> bool {
     choose(gpu, p, &mut |lender, from| match from {
         SpareFrom::Free => Some(true),
@@ -99,6 +101,7 @@ pub(super) fn replace(gpu: &Arc<Gpu>, p: &Policy) -> bool {
 }
 
 /// Asks the lenders to `gpu`, by policy, until `take` succeeds (`true`) or says that there is no use in going on (`None`).
+#[inline(never)] // stack
 fn choose(
     gpu: &Arc<Gpu>,
     p: &Policy,
@@ -144,6 +147,7 @@ fn choose(
 const LOOKED_AT: usize = 4;
 
 /// Frees a lent chunk of `lender` that the host has a copy of, without a copy and without waiting. Whether there was one.
+#[inline(never)] // stack
 pub(super) fn make_way(lender: &Arc<Gpu>) -> bool {
     let pool = lender.chunks();
     for _ in 0..LOOKED_AT {
@@ -179,6 +183,7 @@ pub(super) fn leave(lender: &Arc<Gpu>, block: &Block, chunk: EvictingChunk) {
 }
 
 /// Drops what a block keeps in chunk `id` of `gpu`, if nothing is there alone and no copy is in flight.
+#[inline(never)] // stack
 fn is_dropped(gpu: &Arc<Gpu>, block: &Block, id: ChunkId) -> bool {
     let Some(mut s) = block.try_settled() else {
         return false;
@@ -196,6 +201,7 @@ fn is_dropped(gpu: &Arc<Gpu>, block: &Block, id: ChunkId) -> bool {
 
 /// Gives the block, which has none, a chunk in spare memory of `lender`, on behalf of GPU `borrower`. `copied`: the host
 /// keeps what will be in it. `cause`: why the pages move there (`HUVM_CAUSE_*`).
+#[inline(never)] // stack
 pub(super) fn lend(
     s: &mut State,
     block: &Arc<Block>,
@@ -233,6 +239,7 @@ pub(super) fn lend(
 }
 
 /// An event of a lender, about a block that it keeps: what, and why.
+#[inline(never)] // stack
 fn tell(lender: &Gpu, block: &Block, kind: u32, cause: u32, arg0: u64, arg1: u64) {
     events::emit(
         Some(block.space()),
@@ -282,6 +289,7 @@ static LENDERS: Dated = Dated::new();
 
 /// All GPUs as lenders to `gpu`, where `p` is in force, into `facts`; how many of those there are. Without a lock of theirs, but after
 /// a change of a policy; without any where nobody lends.
+#[inline(never)] // stack
 pub(super) fn look_around(
     gpu: &Gpu,
     p: &Policy,
@@ -358,16 +366,18 @@ fn seen(gpu: &Gpu, lender: &Gpu, terms: &Terms, p: &Policy) -> Option<SpareFacts
     })
 }
 
-/// Takes one lent chunk of `gpu` back; `None` if none is lent. `in_fault`: a GPU waits for it.
-pub(super) fn reclaim(gpu: &Arc<Gpu>, in_fault: bool) -> Option<Result<Room>> {
+/// Takes one lent chunk of `gpu` back, and in hand; `None` if none is lent. `in_fault`: a GPU waits for it.
+#[inline(never)] // stack
+pub(super) fn reclaim(gpu: &Arc<Gpu>, in_fault: bool, room: &mut Room) -> Option<Result> {
     let Victim { chunk, owner, .. } = gpu.chunks().take_lent()?;
     let started = time::now_ns();
     let Some(block) = owner else {
         gpu.chunks().abort(chunk);
         return Some(Err(EAGAIN));
     };
-    let room = match take_back(gpu, &block, chunk.id()) {
-        Ok((after, copied)) => {
+    let mut after = Tracker::EMPTY;
+    let did = match take_back(gpu, &block, chunk.id(), &mut after) {
+        Ok(copied) => {
             let took = time::now_ns().saturating_sub(started);
             for (counter, n) in [
                 (Counter::Reclaims, 1),
@@ -391,38 +401,41 @@ pub(super) fn reclaim(gpu: &Arc<Gpu>, in_fault: bool) -> Option<Result<Room>> {
                 },
             );
             let free = gpu.chunks().hand_over(chunk);
-            free.map(|free| Room::new(gpu, free, after))
+            free.map(|free| room.hold(gpu, free, &after))
         }
         Err(e) => {
             leave(gpu, &block, chunk);
             Err(e)
         }
     };
-    Some(room)
+    Some(did)
 }
 
-/// Takes chunk `id` of `gpu` from the block that borrowed it. Returns what ends the copy out of it, and whether there is one.
+/// Takes chunk `id` of `gpu` from the block that borrowed it. Returns whether there is a copy out of it; `after`, empty so far, is what
+/// ends that.
+#[inline(never)] // stack
 pub(super) fn take_back(
     gpu: &Arc<Gpu>,
     block: &Arc<Block>,
     id: ChunkId,
-) -> Result<(Tracker, bool)> {
+    after: &mut Tracker,
+) -> Result<bool> {
     let mut s = block.settled();
     let copy = match s.spare.as_ref() {
         Some(spare) if spare.is(gpu, id) => spare.valid.and_not(&s.kept_beside(Place::Spare)),
         // The block let go of it in the meantime.
-        _ => return Ok((Tracker::EMPTY, false)),
+        _ => return Ok(false),
     };
-    let mut tracker = Tracker::EMPTY;
     if !copy.is_empty() {
-        start_write_back(block, &mut s, &copy, &mut tracker, Need::Owner)?;
+        start_write_back(block, &mut s, &copy, after, Need::Owner)?;
         migrate::report(block, &s, Place::Host, uapi::HUVM_CAUSE_EVICTION, &copy);
     }
     s.spare = None;
-    Ok((tracker, !copy.is_empty()))
+    Ok(!copy.is_empty())
 }
 
 /// Starts the copy of `pages` from spare memory to the host, and records it in the block.
+#[inline(never)] // stack
 fn start_write_back(
     block: &Arc<Block>,
     s: &mut State,
@@ -440,7 +453,7 @@ fn start_write_back(
     // From there: another copy, if there is one, may have failed.
     let from = (&*lender, id);
     let did = migrate::submit_chunk_to_host(block, &mut s.host, from, pages, tracker);
-    s.inflight = Some(Inflight {
+    s.sends(|| Inflight {
         tracker: *tracker,
         pages: if did.is_ok() { *pages } else { PageMask::EMPTY },
         dst: Place::Host,
@@ -474,7 +487,7 @@ impl Lend {
     }
 
     /// Serves until it is asked to stop.
-    pub(crate) fn serve(mut self, gpu: &Arc<Gpu>) {
+    pub(crate) fn serve(&mut self, gpu: &Arc<Gpu>) {
         let (mut looked, mut more) = (0, false);
         while gpu.lend.listen(LOOK_NS) {
             if gpu.is_lost() {
@@ -522,6 +535,7 @@ const GO_MAX: u32 = 128;
 
 /// Takes back what `gpu` has lent beyond what `config` allows, which is all of it where it lends no more. One that cannot come home now
 /// is tried again at the next look. Whether there is more to take.
+#[inline(never)] // stack
 fn take_home(gpu: &Arc<Gpu>, config: &LendConfig) -> bool {
     let most = if config.enabled { config.limit } else { 0 };
     for _ in 0..GO_MAX {
@@ -529,15 +543,15 @@ fn take_home(gpu: &Arc<Gpu>, config: &LendConfig) -> bool {
             return false;
         }
         // A room that is dropped waits for its copy and frees the chunk.
-        match reclaim(gpu, false) {
-            Some(Ok(room)) => drop(room),
-            _ => return false,
+        if reclaim(gpu, false, &mut Room::empty()) != Some(Ok(())) {
+            return false;
         }
     }
     true
 }
 
 /// Copies lent chunks of `gpu` to the host, as many at once as `config` says, and waits for them. Returns how many were started.
+#[inline(never)] // stack
 fn write_back(
     gpu: &Arc<Gpu>,
     config: &LendConfig,
@@ -626,7 +640,7 @@ pub(crate) fn recall(gpu: &Arc<Gpu>) {
             break;
         };
         if let Some(block) = owner {
-            let home = || take_back(gpu, &block, chunk.id());
+            let home = || take_back(gpu, &block, chunk.id(), &mut { Tracker::EMPTY });
             if gpu.is_lost() || leaving.insist(home).is_err() {
                 give_up(gpu, &block, chunk.id());
             }

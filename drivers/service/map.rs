@@ -19,6 +19,7 @@ pub(crate) fn hal_mask(m: &PageMask) -> ids::PageMask {
 
 /// Takes `pages` from the GPU of `part`, and waits until it uses none of them. One that does not acknowledge is lost, and uses
 /// none either.
+#[inline(never)] // stack
 pub(crate) fn unmap_part(part: &mut Part, pages: &PageMask) {
     let gone = part.mapped.and(pages);
     if gone.is_empty() {
@@ -59,6 +60,7 @@ fn forget(part: &mut Part, gone: &PageMask) {
 }
 
 /// Takes `pages` from every GPU.
+#[inline(never)] // stack
 pub(crate) fn unmap_gpus(s: &mut State, pages: &PageMask) {
     for part in s.parts.iter_mut() {
         unmap_part(part, pages);
@@ -66,6 +68,7 @@ pub(crate) fn unmap_gpus(s: &mut State, pages: &PageMask) {
 }
 
 /// Takes `pages` from the CPUs.
+#[inline(never)] // stack
 pub(crate) fn unmap_cpu(block: &Block, s: &mut State, pages: &PageMask) {
     let gone = s.cpu_mapped.and(pages);
     if gone.is_empty() {
@@ -87,6 +90,7 @@ pub(crate) fn unmap_cpu(block: &Block, s: &mut State, pages: &PageMask) {
 ///
 /// # Errors
 /// `ENOMEM`, `EIO`; what was mapped before stays.
+#[inline(never)] // stack
 pub(crate) fn map_local(s: &mut State, g: u8, pages: &PageMask, read_only: bool) -> Result {
     let part = s.part_mut(g).ok_or(EIO)?;
     let chunk = part.chunk.ok_or(EIO)?;
@@ -101,6 +105,7 @@ pub(crate) fn map_local(s: &mut State, g: u8, pages: &PageMask, read_only: bool)
 ///
 /// # Errors
 /// `ENOMEM`, `EIO`; what was mapped before stays.
+#[inline(never)] // stack
 pub(crate) fn map_host(s: &mut State, g: u8, pages: &PageMask, read_only: bool) -> Result {
     let State { parts, host, .. } = s;
     let part = parts.iter_mut().find(|p| p.gpu() == g).ok_or(EIO)?;

@@ -72,6 +72,7 @@ fn host_sizes(space: &Space, gpu: Option<&Gpu>) -> u64 {
 ///
 /// # Errors
 /// [`Stop`]; nothing was moved. `EAGAIN` where it has to be settled first.
+#[inline(never)] // stack
 pub(crate) fn start(
     block: &Arc<Block>,
     s: &mut State,
@@ -79,8 +80,8 @@ pub(crate) fn start(
     room: &mut Room,
     m: &Move,
 ) -> Result<(), Stop> {
-    let overtaken = s.inflight.as_ref().map(|i| i.tracker);
-    if s.dead || (overtaken.is_some() && !s.is_written_back()) {
+    let overtakes = s.inflight.is_some();
+    if s.dead || (overtakes && !s.is_written_back()) {
         return Err(Stop::Failed(EAGAIN));
     }
     let pages = m.pages.and(&s.managed);
@@ -88,42 +89,18 @@ pub(crate) fn start(
         return Err(Stop::Failed(EIO));
     }
     let need = pages.and_not(&s.valid_at(m.dst));
-    // What the first copy to the destination waits for.
-    let mut after = Tracker::EMPTY;
     // The spare memory is given back with the last page of it, and the write-back reads it.
     let joins = matches!(m.dst, Place::Gpu(_))
         && m.others != Others::Stay
         && s.in_spare().intersects(&need);
-    if overtaken.is_some() && !joins {
+    if overtakes && !joins {
         return Err(Stop::Failed(EAGAIN));
     }
-    match (m.dst, sg) {
-        (Place::Gpu(g), Some(sg)) if sg.gpu.index() == g => {
-            if sg.gpu.is_lost() || sg.is_stopped() {
-                return Err(Stop::Failed(EIO));
-            }
-            sg.prepare(block.va())?;
-            s.ensure_part(block.va(), sg)?;
-            let by_fault = m.cause == uapi::HUVM_CAUSE_GPU_FAULT;
-            take_chunk(block, s, g, !need.is_empty(), by_fault, room)?;
-            after = room.take_tracker();
-        }
-        (Place::Host, _) => {
-            let sizes = host_sizes(block.space(), None);
-            let charge = &block.space().memory;
-            charge
-                .asked(For::Data, || s.host.ensure(&need, &s.managed, sizes))?
-                .report(|c, n| account::count(None, Some(block.space()), c, n));
-        }
-        // Into a chunk that the block has been lent, of pages that the host keeps.
-        (Place::Spare, _) if m.others == Others::Stay && need.and_not(&s.host_valid).is_empty() => {
-            s.spare.as_ref().ok_or(ENOSPC)?.gpu.check()?;
-        }
-        _ => return Err(Stop::Failed(EINVAL)),
-    }
+    // Before there is a chunk: one that was just emptied must not be left to the block without what its first copy waits for.
     if m.others == Others::Go {
         collapse(block, s, m.dst, &pages.and_not(&need))?;
     }
+    make_ready(block, s, sg, room, m, &need)?;
     if need.is_empty() {
         return Ok(());
     }
@@ -136,16 +113,22 @@ pub(crate) fn start(
     let mut tracker = Tracker::EMPTY;
     let did = match m.dst {
         Place::Host => submit_to_host(block, s, &need, &mut tracker),
-        Place::Gpu(g) => to_gpu(block, s, g, &need, after, &mut tracker).map(|()| PageMask::EMPTY),
+        Place::Gpu(g) => {
+            // The copy out of the chunk belongs to the operation from here on, also when no copy into it gets submitted: else the
+            // chunk would be free, and written, before its old pages are home.
+            let after = room.take_tracker();
+            tracker = after;
+            to_gpu(block, s, g, &need, &after, &mut tracker).map(|()| PageMask::EMPTY)
+        }
         Place::Spare => host_to_spare(block, s, &need, &mut tracker).map(|()| PageMask::EMPTY),
     };
-    if let Some(overtaken) = overtaken {
-        channel::add_all(&mut tracker, &overtaken);
+    if let Some(overtaken) = s.inflight.as_ref() {
+        channel::add_all(&mut tracker, &overtaken.tracker);
         let lender = s.spare.as_ref().map(|x| &*x.gpu);
         account::count(lender, Some(block.space()), Counter::WriteBacksOvertaken, 1);
     }
     s.last_cause = m.cause;
-    s.inflight = Some(Inflight {
+    s.sends(|| Inflight {
         tracker,
         // Pages of a copy that was not all submitted stay where they are; what was submitted must still end.
         pages: if did.is_ok() { need } else { PageMask::EMPTY },
@@ -159,7 +142,47 @@ pub(crate) fn start(
     Ok(())
 }
 
+/// Sees to it that there is memory at the destination of `m` for `need`, those of its pages that are not there.
+///
+/// # Errors
+/// As [`start`].
+#[inline(never)] // stack
+fn make_ready(
+    block: &Arc<Block>,
+    s: &mut State,
+    sg: Option<&Arc<SpaceGpu>>,
+    room: &mut Room,
+    m: &Move,
+    need: &PageMask,
+) -> Result<(), Stop> {
+    match (m.dst, sg) {
+        (Place::Gpu(g), Some(sg)) if sg.gpu.index() == g => {
+            if sg.gpu.is_lost() || sg.is_stopped() {
+                return Err(Stop::Failed(EIO));
+            }
+            sg.prepare(block.va())?;
+            s.ensure_part(block.va(), sg)?;
+            let by_fault = m.cause == uapi::HUVM_CAUSE_GPU_FAULT;
+            take_chunk(block, s, g, !need.is_empty(), by_fault, room)
+        }
+        (Place::Host, _) => {
+            let sizes = host_sizes(block.space(), None);
+            let charge = &block.space().memory;
+            charge
+                .asked(For::Data, || s.host.ensure(need, &s.managed, sizes))?
+                .report(|c, n| account::count(None, Some(block.space()), c, n));
+            Ok(())
+        }
+        // Into a chunk that the block has been lent, of pages that the host keeps.
+        (Place::Spare, _) if m.others == Others::Stay && need.and_not(&s.host_valid).is_empty() => {
+            Ok(s.spare.as_ref().ok_or(ENOSPC)?.gpu.check()?)
+        }
+        _ => Err(Stop::Failed(EINVAL)),
+    }
+}
+
 /// Tells that `need` is on its way to `dst`, where it is not yet.
+#[inline(never)] // stack
 pub(crate) fn report(block: &Block, s: &State, dst: Place, cause: u32, need: &PageMask) {
     let span = need.span();
     // Spare memory has no number of its own; users know whose it is.
@@ -198,6 +221,7 @@ pub(crate) fn report(block: &Block, s: &State, dst: Place, cause: u32, need: &Pa
 }
 
 /// Gives the block a chunk on GPU `g`, or renews the one it has.
+#[inline(never)] // stack
 fn take_chunk(
     block: &Arc<Block>,
     s: &mut State,
@@ -250,6 +274,7 @@ fn take_chunk(
 /// # Errors
 /// `EIO` if `keep` is a GPU that was lost; then nothing was dropped. `EAGAIN` if its memory failed and other copies are good: then its
 /// own was dropped instead.
+#[inline(never)] // stack
 pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMask) -> Result {
     let stale = pages.and(&s.valid_beside(keep)).and(&s.valid_at(keep));
     if stale.is_empty() {
@@ -288,68 +313,71 @@ fn drop_failed(s: &mut State, g: u8, pages: &PageMask) {
     s.release_empty_chunks();
 }
 
-/// One copy or fill of a run of pages.
+/// A run of pages of a block: one copy or fill.
 #[derive(Clone, Copy)]
 struct Run {
-    src: Option<Loc>,
-    dst: Loc,
-    bytes: u64,
+    first: PageIndex,
+    len: Pages,
+    /// Where the host has it, if that has a part in the copy.
+    host: SysAddr,
 }
 
-/// Runs collected for one push.
+/// Where a run comes from, if from anywhere, and goes to.
+type Ends<'a> = &'a dyn Fn(&Run) -> (Option<Loc>, Loc);
+
+/// Runs collected for one push. Small: it is on the stack of who evicts in the middle of something else.
 struct Batch<'a> {
     gpu: &'a Gpu,
     engine: Engine,
-    after: Tracker,
-    runs: [Option<Run>; COPIES_PER_PUSH],
+    after: &'a Tracker,
+    ends: Ends<'a>,
+    runs: &'a mut [Run; COPIES_PER_PUSH],
     len: usize,
 }
 
-impl<'a> Batch<'a> {
-    fn new(gpu: &'a Gpu, engine: Engine, after: Tracker) -> Self {
-        Batch {
-            gpu,
-            engine,
-            after,
-            runs: [None; COPIES_PER_PUSH],
-            len: 0,
-        }
-    }
+impl Batch<'_> {
+    /// Room for runs. The caller's: a batch is moved.
+    const NO_RUNS: [Run; COPIES_PER_PUSH] = [Run {
+        first: PageIndex::FIRST,
+        len: Pages(0),
+        host: SysAddr(0),
+    }; COPIES_PER_PUSH];
 
     fn add(&mut self, run: Run, done: &mut Tracker) -> Result {
         if self.len == COPIES_PER_PUSH {
             self.flush(done)?;
         }
         if let Some(slot) = self.runs.get_mut(self.len) {
-            *slot = Some(run);
+            *slot = run;
             self.len += 1;
         }
         Ok(())
     }
 
+    #[inline(never)] // stack
     fn flush(&mut self, done: &mut Tracker) -> Result {
         if self.len == 0 {
             return Ok(());
         }
-        let runs = &self.runs;
-        let len = self.len;
+        let (runs, len, ends) = (&*self.runs, self.len, self.ends);
         let channels = self.gpu.channels();
         // Two copies of one memory are never under way at once, but where one waits for the other.
         let switch = policy::of_gpu(self.gpu).is_on(KnobId::CopyOverlap);
-        let overlaps = switch && !channels.waits_for_itself(self.engine, &self.after);
+        let overlaps = switch && !channels.waits_for_itself(self.engine, self.after);
         let interrupt = if switch {
             Interrupt::Engine
         } else {
             Interrupt::Host
         };
-        let fence = channels.submit_ending(self.engine, &self.after, interrupt, |push| {
-            for (i, run) in runs.iter().take(len).flatten().enumerate() {
+        let fence = channels.submit_ending(self.engine, self.after, interrupt, |push| {
+            for (i, run) in runs.iter().take(len).enumerate() {
                 let flags = CopyFlags {
                     pipelined: overlaps || i != 0,
                 };
-                match run.src {
-                    Some(src) => push.copy(src, run.dst, run.bytes, flags)?,
-                    None => push.fill(run.dst, Fill::U64(0), run.bytes, flags)?,
+                let (src, dst) = ends(run);
+                match src {
+                    Some(src) => push.copy(src, dst, bytes(run.len), flags)?,
+                    None => push.fill(dst, Fill::U64(0), bytes(run.len), flags)?,
                 }
             }
             Ok(())
@@ -371,6 +399,7 @@ fn in_chunk(chunk: ChunkId, page: PageIndex) -> VidAddr {
 
 /// Submits copies of `need` from GPUs to the host, and zeroes there what is nowhere. The host memory is there. Returns pages that the CPU
 /// left out ([`Inflight::skipped`]).
+#[inline(never)] // stack
 pub(crate) fn submit_to_host(
     block: &Block,
     s: &mut State,
@@ -418,6 +447,7 @@ pub(crate) fn submit_to_host(
 
 /// Submits copies of `pages` from `chunk` of `gpu`, whoever has it, to the block's host memory `host`, which is there. Returns pages that
 /// the CPU left out.
+#[inline(never)] // stack
 pub(crate) fn submit_chunk_to_host(
     block: &Block,
     host: &mut Backing,
@@ -431,7 +461,7 @@ pub(crate) fn submit_chunk_to_host(
     let works = || gpu.channels().works(engine);
     let mut begun = Tracker::EMPTY;
     let did = match works() {
-        true => submit_host_runs(host, gpu, engine, Tracker::EMPTY, chunk, pages, &mut begun),
+        true => submit_host_runs(host, gpu, engine, &Tracker::EMPTY, chunk, pages, &mut begun),
         false => Err(EIO),
     };
     if did == Err(EIO) && !works() {
@@ -451,6 +481,7 @@ pub(crate) fn submit_chunk_to_host(
 }
 
 /// Submits copies of `pages`, which are valid on `gpu`, to the block's chunk in spare memory.
+#[inline(never)] // stack
 pub(crate) fn submit_to_spare(
     block: &Block,
     s: &mut State,
@@ -465,7 +496,7 @@ pub(crate) fn submit_to_spare(
     let from = part.chunk.ok_or(EIO)?;
     spare.gpu.check()?;
     let peer = gpu.peer_id(spare.gpu.index()).ok_or(EXDEV)?;
-    submit_runs(gpu, Engine::Peer, Tracker::EMPTY, pages, done, &|p| {
+    submit_runs(gpu, Engine::Peer, &Tracker::EMPTY, pages, done, &|p| {
         let addr = in_chunk(spare.chunk, p);
         (
             Some(Loc::Vid(in_chunk(from, p))),
@@ -478,12 +509,13 @@ pub(crate) fn submit_to_spare(
 }
 
 /// Submits copies of `pages` from the host to the block's chunk in spare memory, over the lender's own link.
+#[inline(never)] // stack
 fn host_to_spare(block: &Block, s: &mut State, pages: &PageMask, done: &mut Tracker) -> Result {
     let State { host, spare, .. } = s;
     let spare = spare.as_ref().ok_or(EIO)?;
     let (gpu, chunk) = (&*spare.gpu, spare.chunk);
     let engine = Engine::HostToDevice;
-    submit_host_runs(host, gpu, engine, Tracker::EMPTY, chunk, pages, done)?;
+    submit_host_runs(host, gpu, engine, &Tracker::EMPTY, chunk, pages, done)?;
     let moved = bytes(pages.count());
     account::count(Some(gpu), Some(block.space()), Counter::BytesH2d, moved);
     account::count(Some(gpu), Some(block.space()), Counter::SpareFills, 1);
@@ -492,21 +524,30 @@ fn host_to_spare(block: &Block, s: &mut State, pages: &PageMask, done: &mut Trac
 
 /// Submits copies, or fills without a source, of `pages`: `ends` says where a run that begins with a page comes from and
 /// goes to. For memory that is contiguous over the whole block, as chunks are.
+#[inline(never)] // stack
 fn submit_runs(
     gpu: &Gpu,
     engine: Engine,
-    after: Tracker,
+    after: &Tracker,
     pages: &PageMask,
     done: &mut Tracker,
     ends: &dyn Fn(PageIndex) -> (Option<Loc>, Loc),
 ) -> Result {
-    let mut batch = Batch::new(gpu, engine, after);
+    let of_run = |run: &Run| ends(run.first);
+    let mut runs = Batch::NO_RUNS;
+    let mut batch = Batch {
+        gpu,
+        engine,
+        after,
+        ends: &of_run,
+        runs: &mut runs,
+        len: 0,
+    };
     for (first, len) in pages.runs() {
-        let (src, dst) = ends(first);
         let run = Run {
-            src,
-            dst,
-            bytes: bytes(len),
+            first,
+            len,
+            host: SysAddr(0),
         };
         batch.add(run, done)?;
     }
@@ -514,29 +555,40 @@ fn submit_runs(
 }
 
 /// Submits copies of `pages` between a chunk of `gpu` and the host, in the direction that `engine` says.
+#[inline(never)] // stack
 fn submit_host_runs(
     host: &mut Backing,
     gpu: &Gpu,
     engine: Engine,
-    after: Tracker,
+    after: &Tracker,
     chunk: ChunkId,
     pages: &PageMask,
     done: &mut Tracker,
 ) -> Result {
-    let mut batch = Batch::new(gpu, engine, after);
+    let ends = |run: &Run| {
+        let (there, here) = (Loc::Sys(run.host), Loc::Vid(in_chunk(chunk, run.first)));
+        match engine {
+            Engine::HostToDevice => (Some(there), here),
+            _ => (Some(here), there),
+        }
+    };
+    let mut runs = Batch::NO_RUNS;
+    let mut batch = Batch {
+        gpu,
+        engine,
+        after,
+        ends: &ends,
+        runs: &mut runs,
+        len: 0,
+    };
     for (first, len) in pages.runs() {
         let (mut page, mut rest) = (Some(first), len);
         while let Some(p) = page.filter(|_| rest.get() != 0) {
             let (addr, n) = host.dma(gpu, p, rest)?;
-            let (there, here) = (Loc::Sys(SysAddr(addr)), Loc::Vid(in_chunk(chunk, p)));
-            let (src, dst) = match engine {
-                Engine::HostToDevice => (there, here),
-                _ => (here, there),
-            };
             let run = Run {
-                src: Some(src),
-                dst,
-                bytes: bytes(n),
+                first: p,
+                len: n,
+                host: SysAddr(addr),
             };
             batch.add(run, done)?;
             rest = Pages(rest.get().saturating_sub(n.get()));
@@ -552,17 +604,15 @@ fn advance(p: PageIndex, n: Pages) -> Option<PageIndex> {
 }
 
 /// Submits copies of `need` to GPU `g`: from the host, from other GPUs, and zeroes for pages that are nowhere.
+#[inline(never)] // stack
 fn to_gpu(
     block: &Block,
     s: &mut State,
     g: u8,
     need: &PageMask,
-    after: Tracker,
+    after: &Tracker,
     done: &mut Tracker,
 ) -> Result {
-    // The copy out of the chunk belongs to the operation from here on, also when no copy into it gets submitted: else the
-    // chunk would be free, and written, before its old pages are home.
-    *done = after;
     let State {
         parts,
         host,
@@ -691,6 +741,7 @@ fn if_cut_off(gpu: &Gpu, other: &Gpu, e: Error) -> Error {
 /// What has to come home before `m` can be made: pages on a GPU that cannot copy to its destination itself; and all that is there in
 /// a chunk which nothing is copied to any more ([`Part::forfeited`]). That moves, though `m` may only want duplicates, for the block
 /// gets another chunk when nothing is left in it.
+#[inline(never)] // stack
 pub(crate) fn before(s: &State, m: &Move) -> Option<Move> {
     let Place::Gpu(g) = m.dst else {
         return None;
@@ -732,6 +783,7 @@ const TRIES: u32 = 64;
 ///
 /// # Errors
 /// `ENOMEM`, `EIO`, `EINTR`.
+#[inline(never)] // stack
 pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -> Result<u64> {
     let mut room = Room::empty();
     let mut moved = 0;
@@ -769,13 +821,14 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
         };
         if need_chunk {
             let sg = sg.ok_or(EIO)?;
-            room = evict::make_room(&sg.gpu, Some(block.space()), false)?;
+            evict::make_room(&sg.gpu, Some(block.space()), false, &mut room)?;
         }
     }
     Err(ENOMEM)
 }
 
 /// Maps those of `pages` that are valid in the chunk of GPU `g` and not mapped yet.
+#[inline(never)] // stack
 pub(crate) fn map_valid(s: &mut State, g: u8, pages: &PageMask) -> Result {
     let Some(part) = s.part(g) else {
         return Ok(());
@@ -801,6 +854,7 @@ pub(crate) fn map_valid(s: &mut State, g: u8, pages: &PageMask) -> Result {
 ///
 /// # Errors
 /// `ENOMEM`, `EIO`, `EINTR`.
+#[inline(never)] // stack
 pub(crate) fn bring_home(block: &Arc<Block>, g: u8) -> Result {
     let mut before = PageMask::EMPTY;
     loop {
@@ -829,6 +883,7 @@ pub(crate) fn bring_home(block: &Arc<Block>, g: u8) -> Result {
 ///
 /// # Errors
 /// As `struct huvm_migrate` says; `moved` counts what was done before.
+#[inline(never)] // stack
 pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, dst: Place, moved: &mut u64) -> Result {
     let end = space.check_range(va, len)?;
     let sg = match dst {

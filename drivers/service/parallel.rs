@@ -53,6 +53,7 @@ struct Hand {
 }
 
 /// Serves every block.
+#[inline(never)] // stack
 pub(super) fn serve(blocks: &mut dyn Blocks, ways: &Ways) {
     let mut hands: [Option<Hand>; WORKERS_MAX] = [None; WORKERS_MAX];
     let mut made = 0u8;

@@ -83,6 +83,7 @@ pub(super) fn may_pass(gpu: &Gpu, e: Error) -> bool {
 ///
 /// # Errors
 /// `ENOMEM`; what was allocated until then stays and is not in use.
+#[inline(never)] // stack
 pub(super) fn host_memory(
     gpu: &Gpu,
     space: &Space,
@@ -124,6 +125,7 @@ pub(super) fn host_memory(
 }
 
 /// Puts a piece of `gpu`'s pool in place of the block's host memory, if it is of use there and there is one.
+#[inline(never)] // stack
 fn from_pool(gpu: &Gpu, space: &Space, s: &mut State) -> bool {
     // Its pieces are charged to nobody.
     if space.memory.is_limited() || s.host.huge_pfn().is_some() || !nobody_uses_host(s) {

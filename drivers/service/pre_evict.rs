@@ -43,7 +43,7 @@ impl PreEvict {
     }
 
     /// Serves until it is asked to stop.
-    pub(crate) fn serve(mut self, gpu: &Arc<Gpu>) {
+    pub(crate) fn serve(&mut self, gpu: &Arc<Gpu>) {
         while gpu.pre_evict.listen(LOOK_NS) {
             if gpu.is_lost() {
                 continue;
@@ -90,8 +90,9 @@ impl PreEvict {
                 return false;
             };
             let is_limited = victim.owner.as_ref().is_some_and(|b| pool::is_limited(b));
-            match evict::evict(gpu, victim, Need::Ahead, false) {
-                Ok(room) => {
+            let mut room = Room::empty();
+            match evict::evict(gpu, victim, Need::Ahead, false, &mut room) {
+                Ok(()) => {
                     account::count(Some(gpu), None, Counter::PreEvictions, 1);
                     return self.rooms.push_within_capacity(room).is_ok();
                 }

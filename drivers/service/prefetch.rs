@@ -311,7 +311,7 @@ impl Prefetch {
     }
 
     /// Serves until it is asked to stop.
-    pub(crate) fn serve(mut self, gpu: &Arc<Gpu>) {
+    pub(crate) fn serve(&mut self, gpu: &Arc<Gpu>) {
         while gpu.prefetch.listen(LOOK_NS) {
             loop {
                 if let Some(job) = gpu.prefetch_queue.pop() {
@@ -326,6 +326,7 @@ impl Prefetch {
         }
     }
 
+    #[inline(never)] // stack
     fn run(&mut self, gpu: &Arc<Gpu>, job: &Job) {
         let p = policy::in_force(&job.space, Some(gpu));
         let mut ways = None;
@@ -362,6 +363,7 @@ impl Prefetch {
     }
 
     /// Starts the copy of one block of a job, one way or the other. Whether the GPU had all of it already.
+    #[inline(never)] // stack
     fn one(
         &mut self,
         gpu: &Arc<Gpu>,
@@ -390,6 +392,7 @@ impl Prefetch {
     }
 
     /// Fetches the block that has been on its way to a lender for longest, unless it is not wanted any more.
+    #[inline(never)] // stack
     fn pass_on(&mut self, gpu: &Arc<Gpu>, job: &Job, p: &Policy) {
         let Ok(block) = self.relayed.remove(0) else {
             return;
@@ -400,6 +403,7 @@ impl Prefetch {
     }
 
     /// Starts the copy of a block to the GPU. `false`: there was nothing to copy, or it could not be.
+    #[inline(never)] // stack
     fn bring(&mut self, gpu: &Arc<Gpu>, job: &Job, block: &Arc<Block>, p: &Policy) -> bool {
         if !fetch(gpu, job, block, p) {
             return false;
@@ -411,6 +415,7 @@ impl Prefetch {
     }
 
     /// Waits for the oldest block on its way and maps it.
+    #[inline(never)] // stack
     fn land(&mut self, gpu: &Gpu) {
         let Ok(block) = self.on_the_way.remove(0) else {
             return;
@@ -440,6 +445,7 @@ fn has_room_ahead(gpu: &Gpu, usable: u32) -> bool {
 }
 
 /// Whether the GPU has all of a block that there is: it goes over it without a fault.
+#[inline(never)] // stack
 fn is_here(block: &Block, gpu: &Gpu) -> bool {
     let s = block.lock();
     let part = s.part(gpu.index());
@@ -448,6 +454,7 @@ fn is_here(block: &Block, gpu: &Gpu) -> bool {
 
 /// Starts the copy of a block to a lender, if that is the fastest way for it. `false`: it is not, or cannot be. `ways` are looked
 /// for when the first block could go there.
+#[inline(never)] // stack
 fn relay(gpu: &Gpu, block: &Arc<Block>, ways: &mut Option<Option<Ways>>, p: &Policy) -> bool {
     let g = gpu.index();
     let pages =
@@ -490,6 +497,7 @@ fn relay(gpu: &Gpu, block: &Arc<Block>, ways: &mut Option<Option<Ways>>, p: &Pol
 }
 
 /// Starts the copy of all of a block to the GPU. `false`: nothing is on the way.
+#[inline(never)] // stack
 fn fetch(gpu: &Arc<Gpu>, job: &Job, block: &Arc<Block>, p: &Policy) -> bool {
     let g = gpu.index();
     let mut room = Room::empty();
@@ -533,15 +541,15 @@ fn fetch(gpu: &Arc<Gpu>, job: &Job, block: &Arc<Block>, p: &Policy) -> bool {
         if !gpu.channels().works(Engine::DeviceToHost) {
             return false;
         }
-        match evict::make_room(gpu, Some(block.space()), false) {
-            Ok(r) => room = r,
-            Err(_) => return false,
+        if evict::make_room(gpu, Some(block.space()), false, &mut room).is_err() {
+            return false;
         }
     }
     false
 }
 
 /// What there is to move for a block: pages that are somewhere else, unless advice or thrashing says to leave them there.
+#[inline(never)] // stack
 fn wanted(s: &State, g: u8, p: &Policy) -> Option<Move> {
     if s.dead || p.is_on(KnobId::ZeroCopy) {
         return None;

@@ -32,6 +32,7 @@ pub(super) struct Ways {
 
 impl Ways {
     /// Looks. `None`: there is only the GPU's own link.
+    #[inline(never)] // stack
     pub(super) fn to(gpu: &Gpu, p: &Policy) -> Option<Ways> {
         if gpu.demand.load(Relaxed) != 0 {
             return None;
@@ -140,6 +141,7 @@ pub(super) fn can_go(s: &State, g: u8, wanted: &PageMask) -> PageMask {
 ///
 /// # Errors
 /// `ENOSPC` when that GPU lends nothing (more); others as [`migrate::start`]. The pages are where they were.
+#[inline(never)] // stack
 pub(super) fn start(
     block: &Arc<Block>,
     s: &mut State,

@@ -95,6 +95,7 @@ struct Rescue<'a> {
 }
 
 impl Rescue<'_> {
+    #[inline(never)] // stack
     fn all(&mut self, failed: &Failed) {
         let gpu = self.gpu;
         let mut until: Option<u64> = None;
@@ -148,6 +149,7 @@ impl Rescue<'_> {
     }
 
     /// Takes every block of every space.
+    #[inline(never)] // stack
     fn go_round(&mut self, failed: &Failed) -> Sum {
         let (mut sum, mut id) = (Sum::default(), 0);
         while let Some(space) = registry::next_space(id) {
@@ -173,6 +175,7 @@ impl Rescue<'_> {
     /// # Errors
     /// `EAGAIN` when its lock is taken, `ENOMEM`: try again. `EIO` when no copy could be made: as long as the channel to the host works,
     /// try again too.
+    #[inline(never)] // stack
     fn send_home(&mut self, block: &Arc<Block>, failed: &Failed) -> Result<bool> {
         if !block.may_send() {
             return Ok(false);
@@ -226,7 +229,7 @@ impl Rescue<'_> {
             }
         };
         channel::add_all(&mut self.copies, &copy);
-        s.inflight = Some(Inflight {
+        s.sends(|| Inflight {
             tracker: copy,
             pages,
             dst: Place::Host,

@@ -66,6 +66,7 @@ fn config(space: &Space, p: &Policy) -> ThrashConfig {
 }
 
 /// Pages of a block moved to `to` because of a fault.
+#[inline(never)] // stack
 pub(crate) fn note(space: &Space, s: &mut State, pages: &PageMask, to: Place, p: &Policy) {
     if !p.is_on(KnobId::ThrashEnable) || pages.is_empty() {
         return;
@@ -96,6 +97,7 @@ pub(crate) fn keep_off(s: &State, p: &Policy) -> PageMask {
 }
 
 /// What to do about a fault of `who` on `page`, of an atomic or of another access. Counts what it says.
+#[inline(never)] // stack
 pub(crate) fn hint(
     space: &Space,
     gpu: Option<&Gpu>,
@@ -139,6 +141,7 @@ fn holder(s: &State, page: PageIndex) -> Option<Processor> {
 }
 
 /// Forgets what is known of `pages`: the user moved them, or said where they belong.
+#[inline(never)] // stack
 pub(crate) fn reset(s: &mut State, pages: &PageMask) {
     if let Some(t) = s.thrash.as_mut() {
         t.reset(pages);

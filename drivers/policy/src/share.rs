@@ -63,8 +63,8 @@ pub struct Runners {
 }
 
 impl Runners {
-    /// Nobody.
-    pub const fn new() -> Self {
+    /// Nobody. A constant, so that it is made in one place and not put together out of parts on the caller's stack.
+    const NOBODY: Self = {
         let owner = Owner {
             process: 0,
             user: 0,
@@ -78,6 +78,11 @@ impl Runners {
             }; CLIENTS],
             many: 0,
         }
+    };
+
+    /// Nobody.
+    pub const fn new() -> Self {
+        Self::NOBODY
     }
 
     /// One more, if it is not there yet.
@@ -126,7 +131,7 @@ pub fn blocks_of(me: &Runner, all: &Runners, max: u32) -> Option<u32> {
     }
     let user = |r: &Runner| r.owner.user == me.owner.user;
     let (mut users, mut processes, mut spaces) = (0u32, 0u32, 0u32);
-    for (r, first) in all.all().iter().zip(all.first) {
+    for (r, first) in all.all().iter().zip(&all.first) {
         users = users.saturating_add(u32::from(first.of_user));
         processes = processes.saturating_add(u32::from(first.of_process && user(r)));
         let mine = user(r) && r.owner.process == me.owner.process;
