@@ -9,11 +9,6 @@ failed=0
 is() {
 	if [ "$3" = 0 ]; then echo "ok $1 $2"; else echo "not ok $1 $2"; failed=1; fi
 }
-# skipped NUMBER NAME: true on the kernel of make test-race, which has neither an IOMMU nor power management. Any other is to have them.
-skipped() {
-	grep -q '^CONFIG_KCSAN=y' /boot/config-* || return 1
-	echo "ok $1 $2 # SKIP the kernel for data races has no support for it"
-}
 gpus=$(ls /sys/bus/pci/drivers/huvm | grep '^0000:')
 dev=$(echo "$gpus" | tail -1)
 gpu=$(($(echo "$gpus" | wc -l) - 1))
@@ -29,7 +24,7 @@ translated() {
 	[ -n "$gpus" ] || rc=1
 	is 1 translated $rc
 }
-skipped 1 translated || translated
+translated
 
 uvmctl run scan --gpu $gpu --ratio 1.5 --iterations 2 --verify --blocks 16 >/tmp/run.log 2>&1
 rc=$?
@@ -53,7 +48,7 @@ does_not_sleep() {
 	uvmctl run scan --gpu $gpu --ratio 1.5 --iterations 1 --verify --blocks 16 >/dev/null 2>&1 || rc=1
 	is 3 does_not_sleep $rc
 }
-skipped 3 does_not_sleep || does_not_sleep
+does_not_sleep
 
 # Power management may do with it what it likes while nobody drives it (the suites that follow keep that), and lets it be when it is bound.
 idle_when_unbound() {
@@ -74,5 +69,5 @@ idle_when_unbound() {
 	done
 	is 4 idle_when_unbound $rc
 }
-skipped 4 idle_when_unbound || idle_when_unbound
+idle_when_unbound
 exit $failed

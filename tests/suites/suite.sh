@@ -92,6 +92,13 @@ for name in "$@"; do
 		echo "$bad" | sed 's/^/# /'
 		rc=1
 	fi
+	# The least that a thread had left of its kernel stack, told when it ends, the driver's when the module goes, on a kernel that tells it
+	# (the race kernel, whose frames are the largest for its stacks). Some is to be left for roads that no test takes.
+	least=$(sed -n 's/.*\] \(.*) used greatest stack depth: \([0-9]*\) bytes left\)/\2 \1/p' $log | sort -n | head -1)
+	if [ -n "$least" ]; then
+		echo "# kernel stack: ${least#* }"
+		[ "${least%% *}" -ge 3072 ] || { echo "# that is too little"; rc=1; }
+	fi
 	# Races between two functions of the kernel, none of which is the driver's: not ours, but said.
 	sed -n 's/.*BUG: KCSAN: \([^[]*\)$/# the kernel itself: \1/p' $log | sort -u
 	# Accesses watched by the detector of data races, on a kernel that has one.

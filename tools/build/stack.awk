@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0
+# llvm-objdump -dr --no-show-raw-insn huvm.ko | gawk -v most=BYTES -f stack.awk: the deepest chain of calls from each way into the driver,
+# by the frames of its functions; those deeper than BYTES are printed, with their functions, and the exit code is 1.
+#
+# What calls whom is read from the code: calls through pointers are not seen, but each function that no other one calls is a way
+# in, so what they lead to counts from there. What the kernel needs below the driver, and above it, is not counted.
+# With -v all=1 the deepest chain of each way in is printed, whatever it takes.
+
+# The branch that was seen last leads to `to`, unless a relocation says otherwise.
+function settle() {
+	if (to != "" && to != name) calls[name, ++many[name]] = to
+	to = ""
+}
+
+# Bytes of stack from f on, the deepest way; next_[f] is the next function on that way.
+function depth(f, i, d, best) {
+	if (f in known) return known[f]
+	# One that calls itself, which none is to.
+	if (f in open) return 0
+	open[f]
+	best = 0
+	for (i = 1; i <= many[f]; i++) {
+		if (!(calls[f, i] in frame)) continue
+		d = depth(calls[f, i])
+		if (d > best) {
+			best = d
+			next_[f] = calls[f, i]
+		}
+	}
+	delete open[f]
+	return known[f] = frame[f] + best
+}
+
+/^[0-9a-f]+ <.*>:$/ {
+	settle()
+	name = substr($2, 2, length($2) - 3)
+	# The address that the call put there.
+	frame[name] = 8
+	branch = 0
+	next
+}
+/R_X86_64_/ {
+	to = ""
+	if (branch && match($0, /R_X86_64_(PLT32|PC32)[ \t]+/)) {
+		to = substr($0, RSTART + RLENGTH)
+		sub(/[-+]0x[0-9a-f]+$/, "", to)
+		settle()
+	}
+	next
+}
+{
+	settle()
+	branch = 0
+}
+/\tpush/ { frame[name] += 8 }
+match($0, /\tsubq?[ \t]+\$0x[0-9a-f]+, ?%rsp/) {
+	bytes = substr($0, RSTART, RLENGTH)
+	gsub(/.*\$|,.*/, "", bytes)
+	frame[name] += strtonum(bytes)
+	seen = 1
+}
+/\t(call|j[a-z]+)q?[ \t]/ {
+	branch = 1
+	# Without an offset: the first instruction of a function.
+	if (match($0, /<[^>+]+>/)) to = substr($0, RSTART + 1, RLENGTH - 2)
+}
+
+END {
+	settle()
+	if (!seen) {
+		print "no frame found"
+		exit 1
+	}
+	for (k in calls) called[calls[k]]
+	for (f in frame) if (!(f in called)) ways[f] = depth(f)
+	PROCINFO["sorted_in"] = "@val_num_desc"
+	for (f in ways) {
+		if (!all && ways[f] <= most) break
+		print ways[f] " bytes of stack:"
+		for (g = f; g != ""; g = next_[g]) print "\t" frame[g] "\t" g
+		bad += ways[f] > most
+	}
+	exit bad != 0
+}
