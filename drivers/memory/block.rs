@@ -23,6 +23,7 @@ use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::memcg::{For, CHARGED};
 use huvm_policy::keep::Writes;
+use huvm_policy::returns::Returns;
 use huvm_policy::stream::Outcome;
 use huvm_policy::thrash::BlockThrash;
 use huvm_policy::types::ChunkId;
@@ -40,6 +41,8 @@ pub(crate) struct Part {
     pub(crate) forfeited: bool,
     /// It was evicted from there and is not back.
     pub(crate) departed: Option<Departure>,
+    /// How it comes back.
+    pub(crate) returns: Returns,
     /// Pages whose copy in the chunk is valid.
     pub(crate) valid: PageMask,
     /// Pages that the GPU has mapped, wherever they are.
@@ -243,6 +246,7 @@ impl State {
                 chunk: None,
                 forfeited: false,
                 departed: None,
+                returns: Returns::UNKNOWN,
                 valid: PageMask::EMPTY,
                 mapped: PageMask::EMPTY,
                 read_only: PageMask::EMPTY,

@@ -394,6 +394,7 @@ pub(super) fn empty(
         super::migrate::report(block, &s, dst, cause, &copy);
     }
     if let Some(part) = s.part_mut(g) {
+        part.returns.leaves();
         part.valid = PageMask::EMPTY;
         part.chunk = None;
         part.departed = Some(Departure::of(gpu));

@@ -61,6 +61,8 @@ struct Work {
     failed: Option<Error>,
     /// When its batch was fetched, ns.
     fetched_ns: u64,
+    /// Number of its batch.
+    batch: u64,
 }
 
 /// Buffers of a service thread, allocated once.
@@ -76,6 +78,8 @@ pub(crate) struct Service {
     served_ns: u64,
     /// Faults that were not cancelled, as they may be of accesses that are over.
     spared: Spared,
+    /// Batches that were served.
+    batches: u64,
 }
 
 /// There are launches and no fault for so long: one may have been lost on its way.
@@ -133,6 +137,7 @@ impl Service {
             blind: 0,
             served_ns: 0,
             spared: Spared::new(),
+            batches: 0,
         })
     }
 
@@ -254,6 +259,7 @@ impl Service {
     fn batch(&mut self, gpu: &Arc<Gpu>, per_block: bool) -> (BatchStats, bool) {
         let raw_count = self.raw.len();
         let fetched_ns = time::now_ns();
+        self.batches = self.batches.wrapping_add(1);
         self.translate(gpu);
         let unique = batch::sort_and_dedup(&mut self.faults);
         self.faults.truncate(unique);
@@ -327,7 +333,7 @@ impl Service {
                 continue;
             };
             let may_make = !poor.has(client.sg.veid);
-            match begin(gpu, &client, group, may_make, fetched_ns) {
+            match begin(gpu, &client, group, may_make, (self.batches, fetched_ns)) {
                 Ok(work) => {
                     if self.work.push_within_capacity(work).is_err() {
                         break;
@@ -695,7 +701,7 @@ fn begin(
     client: &Client,
     group: batch::Group<'_>,
     may_make: bool,
-    fetched_ns: u64,
+    (batch, fetched_ns): (u64, u64),
 ) -> Result<Work> {
     let faults = group.faults;
     let at = |f: &Fault| match client.space.block_of_fault(f.va, may_make) {
@@ -743,6 +749,7 @@ fn begin(
         begun: false,
         failed: None,
         fetched_ns,
+        batch,
     })
 }
 
@@ -850,10 +857,28 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
             writes: w.writes,
         };
         let mut plan = placement::plan(space, gpu, s, &wanted, p);
-        densify(gpu, space, s, &mut plan, p, w.stream);
+        let whole = w.stream | returns_whole(gpu, s, w.batch, p);
+        densify(gpu, space, s, &mut plan, p, whole);
+        let all = s.managed.count().get();
+        if let Some(part) = s.part_mut(gpu.index()) {
+            let there = part.valid.or(&plan.local).or(&plan.copies);
+            match w.stream {
+                true => part.returns.is_unseen(),
+                false => part.returns.has(w.batch, there.count().get(), all),
+            }
+        }
         w.plan = Some(plan);
     }
     w.plan.as_ref()
+}
+
+/// Whether a block was evicted from the GPU, comes back by a fault of `batch`, and is to be fetched whole.
+fn returns_whole(gpu: &Gpu, s: &mut State, batch: u64, p: &Policy) -> bool {
+    let part = s.part_mut(gpu.index());
+    let Some(part) = part.filter(|part| part.departed.is_some()) else {
+        return false;
+    };
+    part.returns.comes(batch, p.is_on(KnobId::ReturnWhole))
 }
 
 /// First pass: starts what brings the faulted pages, and those that prefetch adds, to where they are mapped from.
@@ -951,15 +976,15 @@ fn comes_alone(w: &mut Work) -> bool {
     before != plan.local.or(&plan.copies)
 }
 
-/// Adds to a plan what the tree prefetcher finds dense; for a `stream`, whose thread would fetch the rest of the block right
-/// behind, all that is elsewhere too. (What is nowhere yet is the tree's alone.)
+/// Adds to a plan what the tree prefetcher finds dense; if it is to be `whole`, as for a stream, whose thread would fetch the rest of the
+/// block right behind, all that is elsewhere too. (What is nowhere yet is the tree's alone.)
 #[inline(never)] // stack
-fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy, stream: bool) {
+fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy, whole: bool) {
     let wanted = plan.local.or(&plan.copies);
     let here = Place::Gpu(gpu.index());
     let row = s.note_faults(here, wanted.count().get());
     let tree = p.get(KnobId::PrefetchMode) != 0 && row >= p.get_u32(KnobId::PrefetchMinFaults);
-    if wanted.is_empty() || !(tree || stream) {
+    if wanted.is_empty() || !(tree || whole) {
         return;
     }
     let valid = s.valid_at(here);
@@ -979,7 +1004,7 @@ fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy,
             p.get_u32(KnobId::PrefetchThreshold),
         );
     }
-    if stream {
+    if whole {
         more |= candidates.and(&s.valid_beside(here));
     }
     let extra = more.and_not(&wanted).and_not(&plan.remote);

@@ -47,7 +47,8 @@ pub(super) trait Blocks {
 struct Hand {
     worker: Worker,
     lender: GpuId,
-    block: Option<usize>,
+    /// The block's place; small, as all of these are on the stack of who serves a fault.
+    block: Option<u32>,
     /// It takes no more.
     over: bool,
 }
@@ -79,7 +80,7 @@ pub(super) fn serve(blocks: &mut dyn Blocks, ways: &Ways) {
         return;
     };
     let mut split = Split::new(n, made);
-    let mut local: [Option<usize>; LOCAL] = [None; LOCAL];
+    let mut local: [Option<u32>; LOCAL] = [None; LOCAL];
     // Every turn starts a block, ends one, or waits for one; each block is started twice at most.
     for _ in 0..count.saturating_mul(8).saturating_add(64) {
         let mut moved = serve_locally(blocks, &mut split, &mut local);
@@ -92,7 +93,7 @@ pub(super) fn serve(blocks: &mut dyn Blocks, ways: &Ways) {
         if !moved {
             let carried = hands.iter().flatten().find_map(|h| h.block);
             match local.iter().flatten().next().copied().or(carried) {
-                Some(i) => blocks.wait(i),
+                Some(i) => blocks.wait(place(i)),
                 None => return,
             }
         }
@@ -103,10 +104,10 @@ pub(super) fn serve(blocks: &mut dyn Blocks, ways: &Ways) {
 fn serve_locally(
     blocks: &mut dyn Blocks,
     split: &mut Split,
-    local: &mut [Option<usize>; LOCAL],
+    local: &mut [Option<u32>; LOCAL],
 ) -> bool {
     for slot in local.iter_mut() {
-        slot.take_if(|i| blocks.is_there(*i));
+        slot.take_if(|i| blocks.is_there(place(*i)));
     }
     let Some(slot) = local.iter_mut().find(|s| s.is_none()) else {
         return false;
@@ -114,7 +115,7 @@ fn serve_locally(
     let Some(i) = next(split, Worker::LOCAL) else {
         return false;
     };
-    blocks.serve(i);
+    blocks.serve(place(i));
     *slot = Some(i);
     let _held = split.done(Worker::LOCAL);
     true
@@ -123,10 +124,10 @@ fn serve_locally(
 /// Takes what a lender has brought on to the GPU, and gives it the next block.
 fn supply(blocks: &mut dyn Blocks, split: &mut Split, hand: &mut Hand) -> bool {
     if let Some(i) = hand.block {
-        if !blocks.is_there(i) {
+        if !blocks.is_there(place(i)) {
             return false;
         }
-        blocks.serve(i);
+        blocks.serve(place(i));
         hand.block = None;
         let _held = split.done(hand.worker);
         return true;
@@ -138,10 +139,10 @@ fn supply(blocks: &mut dyn Blocks, split: &mut Split, hand: &mut Hand) -> bool {
         hand.over = true;
         return false;
     };
-    match blocks.send(i, hand.lender) {
+    match blocks.send(place(i), hand.lender) {
         Sent::OnItsWay => hand.block = Some(i),
         Sent::NotThisOne => {
-            blocks.serve(i);
+            blocks.serve(place(i));
             let _held = split.done(hand.worker);
         }
         Sent::NoMore => {
@@ -154,9 +155,15 @@ fn supply(blocks: &mut dyn Blocks, split: &mut Split, hand: &mut Hand) -> bool {
 }
 
 /// The next block for a worker.
-fn next(split: &mut Split, worker: Worker) -> Option<usize> {
+fn next(split: &mut Split, worker: Worker) -> Option<u32> {
     match split.take(worker) {
-        Ok(Take::Block(i)) => usize::try_from(i).ok(),
+        Ok(Take::Block(i)) => Some(i),
         Ok(Take::Wait | Take::Over) | Err(_) => None,
     }
+}
+
+/// Where it is in the batch.
+const fn place(i: u32) -> usize {
+    // CAST: u32 to usize widens.
+    i as usize
 }

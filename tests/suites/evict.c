@@ -146,6 +146,71 @@ static void evicted_on_request(void)
 	cpu_check(p, 8 * BLOCK, 3, 1);
 }
 
+/* Word @i of the block at @p is 4 + 9 * i: the GPU reads @n pieces of 64 KiB from @first on, all at once, and the block leaves again. */
+static void comes_and_goes(int fd, uint64_t *p, uint32_t first, uint32_t n)
+{
+	struct huvm_instr in = { .op = HUVM_OP_CHECK, .count = PIECE / 8, .steps = 1, .block_stride = PIECE };
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
+
+	in.a = (uintptr_t)p + first * PIECE;
+	in.imm0 = 4 + 9 * first * (PIECE / 8);
+	in.imm1 = 9;
+	run_ok(fd, 0, n, &in, 1, 8);
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
+	CHECK_EQ(e.evicted, 1);
+}
+
+/* Pages that the GPU has of a block after it read one word of it, when all of the block was wanted three times before, @at_once or in parts. */
+static uint32_t comes_back_with(int fd, uint64_t *p, int at_once)
+{
+	struct huvm_instr in = { .op = HUVM_OP_CHECK, .count = 1, .steps = 1, .imm0 = 4, .imm1 = 9 };
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
+	uint32_t pages;
+
+	for (int turn = 0; turn < 3; turn++) {
+		for (uint32_t i = 1; !at_once && i < 32; i++) {
+			in.a = (uintptr_t)p + i * PIECE;
+			in.imm0 = 4 + 9 * i * (PIECE / 8);
+			run_ok(fd, 0, 1, &in, 1, 8);
+		}
+		comes_and_goes(fd, p, 0, at_once ? 32 : 1);
+	}
+	in.a = (uintptr_t)p;
+	in.imm0 = 4;
+	run_ok(fd, 0, 1, &in, 1, 8);
+	pages = block_info(fd, p).gpu_pages[0];
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
+	CHECK_EQ(e.evicted, 1);
+	return pages;
+}
+
+/* What was wanted at once the last times is fetched whole by the first fault (knob return_whole), what was wanted in parts is not. */
+static void comes_back_whole(void)
+{
+	int fd = huvm_open(), turns = 0;
+	uint64_t *p = managed(fd, BLOCK);
+
+	CHECK_OK(gpu_register(fd, 0));
+	cpu_fill(p, BLOCK, 4, 9);
+	/* It does not come back yet. */
+	comes_and_goes(fd, p, 0, 32);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(comes_back_with(fd, p, 1), PIECE / PAGE);
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "return_whole", 1));
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(comes_back_with(fd, p, 0), PIECE / PAGE);
+	/* Who fetches a batch may be too quick for the GPU to have all its faults in it. */
+	while (comes_back_with(fd, p, 1) != BLOCK / PAGE)
+		CHECK(++turns < 50);
+	/* That told nothing, so the next time it has to show by faults again: it wants little now. */
+	for (int i = 0; i < 2; i++)
+		comes_and_goes(fd, p, 31, 1);
+	CHECK_EQ(comes_back_with(fd, p, 0), PIECE / PAGE);
+	cpu_check(p, BLOCK, 4, 9);
+	printf("# whole after %d turns that were too slow\n", turns);
+	close(fd);
+}
+
 /* A GPU with four chunks, all in use by the first four blocks of eight: word i is 6 + i. */
 static uint64_t *four_of_eight(int fd)
 {
@@ -343,6 +408,7 @@ static const struct ktap_test tests[] = {
 	{ "at_150_random", at_150_random, 120 }, { "at_150_stock_460", at_150_460, 120 },
 	{ "cycles_keep_a_part", cycles_keep_a_part, 240 },
 	{ "host_pieces", host_pieces }, { "zero_copy", zero_copy }, { "evicted_on_request", evicted_on_request },
+	{ "comes_back_whole", comes_back_whole, 120 },
 	{ "copy_in_waits_for_copy_out", copy_in_waits_for_copy_out }, { "free_when_copied_out", free_when_copied_out },
 	{ "who_waits_is_listed", who_waits_is_listed },
 	{ "one_that_fails_keeps_its_chunk", one_that_fails_keeps_its_chunk },

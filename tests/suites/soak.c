@@ -533,6 +533,7 @@ static void new_policy(void)
 		knob(ctl, g, "harvest_lend", dice(2));
 		knob(ctl, g, "fair_memory", dice(2));
 		knob(ctl, g, "keep_host_copy", dice(2));
+		knob(ctl, g, "return_whole", dice(2));
 	}
 	did.policies++;
 }

@@ -54,6 +54,7 @@ pub mod prefetch;
 pub mod preset;
 pub mod refault;
 pub mod residency;
+pub mod returns;
 pub mod scope;
 pub mod share;
 pub mod spare;

@@ -44,6 +44,7 @@ pub static PRESETS: &[Preset] = &[
             (KnobId::CopyOverlap, 1),
             (KnobId::FairMemory, 1),
             (KnobId::KeepHostCopy, 1),
+            (KnobId::ReturnWhole, 1),
         ],
     },
     Preset {
@@ -254,6 +255,7 @@ mod tests {
             EvictKeepSoon,
             FairMemory,
             KeepHostCopy,
+            ReturnWhole,
         ] {
             assert_eq!(p.get(off), 0, "{}", off.knob().name);
         }
@@ -283,6 +285,7 @@ mod tests {
                 EvictKeepSoon,
                 FairMemory,
                 KeepHostCopy,
+                ReturnWhole,
             ])
             .collect();
         huvm.sort();

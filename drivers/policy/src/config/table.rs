@@ -415,4 +415,11 @@ knobs! {
         "The host keeps its copy of what a GPU fetches to read: until it is written it leaves the GPU without a copy.",
         "chosen for this project: NVIDIA copies back what was never written (nvidia-uvm.md 9.2, dirty tracking)"
     }
+
+    // Fetching, continued.
+    ReturnWhole {
+        "return_whole", "", Choice(OFF_ON), 0..=1, 0, true,
+        "A block that comes back to a GPU is fetched whole by its first fault, if half of it was wanted at once the last times.",
+        "chosen for this project: faults cost a job that goes over its memory again more than what they bring (returns.rs)"
+    }
 }
