@@ -857,8 +857,15 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
             writes: w.writes,
         };
         let mut plan = placement::plan(space, gpu, s, &wanted, p);
-        let whole = w.stream | returns_whole(gpu, s, w.batch, p);
-        densify(gpu, space, s, &mut plan, p, whole);
+        let here = Place::Gpu(gpu.index());
+        // The thread of a stream would fetch the rest of the block right behind. What else comes back leaves other GPUs what they have.
+        let brings = !plan.local.or(&plan.copies).is_empty();
+        let rest = match w.stream {
+            true => s.valid_beside(here),
+            false if brings && returns_whole(gpu, s, w.batch, p) => s.host_valid.or(&s.in_spare()),
+            false => PageMask::EMPTY,
+        };
+        densify(gpu, space, s, &mut plan, p, &rest);
         let all = s.managed.count().get();
         if let Some(part) = s.part_mut(gpu.index()) {
             let there = part.valid.or(&plan.local).or(&plan.copies);
@@ -976,15 +983,14 @@ fn comes_alone(w: &mut Work) -> bool {
     before != plan.local.or(&plan.copies)
 }
 
-/// Adds to a plan what the tree prefetcher finds dense; if it is to be `whole`, as for a stream, whose thread would fetch the rest of the
-/// block right behind, all that is elsewhere too. (What is nowhere yet is the tree's alone.)
+/// Adds to a plan what the tree prefetcher finds dense, and `rest`. (What is nowhere yet is the tree's alone.)
 #[inline(never)] // stack
-fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy, whole: bool) {
+fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy, rest: &PageMask) {
     let wanted = plan.local.or(&plan.copies);
     let here = Place::Gpu(gpu.index());
     let row = s.note_faults(here, wanted.count().get());
     let tree = p.get(KnobId::PrefetchMode) != 0 && row >= p.get_u32(KnobId::PrefetchMinFaults);
-    if wanted.is_empty() || !(tree || whole) {
+    if wanted.is_empty() || !(tree || !rest.is_empty()) {
         return;
     }
     let valid = s.valid_at(here);
@@ -1004,9 +1010,7 @@ fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy,
             p.get_u32(KnobId::PrefetchThreshold),
         );
     }
-    if whole {
-        more |= candidates.and(&s.valid_beside(here));
-    }
+    more |= candidates.and(rest);
     let extra = more.and_not(&wanted).and_not(&plan.remote);
     let new = extra.and_not(&valid).count().get();
     account::count(Some(gpu), Some(space), Counter::PagesPrefetched, new.into());

@@ -96,6 +96,11 @@ pub(crate) fn start(
     if overtakes && !joins {
         return Err(Stop::Failed(EAGAIN));
     }
+    // No block takes new state on a GPU that it leaves, nor gives up what it has elsewhere.
+    let is_going = |sg: &Arc<SpaceGpu>| sg.gpu.is_lost() || sg.is_stopped();
+    if sg.is_some_and(|sg| m.dst == Place::Gpu(sg.gpu.index()) && is_going(sg)) {
+        return Err(Stop::Failed(EIO));
+    }
     // Before there is a chunk: one that was just emptied must not be left to the block without what its first copy waits for.
     if m.others == Others::Go {
         collapse(block, s, m.dst, &pages.and_not(&need))?;
@@ -157,9 +162,6 @@ fn make_ready(
 ) -> Result<(), Stop> {
     match (m.dst, sg) {
         (Place::Gpu(g), Some(sg)) if sg.gpu.index() == g => {
-            if sg.gpu.is_lost() || sg.is_stopped() {
-                return Err(Stop::Failed(EIO));
-            }
             sg.prepare(block.va())?;
             s.ensure_part(block.va(), sg)?;
             let by_fault = m.cause == uapi::HUVM_CAUSE_GPU_FAULT;
@@ -255,6 +257,10 @@ fn take_chunk(
     };
     let veid = part.sg.veid;
     let left = part.departed.take();
+    if left.is_none() {
+        // It did not leave by an eviction.
+        part.returns.begins_anew();
+    }
     let (id, refault) = pool.activate(chunk, block.clone(), veid, left, by_fault)?;
     part.chunk = Some(id);
     part.forfeited = false;

@@ -13,11 +13,20 @@ function settle() {
 	to = ""
 }
 
+# A name without the places that it refers back to, which differ with what comes before them.
+function plain(f) {
+	gsub(/B[0-9A-Za-z]*_/, "B_", f)
+	return f
+}
+
 # Bytes of stack from f on, the deepest way; next_[f] is the next function on that way.
 function depth(f, i, d, best) {
 	if (f in known) return known[f]
-	# One that calls itself, which none is to.
-	if (f in open) return 0
+	# None is to call itself, by way of others or not, but what drops what it holds.
+	if (f in open) {
+		if (f !~ /drop/) again[f]
+		return 0
+	}
 	open[f]
 	best = 0
 	for (i = 1; i <= many[f]; i++) {
@@ -72,7 +81,7 @@ match($0, /\tsubq?[ \t]+\$0x[0-9a-f]+, ?%rsp/) {
 }
 /\t(call|j[a-z]+)q?[ \t]/ {
 	branch = 1
-	if ($0 ~ /\tcall.*\*/) points[name]
+	if ($0 ~ /\t(call|jmp)q?[ \t]+\*%/) points[name]
 	# Without an offset: the first instruction of a function.
 	if (match($0, /<[^>+]+>/)) to = substr($0, RSTART + 1, RLENGTH - 2)
 }
@@ -95,12 +104,16 @@ END {
 	for (d in callers) {
 		n = split(callers[d], by, " ")
 		for (i = 1; i <= n; i++) for (c in closures)
-			if (index(c, "_RNC" substr(by[i], 3)) == 1) {
+			if (index(plain(c), "_RNC" substr(plain(by[i]), 3)) == 1) {
 				calls[d, ++many[d]] = c
 				called[c]
 			}
 	}
 	for (f in frame) if (!(f in called)) ways[f] = depth(f)
+	# Those that only call each other.
+	for (f in frame) if (!(f in known)) ways[f] = depth(f)
+	for (f in again) print f " calls itself"
+	bad = length(again)
 	PROCINFO["sorted_in"] = "@val_num_desc"
 	for (f in ways) {
 		if (!all && ways[f] <= most) break

@@ -56,6 +56,10 @@ impl Returns {
 
     /// It comes back by a fault of `batch`. Whether it is to be fetched whole, which it `may` be.
     pub fn comes(&mut self, batch: u64, may: bool) -> bool {
+        if matches!(self.stay, Stay::Fills(_)) {
+            // It was to come before, and did not.
+            return false;
+        }
         let whole = may && self.left != 0;
         self.left = self.left.saturating_sub(1);
         self.stay = if whole {
@@ -64,6 +68,12 @@ impl Returns {
             Stay::Fills(batch)
         };
         whole
+    }
+
+    /// It comes for the first time, or after it went without being evicted: by itself that tells nothing, nor does what was seen of it
+    /// until then.
+    pub fn begins_anew(&mut self) {
+        self.stay = Stay::Unseen;
     }
 
     /// With `batch` it has `pages` of the `all` that it may have.
@@ -186,6 +196,37 @@ mod tests {
         r.is_unseen();
         r.leaves();
         assert!(r.comes(7, true));
+    }
+
+    #[test]
+    fn a_return_that_failed_is_tried_by_faults_and_counted_from_the_first() {
+        let mut r = Returns::UNKNOWN;
+        for i in 0..3 {
+            stays(&mut r, i, Some(0));
+        }
+        let mut again = r;
+        // Whole, and to be asked for again: by faults now, which tell.
+        assert!(again.comes(10, true));
+        assert!(!again.comes(11, true) && !again.comes(20, true));
+        again.has(20, 512, 512);
+        again.leaves();
+        assert_eq!(again, Returns::UNKNOWN);
+    }
+
+    #[test]
+    fn what_went_otherwise_tells_nothing() {
+        let mut r = Returns::UNKNOWN;
+        for i in 0..2 {
+            stays(&mut r, i, Some(0));
+        }
+        let before = r;
+        r.comes(10, true);
+        r.has(10, 256, 512);
+        // The CPU took it home; then it comes slowly, and is evicted.
+        r.begins_anew();
+        r.has(50, 512, 512);
+        r.leaves();
+        assert_eq!(r, before);
     }
 
     #[test]
