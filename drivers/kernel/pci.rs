@@ -120,10 +120,20 @@ const COMMAND: u16 = 4;
 const COMMAND_MASTER: u32 = 1 << 2;
 
 /// The device can no longer read or write memory, nor send messages. `false` if it does not say so: it may not have heard it.
+///
+/// For anybody at any time, without the device's lock: `pci_clear_master` notes it in a word of bit fields too, others of which
+/// the PCI core changes under that lock, in a reset, say (KCSAN found two threads there that gave up one GPU).
 pub(crate) fn clear_master(pdev: &pci::Device) -> bool {
-    // SAFETY: a valid device.
-    unsafe { c::pci_clear_master(raw(pdev)) };
-    config32(pdev, COMMAND) & COMMAND_MASTER == 0
+    let is_off = |command| command & COMMAND_MASTER == 0;
+    let command = config32(pdev, COMMAND);
+    if is_off(command) {
+        return true;
+    }
+    // CAST: the command is the lower half of the word; to the upper one, the status, nothing is written.
+    let off = (command & !COMMAND_MASTER) as u16;
+    // SAFETY: a valid device; one that is not there takes no write, as the next line finds.
+    let _looked_at_next = unsafe { c::pci_write_config_word(raw(pdev), COMMAND.into(), off) };
+    is_off(config32(pdev, COMMAND))
 }
 
 /// Calls `heard` until it says that the device answered, for [`OUTAGE_NS`]. Whether it did. May sleep.
