@@ -990,7 +990,7 @@ fn densify(gpu: &Gpu, space: &Space, s: &mut State, plan: &mut Plan, p: &Policy,
     let here = Place::Gpu(gpu.index());
     let row = s.note_faults(here, wanted.count().get());
     let tree = p.get(KnobId::PrefetchMode) != 0 && row >= p.get_u32(KnobId::PrefetchMinFaults);
-    if wanted.is_empty() || !(tree || !rest.is_empty()) {
+    if wanted.is_empty() || (!tree && rest.is_empty()) {
         return;
     }
     let valid = s.valid_at(here);
