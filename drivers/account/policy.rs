@@ -9,6 +9,7 @@ use crate::device::Gpu;
 use crate::kernel::global::{Global, Which};
 use crate::kernel::memcg::{self, CHARGED};
 use crate::memory::space::Space;
+use core::mem::MaybeUninit;
 use huvm_lockless::changes::Changes;
 use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::preset::{preset_by_name, DEFAULT_PRESET};
@@ -56,10 +57,14 @@ pub(crate) fn global() -> Policy {
     with_global(|p| *p)
 }
 
-/// The global values, in memory of their own, to be covered there: all of a policy is too large to be put together on the stack of
-/// one who evicts.
+/// Memory for a policy, which is too large to be put together on the stack of one who evicts.
+fn room(flags: Flags) -> Result<UniqueArc<MaybeUninit<Policy>>, AllocError> {
+    memcg::at_once(|| UniqueArc::new_uninit(flags))
+}
+
+/// The global values, in memory of their own, to be covered there.
 fn below(flags: Flags) -> Result<UniqueArc<Policy>, AllocError> {
-    let room = memcg::at_once(|| UniqueArc::<Policy>::new_uninit(flags))?;
+    let room = room(flags)?;
     Ok(with_global(|p| room.write(*p)))
 }
 
@@ -235,8 +240,7 @@ pub(crate) fn in_force(space: &Space, gpu: Option<&Gpu>) -> InForce {
         if is_plain {
             return Ok(Under::AsIs(of_gpu));
         }
-        let room = memcg::at_once(|| UniqueArc::<Policy>::new_uninit(CHARGED))?;
-        Ok(Under::Mine(room.write(*of_gpu)))
+        Ok(Under::Mine(room(CHARGED)?.write(*of_gpu)))
     };
     space.policy.in_force(place, under, Overrides::cover_gpu)
 }

@@ -459,7 +459,6 @@ impl Space {
     ///
     /// # Errors
     /// As there; `moved` counts what was done before.
-    #[inline(never)] // stack
     pub(crate) fn migrate(
         self: &Arc<Self>,
         va: u64,

@@ -130,7 +130,6 @@ pub(super) fn relieve(gpu: &Arc<Gpu>, client: &Client, va: u64, blindly: bool) -
 }
 
 /// Remembers a page that was told, not met by a copy engine.
-#[inline(never)] // stack
 fn note(gpu: &Gpu, page: u32) {
     gpu.chunks()
         .note_failed(poison::chunk_of(page), poison::index_of(page));

@@ -341,13 +341,30 @@ struct Batch<'a> {
     len: usize,
 }
 
-impl Batch<'_> {
-    /// Room for runs. The caller's: a batch is moved.
-    const NO_RUNS: [Run; COPIES_PER_PUSH] = [Run {
-        first: PageIndex::FIRST,
-        len: Pages(0),
-        host: SysAddr(0),
-    }; COPIES_PER_PUSH];
+/// Room for the runs of a batch. The caller's: a batch is moved.
+const NO_RUNS: [Run; COPIES_PER_PUSH] = [Run {
+    first: PageIndex::FIRST,
+    len: Pages(0),
+    host: SysAddr(0),
+}; COPIES_PER_PUSH];
+
+impl<'a> Batch<'a> {
+    fn new(
+        gpu: &'a Gpu,
+        engine: Engine,
+        after: &'a Tracker,
+        ends: Ends<'a>,
+        runs: &'a mut [Run; COPIES_PER_PUSH],
+    ) -> Self {
+        Batch {
+            gpu,
+            engine,
+            after,
+            ends,
+            runs,
+            len: 0,
+        }
+    }
 
     fn add(&mut self, run: Run, done: &mut Tracker) -> Result {
         if self.len == COPIES_PER_PUSH {
@@ -540,15 +557,8 @@ fn submit_runs(
     ends: &dyn Fn(PageIndex) -> (Option<Loc>, Loc),
 ) -> Result {
     let of_run = |run: &Run| ends(run.first);
-    let mut runs = Batch::NO_RUNS;
-    let mut batch = Batch {
-        gpu,
-        engine,
-        after,
-        ends: &of_run,
-        runs: &mut runs,
-        len: 0,
-    };
+    let mut runs = NO_RUNS;
+    let mut batch = Batch::new(gpu, engine, after, &of_run, &mut runs);
     for (first, len) in pages.runs() {
         let run = Run {
             first,
@@ -578,15 +588,8 @@ fn submit_host_runs(
             _ => (Some(here), there),
         }
     };
-    let mut runs = Batch::NO_RUNS;
-    let mut batch = Batch {
-        gpu,
-        engine,
-        after,
-        ends: &ends,
-        runs: &mut runs,
-        len: 0,
-    };
+    let mut runs = NO_RUNS;
+    let mut batch = Batch::new(gpu, engine, after, &ends, &mut runs);
     for (first, len) in pages.runs() {
         let (mut page, mut rest) = (Some(first), len);
         while let Some(p) = page.filter(|_| rest.get() != 0) {

@@ -146,41 +146,37 @@ static void evicted_on_request(void)
 	cpu_check(p, 8 * BLOCK, 3, 1);
 }
 
-/* Word @i of the block at @p is 4 + 9 * i: the GPU reads @n pieces of 64 KiB from @first on, all at once, and the block leaves again. */
-static void comes_and_goes(int fd, uint64_t *p, uint32_t first, uint32_t n)
+/* Word @i of the block at @p is 4 + 9 * i: the GPU reads @n pieces of 64 KiB from @first on, all at once. */
+static void gpu_reads(int fd, uint64_t *p, uint32_t first, uint32_t n)
 {
 	struct huvm_instr in = { .op = HUVM_OP_CHECK, .count = PIECE / 8, .steps = 1, .block_stride = PIECE };
-	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
 
 	in.a = (uintptr_t)p + first * PIECE;
 	in.imm0 = 4 + 9 * first * (PIECE / 8);
 	in.imm1 = 9;
 	run_ok(fd, 0, n, &in, 1, 8);
-	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
-	CHECK_EQ(e.evicted, 1);
 }
 
-/* Pages that the GPU has of a block after it read one word of it, when all of the block was wanted three times before, @at_once or in parts. */
+/* The same, and the block leaves again. */
+static void comes_and_goes(int fd, uint64_t *p, uint32_t first, uint32_t n)
+{
+	gpu_reads(fd, p, first, n);
+	CHECK_EQ(evicts(fd, 1), 1);
+}
+
+/* Pages that the GPU has of a block after it read a piece of it, when all of the block was wanted three times before, @at_once or in parts. */
 static uint32_t comes_back_with(int fd, uint64_t *p, int at_once)
 {
-	struct huvm_instr in = { .op = HUVM_OP_CHECK, .count = 1, .steps = 1, .imm0 = 4, .imm1 = 9 };
-	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
 	uint32_t pages;
 
 	for (int turn = 0; turn < 3; turn++) {
-		for (uint32_t i = 1; !at_once && i < 32; i++) {
-			in.a = (uintptr_t)p + i * PIECE;
-			in.imm0 = 4 + 9 * i * (PIECE / 8);
-			run_ok(fd, 0, 1, &in, 1, 8);
-		}
+		for (uint32_t i = 1; !at_once && i < 32; i++)
+			gpu_reads(fd, p, i, 1);
 		comes_and_goes(fd, p, 0, at_once ? 32 : 1);
 	}
-	in.a = (uintptr_t)p;
-	in.imm0 = 4;
-	run_ok(fd, 0, 1, &in, 1, 8);
+	gpu_reads(fd, p, 0, 1);
 	pages = block_info(fd, p).gpu_pages[0];
-	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
-	CHECK_EQ(e.evicted, 1);
+	CHECK_EQ(evicts(fd, 1), 1);
 	return pages;
 }
 

@@ -399,13 +399,19 @@ static inline int is_listed(const char *want, int pid)
 	return found;
 }
 
+/* Evicts up to @chunks chunks of GPU 0. How many those were. */
+static inline uint64_t evicts(int fd, uint32_t chunks)
+{
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = chunks);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
+	return e.evicted;
+}
+
 /* A thread that evicts a chunk of GPU 0; @arg: an open file. */
 static inline void *evict_one(void *arg)
 {
-	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
-
-	CHECK_OK(ioctl(*(int *)arg, HUVM_IOC_TEST_EVICT, &e));
-	CHECK_EQ(e.evicted, 1);
+	CHECK_EQ(evicts(*(int *)arg, 1), 1);
 	return NULL;
 }
 

@@ -14,17 +14,14 @@ dev=$(echo "$gpus" | tail -1)
 gpu=$(($(echo "$gpus" | wc -l) - 1))
 sys=/sys/bus/pci/devices
 
-translated() {
-	rc=0
-	for g in $gpus; do
-		type=$(cat $sys/$g/iommu_group/type)
-		echo "# $g: $type"
-		[ "$type" = DMA ] || rc=1
-	done
-	[ -n "$gpus" ] || rc=1
-	is 1 translated $rc
-}
-translated
+rc=0
+for g in $gpus; do
+	type=$(cat $sys/$g/iommu_group/type)
+	echo "# $g: $type"
+	[ "$type" = DMA ] || rc=1
+done
+[ -n "$gpus" ] || rc=1
+is 1 translated $rc
 
 uvmctl run scan --gpu $gpu --ratio 1.5 --iterations 2 --verify --blocks 16 >/tmp/run.log 2>&1
 rc=$?
@@ -32,42 +29,36 @@ sed 's/^/# /' /tmp/run.log | tail -3
 is 2 evicts_and_fetches $rc
 
 # The machine does not sleep with a GPU bound, says why, and all goes on.
-does_not_sleep() {
-	uvmctl run scan --gpu $gpu --ratio 1.5 --iterations 1000 --warmup 0 --blocks 16 >/tmp/run.log 2>&1 &
-	pid=$!
-	sleep 1
-	rc=0
-	grep -q freeze /sys/power/state || rc=1
-	why=$( (echo freeze >/sys/power/state) 2>&1) && rc=1
-	echo "# $why"
-	echo "$why" | grep -q 'busy' || rc=1
-	dmesg | grep -q 'huvm 0000:.*no suspend or hibernation' || rc=1
-	kill -0 $pid || rc=1
-	kill $pid
-	wait $pid 2>/dev/null
-	uvmctl run scan --gpu $gpu --ratio 1.5 --iterations 1 --verify --blocks 16 >/dev/null 2>&1 || rc=1
-	is 3 does_not_sleep $rc
-}
-does_not_sleep
+uvmctl run scan --gpu $gpu --ratio 1.5 --iterations 1000 --warmup 0 --blocks 16 >/tmp/run.log 2>&1 &
+pid=$!
+sleep 1
+rc=0
+grep -q freeze /sys/power/state || rc=1
+why=$( (echo freeze >/sys/power/state) 2>&1) && rc=1
+echo "# $why"
+echo "$why" | grep -q 'busy' || rc=1
+dmesg | grep -q 'huvm 0000:.*no suspend or hibernation' || rc=1
+kill -0 $pid || rc=1
+kill $pid
+wait $pid 2>/dev/null
+uvmctl run scan --gpu $gpu --ratio 1.5 --iterations 1 --verify --blocks 16 >/dev/null 2>&1 || rc=1
+is 3 does_not_sleep $rc
 
 # Power management may do with it what it likes while nobody drives it (the suites that follow keep that), and lets it be when it is bound.
-idle_when_unbound() {
-	rc=0
-	for g in $gpus; do echo auto >$sys/$g/power/control || rc=1; done
-	# stands STATUS
-	stands() {
-		status=$(cat $sys/$dev/power/runtime_status)
-		[ "$status" = $1 ] || { echo "# it is $status, not $1"; rc=1; }
-	}
-	for turn in 1 2 3; do
-		stands active
-		echo $dev >/sys/bus/pci/drivers/huvm/unbind || rc=1
-		stands suspended
-		echo $dev >/sys/bus/pci/drivers/huvm/bind || rc=1
-		stands active
-		uvmctl run scan --gpu $gpu --ratio 0.5 --iterations 1 --verify --blocks 16 >/dev/null 2>&1 || rc=1
-	done
-	is 4 idle_when_unbound $rc
+rc=0
+for g in $gpus; do echo auto >$sys/$g/power/control || rc=1; done
+# stands STATUS
+stands() {
+	status=$(cat $sys/$dev/power/runtime_status)
+	[ "$status" = $1 ] || { echo "# it is $status, not $1"; rc=1; }
 }
-idle_when_unbound
+for turn in 1 2 3; do
+	stands active
+	echo $dev >/sys/bus/pci/drivers/huvm/unbind || rc=1
+	stands suspended
+	echo $dev >/sys/bus/pci/drivers/huvm/bind || rc=1
+	stands active
+	uvmctl run scan --gpu $gpu --ratio 0.5 --iterations 1 --verify --blocks 16 >/dev/null 2>&1 || rc=1
+done
+is 4 idle_when_unbound $rc
 exit $failed

@@ -32,14 +32,6 @@ static void all_at(int fd, const void *p, uint64_t len, uint64_t host, uint32_t 
 	}
 }
 
-static uint64_t evicts(int fd, uint32_t chunks)
-{
-	ARG(huvm_test_evict, e, .gpu = 0, .chunks = chunks);
-
-	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
-	return e.evicted;
-}
-
 static void stays_on_the_host_while_it_is_read(void)
 {
 	int fd = open_with(1, 1);
