@@ -34,6 +34,12 @@ pub enum Error {
     /// A launch did not end well.
     #[error("the launch {0}")]
     Launch(String),
+    /// Nor did this one: what its program did at this address was not allowed.
+    #[error("the launch failed: fatal fault at {0:#x}")]
+    Fatal(u64),
+    /// Nor this one: the only copy of what is at this address was in memory that failed.
+    #[error("the launch failed: the only copy of {0:#x} was in GPU memory that failed (ECC)")]
+    Ecc(u64),
     /// Nor did this one: its GPU's memory is full, and nothing of it could go.
     #[error("the launch failed: no room could be made on the GPU")]
     NoRoom,
@@ -55,6 +61,9 @@ pub(crate) fn hint_of(errno: i32) -> Option<&'static CStr> {
         }
         libc::EBUSY => {
             c"a GPU has 64 launches, at most 32 of a process and 48 of a user; wait for some"
+        }
+        libc::ENOTTY | libc::EOPNOTSUPP => {
+            c"this driver or GPU cannot do it; if it should, load the module that was built with this tool"
         }
         _ => return None,
     })
@@ -82,7 +91,7 @@ impl Error {
     /// What to do next, if that is known.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            Error::NotLoaded => "load it with 'insmod huvm.ko', then look at 'uvmctl doctor'",
+            Error::NotLoaded => "load it with 'insmod huvm.ko' (in the guest: /lib/huvm.ko), then look at 'uvmctl doctor'",
             Error::NotPermitted => "run as root, or give yourself access to /dev/huvm",
             Error::Abi { .. } => "use the uvmctl that was built with the driver",
             Error::Os { what, errno } => match *errno {
@@ -90,13 +99,19 @@ impl Error {
                 libc::EBUSY if !what.starts_with("launching") => return None,
                 libc::ESRCH => "'uvmctl client list' shows the processes there are",
                 libc::EIO => LOST,
-                libc::EPERM => "this needs CAP_SYS_ADMIN, or the process that opened the file",
+                libc::EPERM => "run it as root (CAP_SYS_ADMIN); of a file of its own a process may do it itself",
                 libc::ERANGE => "'uvmctl policy list' shows the ranges",
                 errno => hint_of(errno)?.to_str().ok()?,
             },
             Error::GpuLost => LOST,
             Error::NoRoom => {
                 "free memory of the host or of the cgroup, or use less data; 'uvmctl policy show' says whether eviction is on"
+            }
+            Error::Fatal(_) => {
+                "its program touched an address in no range, or wrote to one that is mapped read-only; 'uvmctl range show PID' shows what is there"
+            }
+            Error::Ecc(_) => {
+                "'uvmctl mem show' counts what is out of service; make the data anew, and run it again"
             }
             Error::Launch(_) => "see the kernel's log (dmesg), and 'uvmctl doctor'",
             Error::Argument(_) => return None,

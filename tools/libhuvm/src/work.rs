@@ -260,13 +260,19 @@ impl Report {
             (uapi::HUVM_LAUNCH_DONE, _) => return Ok(self),
             (uapi::HUVM_LAUNCH_ABORTED, _) => "was aborted".into(),
             (_, uapi::HUVM_ERROR_GPU_LOST) => return Err(Error::GpuLost),
-            (_, uapi::HUVM_ERROR_FAULT) => format!("failed: fatal fault at {:#x}", self.fault_va),
+            (_, uapi::HUVM_ERROR_FAULT) => return Err(Error::Fatal(self.fault_va)),
             (_, uapi::HUVM_ERROR_NO_MEMORY) => return Err(Error::NoRoom),
-            (_, uapi::HUVM_ERROR_ECC) => format!(
-                "failed: the only copy of {:#x} was in GPU memory that failed (ECC)",
-                self.fault_va
-            ),
-            (_, e) => format!("failed with error {e} at {:#x}", self.fault_va),
+            (_, uapi::HUVM_ERROR_ECC) => return Err(Error::Ecc(self.fault_va)),
+            (_, e) => {
+                let what = match e {
+                    uapi::HUVM_ERROR_DESCRIPTOR => "the device refused its program",
+                    uapi::HUVM_ERROR_CANCELLED => "the driver cancelled it",
+                    uapi::HUVM_ERROR_INSTANCE => "the device knows no such address space",
+                    uapi::HUVM_ERROR_DMA => "the device could not read its program",
+                    _ => "for a reason that this library does not know",
+                };
+                format!("failed: {what} (error {e}, at {:#x})", self.fault_va)
+            }
         };
         Err(Error::Launch(why))
     }
@@ -415,6 +421,18 @@ mod tests {
                 uapi::HUVM_ERROR_FAULT,
                 None,
                 "failed: fatal fault at 0x7000",
+            ),
+            (
+                uapi::HUVM_LAUNCH_FAILED,
+                uapi::HUVM_ERROR_ECC,
+                None,
+                "failed: the only copy of 0x7000 was in GPU memory that failed (ECC)",
+            ),
+            (
+                uapi::HUVM_LAUNCH_FAILED,
+                uapi::HUVM_ERROR_CANCELLED,
+                None,
+                "failed: the driver cancelled it (error 3, at 0x7000)",
             ),
         ] {
             let whole = format!("the launch {says}");

@@ -306,9 +306,9 @@ pub(crate) enum Injection {
     CopyFaultEach,
     /// The next so many looks at a fault ring's PUT are told a lie (as above; 0: all ones, 1: its end, 2: behind GET, 3: none)
     FaultPutWrong,
-    /// The next so many reads of registers say all ones, as if the GPU did not answer
+    /// The next so many reads of registers say all ones, as if the GPU did not answer (plus 0x10000 for each that passes before)
     ReadsOnes,
-    /// The next so many writes of registers are lost
+    /// The next so many writes of registers are lost (as above)
     WritesLost,
     /// The next so many looks at whether a launch runs are told nonsense
     StatusWrong,

@@ -11,14 +11,16 @@ pub(crate) enum Failure {
     Huvm(Error),
     /// Bad usage.
     Usage(String),
-    /// A field that the command does not have, and those that it has.
-    Field(String, String),
+    /// Bad usage of which more is known than that there is `--help`: what to do.
+    Advised(String, String),
     /// No such GPU, client, process, range or knob.
     NotFound(String, String),
     /// The driver, the device or the scope cannot do it, and what can.
     NotSupported(String, String),
     /// A check failed: wrong data.
     Wrong(String),
+    /// Something else went wrong, and what to do.
+    Failed(String, String),
     /// Checks of `doctor` failed, each of which says what to do.
     Checks(usize),
     /// A file could not be read or written.
@@ -89,7 +91,7 @@ impl Failure {
             Failure::Huvm(Error::NotLoaded) => 9,
             Failure::Huvm(Error::NotPermitted) => 4,
             Failure::Huvm(Error::Abi { .. }) => 13,
-            Failure::Huvm(Error::Argument(_)) | Failure::Usage(_) | Failure::Field(..) => 2,
+            Failure::Huvm(Error::Argument(_)) | Failure::Usage(_) | Failure::Advised(..) => 2,
             Failure::NotFound(..) => 6,
             Failure::NotSupported(..) => 3,
             Failure::Huvm(e) => match e.errno() {
@@ -101,7 +103,7 @@ impl Failure {
                 Some(110) => 7,        // ETIMEDOUT
                 _ => 1,
             },
-            Failure::Wrong(_) | Failure::Checks(_) | Failure::File(_) => 1,
+            Failure::Wrong(_) | Failure::Failed(..) | Failure::Checks(_) | Failure::File(_) => 1,
             Failure::Partly(_) => 5,
             Failure::Closed => 0,
         }
@@ -121,8 +123,10 @@ impl Failure {
                 format!("see '{command} --help'")
             }
             Failure::Huvm(e) => e.hint()?.into(),
-            Failure::NotFound(_, hint) | Failure::NotSupported(_, hint) => hint.clone(),
-            Failure::Field(_, known) => format!("there are: {known}"),
+            Failure::NotFound(_, hint)
+            | Failure::NotSupported(_, hint)
+            | Failure::Advised(_, hint)
+            | Failure::Failed(_, hint) => hint.clone(),
             Failure::Wrong(_) => {
                 "try it again; 'uvmctl doctor' and the kernel's log (dmesg) may say why".into()
             }
@@ -139,9 +143,10 @@ impl std::fmt::Display for Failure {
         match self {
             Failure::Huvm(e) => e.fmt(f),
             Failure::Usage(t)
-            | Failure::Field(t, _)
+            | Failure::Advised(t, _)
             | Failure::NotFound(t, _)
             | Failure::NotSupported(t, _)
+            | Failure::Failed(t, _)
             | Failure::Wrong(t)
             | Failure::File(t) => f.write_str(t),
             Failure::Checks(1) => f.write_str("1 check failed"),
@@ -172,11 +177,13 @@ mod tests {
         for (failure, code, name) in [
             (Failure::Closed, 0, "done"),
             (Failure::Wrong("x".into()), 1, "failed"),
+            (Failure::Failed("x".into(), "y".into()), 1, "failed"),
             (Failure::Checks(2), 1, "failed"),
             (Failure::File("x".into()), 1, "failed"),
             (Failure::Huvm(Error::Launch("x".into())), 1, "failed"),
             (os(12), 1, "failed"),
             (Failure::Usage("x".into()), 2, "usage"),
+            (Failure::Advised("x".into(), "y".into()), 2, "usage"),
             (Failure::Huvm(Error::Argument("x".into())), 2, "usage"),
             (os(34), 2, "usage"),
             (os(25), 3, "not-supported"),
@@ -211,9 +218,15 @@ mod tests {
         assert_eq!(hint(Failure::Huvm(Error::Argument("x".into()))), help);
         for failure in [
             Failure::Wrong("x".into()),
+            Failure::Failed("x".into(), "y".into()),
+            Failure::Advised("x".into(), "y".into()),
             Failure::Checks(1),
             Failure::File("x".into()),
             Failure::Huvm(Error::Launch("x".into())),
+            Failure::Huvm(Error::Fatal(0x7000)),
+            Failure::Huvm(Error::Ecc(0x7000)),
+            os(25),
+            os(95),
             Failure::Huvm(Error::NoRoom),
             Failure::Huvm(Error::GpuLost),
             Failure::Partly(Box::new(os(1))),

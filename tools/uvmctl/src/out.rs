@@ -171,7 +171,10 @@ fn write(text: &str) -> Result<()> {
     {
         Ok(()) => Ok(()),
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Err(Failure::Closed),
-        Err(e) => Err(Failure::File(format!("standard output: {e}"))),
+        Err(e) => Err(Failure::Failed(
+            format!("standard output: {e}"),
+            "see that it has room and can be written to".into(),
+        )),
     }
 }
 
@@ -210,6 +213,20 @@ fn colors(when: When, terminal: bool) -> bool {
 /// Schema with its number.
 fn full(schema: &str) -> String {
     format!("uvmctl.{schema}/{}", number(schema))
+}
+
+/// Who reads a document of schema `found`, which a command was given that reads `wanted`.
+fn writer_of(found: &str, wanted: &str) -> String {
+    let name = found.split('/').next().unwrap_or_default();
+    let words = match name.strip_prefix("uvmctl.") {
+        Some(n) if n == wanted => return "another version of uvmctl wrote it: use that".into(),
+        Some("event") => "events".into(),
+        Some("stat.latency") => "stat --latency".into(),
+        Some("run.list") => "run --list".into(),
+        Some(n) => n.replace('.', " "),
+        None => return "no uvmctl wrote it".into(),
+    };
+    format!("'uvmctl {words}' reads it")
 }
 
 impl Out {
@@ -344,12 +361,15 @@ impl Out {
         for document in serde_json::Deserializer::from_str(&text).into_iter::<Saved>() {
             let d = document.map_err(|e| failed(&e))?;
             if d.schema != full(schema) {
-                return Err(Failure::Usage(format!(
-                    "{} holds '{}', this command reads '{}'",
-                    path.display(),
-                    d.schema,
-                    full(schema)
-                )));
+                return Err(Failure::Advised(
+                    format!(
+                        "{} holds '{}', this command reads '{}'",
+                        path.display(),
+                        d.schema,
+                        full(schema)
+                    ),
+                    writer_of(&d.schema, schema),
+                ));
             }
             all.push(Loaded {
                 model: serde_json::from_value(d.data).map_err(|e| failed(&e))?,
@@ -566,5 +586,26 @@ impl Out {
     /// Prints text as it is.
     pub(crate) fn text(&self, text: &str) -> Result<()> {
         self.write(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::writer_of;
+
+    #[test]
+    fn a_document_of_another_command_says_whose_it_is() {
+        for (found, says) in [
+            ("uvmctl.mem.show/1", "'uvmctl mem show' reads it"),
+            ("uvmctl.event/1", "'uvmctl events' reads it"),
+            ("uvmctl.stat.latency/1", "'uvmctl stat --latency' reads it"),
+            (
+                "uvmctl.gpu.list/9",
+                "another version of uvmctl wrote it: use that",
+            ),
+            ("", "no uvmctl wrote it"),
+        ] {
+            assert_eq!(writer_of(found, "gpu.list"), says, "{found}");
+        }
     }
 }

@@ -86,7 +86,10 @@ impl Watch {
             None => Ok(()),
             Some(signal) => {
                 let name = signal_name(signal).unwrap_or("a signal");
-                Err(Failure::Wrong(format!("ended by {name}")))
+                Err(Failure::Failed(
+                    format!("ended by {name}"),
+                    "what it changed is as it was before; 'uvmctl policy show' says so".into(),
+                ))
             }
         }
     }

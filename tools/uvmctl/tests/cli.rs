@@ -59,7 +59,7 @@ fn without_a_driver_every_command_says_so() {
             text(&o.stderr).lines().last(),
             Some(
                 "uvmctl: cannot open /dev/huvm: the driver is not loaded; \
-                 hint: load it with 'insmod huvm.ko', then look at 'uvmctl doctor'"
+                 hint: load it with 'insmod huvm.ko' (in the guest: /lib/huvm.ko), then look at 'uvmctl doctor'"
             ),
             "{args:?}"
         );

@@ -136,9 +136,9 @@ fn alone(out: &Out, d: &Demo, device: Device, gpu: u32) -> Result<Vec<Shown>> {
 fn shared(out: &Out, d: &Demo, device: Device, gpu: u32) -> Result<Vec<Shown>> {
     let machine = Machine::around(&device, gpu)?;
     if machine.lenders.is_empty() {
-        return Err(Failure::NotFound(
+        return Err(Failure::NotSupported(
             format!("GPU {gpu} has no neighbour that it is linked with"),
-            "start the guest with GPUS=2 or more".into(),
+            "leave the guest, and start one with 'make run GPUS=2', or more".into(),
         ));
     }
     let lineup = Lineup::of(&device)?;

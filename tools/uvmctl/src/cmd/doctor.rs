@@ -211,7 +211,7 @@ fn files(root: &Path) -> Vec<Check> {
         "module",
         loaded,
         if loaded { "loaded" } else { "not loaded" },
-        "insmod huvm.ko",
+        "insmod huvm.ko (in the guest: /lib/huvm.ko)",
     ));
     if loaded {
         for (address, ours) in gpus {
@@ -368,7 +368,7 @@ fn driver(opened: std::result::Result<Device, Failure>) -> Vec<Check> {
             let hint = match &e {
                 // Its hint is to look here.
                 Failure::Huvm(libhuvm::Error::NotLoaded) => {
-                    Some("load it with 'insmod huvm.ko'".into())
+                    Some("load it with 'insmod huvm.ko' (in the guest: /lib/huvm.ko)".into())
                 }
                 e => e.hint("uvmctl doctor"),
             };

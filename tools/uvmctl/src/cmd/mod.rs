@@ -110,9 +110,9 @@ fn prepared(command: Option<&Command>, out: &Out) -> Result<bool> {
     }
     match wanted.iter().find(|w| !can.fields.contains(&w.as_str())) {
         None => Ok(false),
-        Some(w) => Err(Failure::Field(
+        Some(w) => Err(Failure::Advised(
             format!("there is no field '{w}'"),
-            can.fields.join(", "),
+            format!("there are: {}", can.fields.join(", ")),
         )),
     }
 }

@@ -271,7 +271,10 @@ pub(super) fn within(knob: &Knob, value: Option<u64>, text: &str) -> Result<u64>
         } else {
             knob.choices.join(", ")
         };
-        Failure::Usage(format!("'{text}' is no value of {}: {choices}", knob.name))
+        Failure::Advised(
+            format!("'{text}' is no value of {}: {choices}", knob.name),
+            "'uvmctl policy list' shows the values of each knob".into(),
+        )
     })
 }
 

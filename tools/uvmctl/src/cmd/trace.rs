@@ -470,7 +470,11 @@ impl Row for Replayed {
 fn replay(out: &Out, events: &[Event], id: &str, preset: Option<&str>) -> Result<()> {
     let (list, blocks) = accesses(events);
     if list.is_empty() {
-        return Err(Failure::Usage("the recording has no GPU faults".into()));
+        return Err(Failure::Failed(
+            "the recording has no GPU faults".into(),
+            "record while a GPU works: 'uvmctl trace record -o FILE -- uvmctl run scan -r 1.5'"
+                .into(),
+        ));
     }
     let device = out.device()?;
     let gpu = gpu::index(&device, id)?;

@@ -94,7 +94,7 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
     let base = lineup.preset(BASE).ok_or_else(|| {
         Failure::NotFound(
             format!("the driver has no preset '{BASE}'"),
-            "update the driver".into(),
+            "load the module that came with this uvmctl".into(),
         )
     })?;
     rows.push(s.off("off", &base)?);

@@ -123,7 +123,7 @@ impl<'a> Stage<'a> {
         if here.len() < gpus {
             return Err(Failure::NotSupported(
                 format!("{experiment} needs {gpus} GPUs, there are {}", here.len()),
-                "start the emulated machine with more".into(),
+                format!("leave the guest, and start one with 'make run GPUS={gpus}'"),
             ));
         }
         let mut least = u64::MAX;

@@ -19,7 +19,10 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(200);
 
 fn failed(e: impl std::fmt::Display) -> Failure {
-    Failure::File(format!("the terminal: {e}"))
+    Failure::Failed(
+        format!("the terminal: {e}"),
+        "'uvmctl top --batch' needs none".into(),
+    )
 }
 
 /// Gives the terminal back, also when a failure ends the view. The drawing library's own hook does it in a panic.
