@@ -50,10 +50,10 @@
 
 /* Bits of huvm_version.caps. */
 enum huvm_cap {
-	HUVM_CAP_WORKLOAD	= 1 << 0,	/* launch, wait, abort */
+	HUVM_CAP_WORKLOAD	= 1 << 0,	/* the driver has launch, wait, abort; of a GPU without the engine LAUNCH is -EOPNOTSUPP */
 	HUVM_CAP_EVENTS		= 1 << 1,	/* event stream by read and poll */
 	HUVM_CAP_TEST		= 1 << 2,	/* calls of huvm_test.h (module loaded with test=1) */
-	HUVM_CAP_PEER		= 1 << 3,	/* copies between GPUs */
+	HUVM_CAP_PEER		= 1 << 3,	/* the driver can copy between GPUs; LINK_INFO says which have a link */
 };
 
 /**
@@ -313,7 +313,8 @@ enum huvm_scope {
  * @index: in, 0 .. nr_knobs - 1; beyond is -ENOENT
  * @scopes: in 0; out, bit (1 << HUVM_SCOPE_*) for each scope that can have a value of its own; 0 from a driver of minor 0
  * @name, @unit, @doc: out, NUL-terminated
- * @min, @max, @def: out
+ * @min, @max: out
+ * @def: out, the value under the default preset (huvm)
  * @value_names: out, comma-separated names of the values from @min on for enum knobs, else empty
  *
  * Errors: ENOENT.
@@ -388,49 +389,49 @@ struct huvm_preset {
 
 /* Counters: index into the array of HUVM_IOC_COUNTERS. Bytes are bytes, times nanoseconds. Append only. */
 enum huvm_counter {
-	HUVM_CNT_FAULT_BATCHES = 0,
+	HUVM_CNT_FAULT_BATCHES = 0,	/* batches of fault packets served; of a file: runs of its packets in them */
 	HUVM_CNT_FAULTS,		/* raw packets fetched */
 	HUVM_CNT_FAULT_DUPLICATES,	/* packets for a page already in the batch */
 	HUVM_CNT_FAULTS_SERVED,		/* distinct pages made accessible by a fault */
 	HUVM_CNT_FAULTS_STALE,		/* found mapped already */
-	HUVM_CNT_FAULTS_FATAL,
-	HUVM_CNT_REPLAYS,
-	HUVM_CNT_FLUSHES,
-	HUVM_CNT_OVERFLOWS,
-	HUVM_CNT_CPU_FAULTS,
-	HUVM_CNT_CPU_FAULTS_2M,
-	HUVM_CNT_BYTES_H2D,
-	HUVM_CNT_BYTES_D2H,
-	HUVM_CNT_BYTES_P2P,
-	HUVM_CNT_BYTES_ZEROED,
-	HUVM_CNT_PAGES_PREFETCHED,
-	HUVM_CNT_EVICTIONS,
-	HUVM_CNT_EVICTION_BYTES,
+	HUVM_CNT_FAULTS_FATAL,		/* accesses that were cancelled, which ends their launch */
+	HUVM_CNT_REPLAYS,		/* replays of accesses that faulted */
+	HUVM_CNT_FLUSHES,		/* times that packets in the fault ring were dropped before a replay, which brings them again */
+	HUVM_CNT_OVERFLOWS,		/* times that a fault ring overflowed, or had been told a damaged GET */
+	HUVM_CNT_CPU_FAULTS,		/* faults of CPUs that mapped something */
+	HUVM_CNT_CPU_FAULTS_2M,		/* of these, with one entry of 2 MiB */
+	HUVM_CNT_BYTES_H2D,		/* copied from the host to GPUs */
+	HUVM_CNT_BYTES_D2H,		/* copied from GPUs to the host */
+	HUVM_CNT_BYTES_P2P,		/* copied between GPUs: of a GPU, what it fetched, and what it evicted to a neighbour's memory */
+	HUVM_CNT_BYTES_ZEROED,		/* filled with zeroes for a first touch */
+	HUVM_CNT_PAGES_PREFETCHED,	/* pages brought beside those of their block that faulted */
+	HUVM_CNT_EVICTIONS,		/* chunks emptied to make room, also ahead of demand */
+	HUVM_CNT_EVICTION_BYTES,	/* copied out of them */
 	HUVM_CNT_EVICTIONS_IN_FAULT,	/* on the critical path */
-	HUVM_CNT_CHUNKS_ALLOCATED,
-	HUVM_CNT_CHUNKS_FREED,
-	HUVM_CNT_HOST_2M,		/* host pieces allocated, by size */
+	HUVM_CNT_CHUNKS_ALLOCATED,	/* chunks put to use for a block */
+	HUVM_CNT_CHUNKS_FREED,		/* chunks given back as their block had no page in them any more; not those evicted */
+	HUVM_CNT_HOST_2M,		/* host pieces allocated, by size: this and the next two */
 	HUVM_CNT_HOST_64K,
 	HUVM_CNT_HOST_4K,
 	HUVM_CNT_HOST_FALLBACKS,	/* a larger size was wanted and not to be had */
-	HUVM_CNT_TLB_INVALIDATES,
-	HUVM_CNT_MAP_2M,
-	HUVM_CNT_MAP_64K,
-	HUVM_CNT_MAP_4K,
-	HUVM_CNT_SPLITS,
-	HUVM_CNT_MERGES,
+	HUVM_CNT_TLB_INVALIDATES,	/* times that a GPU was told to forget translations that were taken away */
+	HUVM_CNT_MAP_2M,		/* blocks mapped on a GPU by one entry */
+	HUVM_CNT_MAP_64K,		/* pieces of 64 KiB mapped on a GPU by one entry */
+	HUVM_CNT_MAP_4K,		/* pages mapped on a GPU one by one */
+	HUVM_CNT_SPLITS,		/* entries of 2 MiB that gave way to smaller ones, as pages were mapped otherwise */
+	HUVM_CNT_MERGES,		/* blocks mapped by entries of 64 KiB, and then by one */
 	HUVM_CNT_RETRIES,		/* a block let go to make room, and started again */
-	HUVM_CNT_THRASH_PINS,
-	HUVM_CNT_THRASH_THROTTLES,
-	HUVM_CNT_LAUNCHES,
+	HUVM_CNT_THRASH_PINS,		/* pages pinned, as they went to and fro */
+	HUVM_CNT_THRASH_THROTTLES,	/* accesses that were made to wait for the same reason */
+	HUVM_CNT_LAUNCHES,		/* launches started */
 	HUVM_CNT_EVENTS_DROPPED,	/* of a file: by its own stream, whosever events they were */
 	HUVM_CNT_SERVICE_NS,		/* time in the fault service thread */
-	HUVM_CNT_EVICT_NS,
-	HUVM_CNT_WAIT_NS,		/* of these, waiting for the GPU */
-	HUVM_CNT_NON_REPLAYABLE,
-	HUVM_CNT_MAPPED_REMOTE_PAGES,
-	HUVM_CNT_DISCARDED_PAGES,
-	HUVM_CNT_CE_ERRORS,
+	HUVM_CNT_EVICT_NS,		/* time of those who needed a chunk and evicted for it; not that of evictions ahead of demand */
+	HUVM_CNT_WAIT_NS,		/* of HUVM_CNT_SERVICE_NS, waiting for copies */
+	HUVM_CNT_NON_REPLAYABLE,	/* packets that no replay is for: faults of copy engines, cancelled accesses reported again */
+	HUVM_CNT_MAPPED_REMOTE_PAGES,	/* pages of the host mapped on a GPU where they are */
+	HUVM_CNT_DISCARDED_PAGES,	/* pages given up by HUVM_ADVISE_DISCARD */
+	HUVM_CNT_CE_ERRORS,		/* of HUVM_CNT_NON_REPLAYABLE, faults of copy engines */
 	HUVM_CNT_SPARE_EVICTIONS,	/* evictions to a neighbour's memory */
 	HUVM_CNT_SPARE_HIT_BYTES,	/* bytes fetched from a neighbour's memory */
 	HUVM_CNT_CHUNKS_LENT,		/* times that a chunk of this GPU was lent */
@@ -745,6 +746,13 @@ enum huvm_launch_error {
 	HUVM_ERROR_ECC		= 8,	/* the only copy of the page was in GPU memory that failed; fault_va says which. Since minor 2 */
 };
 
+/*
+ * Codes of the fault packet, in @fault_type and @access_type of struct huvm_wait and in HUVM_EVENT_FAULT and _FATAL.
+ * Access: 0 read, 1 write, 2 atomic, 3 prefetch, 4 weak atomic (permission to write is enough for it).
+ * Fault: 0 PDE, 1 PDE size, 2 PTE (not mapped), 3 VA limit, 4 unbound instance, 5 privilege, 6 read-only, 7 write-only, 8 pitch,
+ * 9 work creation, 0xa aperture, 0xb compression, 0xc kind, 0xd region, 0xe poisoned (ECC), 0xf atomic.
+ */
+
 /**
  * struct huvm_wait - HUVM_IOC_WAIT: wait for a launch and take its result; HUVM_IOC_ABORT: end it first
  * @launch: in. After a call that returned an end status the id is gone (-ENOENT). A call that failed takes nothing: if
@@ -754,7 +762,7 @@ enum huvm_launch_error {
  * @status: out, enum huvm_launch_status; RUNNING with return value 0 only if timeout_ns was 0; also while another
  *	thread's call is taking the result
  * @error: out, enum huvm_launch_error
- * @fault_va, @fault_type, @access_type: out, reason of a failure (codes of the fault packet)
+ * @fault_va, @fault_type, @access_type: out, reason of a failure (codes: below enum huvm_launch_error)
  * @mismatches, @mismatch_va: out, result of HUVM_OP_CHECK
  * @blocks_done: out
  * @faults: out, packets that this launch raised

@@ -33,7 +33,7 @@ void libhuvm_close(libhuvm *h);
 int libhuvm_fd(const libhuvm *h);
 /* Number of GPUs: highest index plus one, or a negative errno. */
 int libhuvm_gpu_count(const libhuvm *h);
-/* Registers a GPU with this space. -ENODEV, -EEXIST, -EIO, -ENOSPC. */
+/* Registers a GPU with this space. -ENODEV, -EEXIST, -EIO, -ENOSPC, -ENOMEM. */
 int libhuvm_register(libhuvm *h, uint32_t gpu);
 /* Maps managed memory; bytes is a multiple of 4 KiB. */
 int libhuvm_alloc(libhuvm *h, uint64_t bytes, void **out);
