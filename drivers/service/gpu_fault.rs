@@ -451,8 +451,12 @@ impl Service {
                 continue;
             };
             judged.add(client.sg.veid);
-            let mut may_be_over = || may_be_over(&mut self.spared, gpu, &client, f);
-            if !reason.is_of_ranges() || f.is_fatal || !may_be_over() {
+            let made = client.sg.made_ns();
+            let changed = match reason.is_of_ranges() && !f.is_fatal {
+                true => made.max(client.space.unmapped_ns()),
+                false => made,
+            };
+            if !may_be_over(&mut self.spared, gpu, &client, f, changed) {
                 cancel(gpu, &client, f, reason);
             }
         }
@@ -473,15 +477,15 @@ impl Service {
     }
 }
 
-/// Whether a fault was raised before its client unmapped something last ([`Spared`]), or before it was one.
-fn may_be_over(spared: &mut Spared, gpu: &Gpu, client: &Client, f: &Fault) -> bool {
+/// Whether a fault was raised before something changed at `changed`, ns ([`Spared`]): its client unmapped something, or came to be one. Of
+/// the one who had the subcontext before packets may still come, and reasons: what that one lacked, memory too, costs nobody else a launch.
+fn may_be_over(spared: &mut Spared, gpu: &Gpu, client: &Client, f: &Fault, changed: u64) -> bool {
     let Ok(gpu_now) = gpu.ptimer_ns() else {
         return false;
     };
     let age = gpu_now.saturating_sub(f.timestamp_ns);
     let now = time::now_ns();
-    let unmapped = client.space.unmapped_ns().max(client.sg.made_ns());
-    spared.spares(client.sg.veid, now.saturating_sub(age), unmapped, now)
+    spared.spares(client.sg.veid, now.saturating_sub(age), changed, now)
 }
 
 /// Whether a batch about so many blocks cannot all be there at once. Then some accesses lack a page after the replay, and those

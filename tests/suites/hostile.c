@@ -180,6 +180,50 @@ static void packets_wrong(void)
 	goes_on(&s);
 }
 
+/*
+ * A client's packet that nothing helps is in the ring while the service waits for another one's copy; the client goes, and the next one gets
+ * its place. Catches a reason that ends the launch of somebody who has done nothing.
+ */
+static void packet_of_the_one_before(void)
+{
+	struct scene s = scene();
+	int before = huvm_open(), next = huvm_open();
+	uint64_t *p, *q, id, bad, good;
+	struct huvm_instr i;
+	struct huvm_wait w;
+
+	CHECK_OK(gpu_register(before, 0));
+	p = managed(before, BLOCK);
+	q = managed(next, BLOCK);
+	cpu_fill(q, BLOCK, 7, 2);
+	test_reg(s.fd, 0, INJ_CE_HANG, 1);
+	id = start(&s);
+	CHECK(WITHIN(8000, copying(s.p, LEN) == 1));
+
+	test_reg(s.fd, 0, INJ_PACKET_BAD, 3 << 16 | 1);
+	i = over(HUVM_OP_FILL, BLOCK, 1);
+	i.dst = (uintptr_t)p;
+	CHECK_OK(launch(before, 0, 1, &i, 1, 8, &bad));
+	CHECK(WITHIN(5000, !(read_reg(s.fd, 0, INJ_PACKET_BAD) & 0xffff)));
+	CHECK_OK(munmap(p, BLOCK));
+	CHECK_OK(close(before));
+
+	CHECK_OK(gpu_register(next, 0));
+	i = over(HUVM_OP_SCALE, BLOCK, 1);
+	i.dst = i.a = (uintptr_t)q;
+	i.imm0 = 3;
+	CHECK_OK(launch(next, 0, 1, &i, 1, 8, &good));
+	give_time(50);
+	test_reg(s.fd, 0, INJ_CE_HANG, 0);
+	served(&s, id);
+	w = wait_launch(next, good);
+	CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
+	CHECK_EQ(w.error, 0);
+	cpu_check(q, BLOCK, 21, 6);
+	CHECK_OK(close(next));
+	goes_on(&s);
+}
+
 /* A packet has its place in the ring and is never complete: it is passed, and comes again. */
 static void packets_never_valid(void)
 {
@@ -509,6 +553,7 @@ static void interrupt_storm(void)
 
 static const struct ktap_test tests[] = {
 	{ "packets_lost", packets_lost }, { "packets_wrong", packets_wrong },
+	{ "packet_of_the_one_before", packet_of_the_one_before },
 	{ "packets_never_valid", packets_never_valid }, { "packets_never_valid_for_long", packets_never_valid_for_long },
 	{ "no_packet_is_valid", no_packet_is_valid },
 	{ "get_damaged", get_damaged }, { "get_always_damaged", get_always_damaged },
