@@ -83,6 +83,7 @@ enum huvm_fail {
 	HUVM_FAIL_SUBMIT	= 3,	/* pushes to the copy engines' channels: with -EIO, as of one that was given up */
 	HUVM_FAIL_HOST_4K	= 4,	/* allocations of 4 KiB of host memory */
 	HUVM_FAIL_DMA_ALLOC	= 5,	/* of memory for a GPU's own use: rings, page tables */
+	HUVM_FAIL_TAIL		= 6,	/* of the record of what is behind, when a range is cut in the middle: munmap goes on */
 };
 
 /**

@@ -18,10 +18,12 @@ pub(crate) enum Point {
     Host4k,
     /// An allocation of memory for a device: rings, page tables.
     DmaAlloc,
+    /// An allocation of a place for what is behind a cut in a range.
+    Tail,
 }
 
 /// How many there are.
-const COUNT: usize = 6;
+const COUNT: usize = 7;
 
 /// All, in the order of their discriminants, which are their numbers in `uapi/huvm_test.h`.
 const ALL: [Point; COUNT] = [
@@ -31,6 +33,7 @@ const ALL: [Point; COUNT] = [
     Point::Submit,
     Point::Host4k,
     Point::DmaAlloc,
+    Point::Tail,
 ];
 
 /// Of one place: how many go well, and how many fail then.

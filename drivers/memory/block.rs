@@ -219,10 +219,11 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// These of its pages are in ranges.
+    /// These of its pages are in ranges, beside those that it has: of one that was cut without memory for its tail nothing says any more that
+    /// the tail is mapped ([`super::layout::Layout::remove_range`]). Pages go where they are unmapped.
     pub(crate) fn covered(&mut self, by: Cover) {
-        self.managed = by.managed;
-        self.writable = by.writable;
+        self.managed |= by.managed;
+        self.writable |= by.writable;
     }
 
     /// The part for a GPU.

@@ -6,6 +6,7 @@
 
 use super::block::Block;
 use super::{block_base, pages_between, PageMask, BLOCK_BYTES};
+use crate::kernel::inject::Point;
 use crate::kernel::memcg::{CHARGED, CHARGED_BEYOND};
 use kernel::prelude::*;
 use kernel::rbtree::{RBTree, RBTreeNodeReservation};
@@ -122,6 +123,9 @@ impl Layout {
 
     /// A place for what is behind such a cut, if there is memory. The caller says whom it is charged to.
     pub(crate) fn tail_place() -> Option<RangePlace> {
+        if Point::Tail.fails() {
+            return None;
+        }
         RBTreeNodeReservation::new(CHARGED_BEYOND)
             .or_else(|_| RBTreeNodeReservation::new(GFP_KERNEL))
             .ok()

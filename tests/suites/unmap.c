@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The head, the middle or the tail of a block goes while a fault in it is served: the device holds the copy (CE_HANG) until the
- * munmap is seen to wait for it, so each meeting takes place, every time. A fault of the GPU's, and one of the CPU's.
+ * munmap is seen to wait for it, so each meeting takes place, every time. A fault of the GPU's, and one of the CPU's. And a munmap without
+ * memory for what it leaves.
  */
 #include "lend_lib.h"
 
@@ -214,6 +215,43 @@ static void in_a_cpu_fault(struct hole hole)
 	ends(&m, 5, 9);
 }
 
+/*
+ * No memory for the record of what is behind two holes: the second one's is lost as a range, and its pages stay mapped. What is mapped in
+ * a hole then, and goes again, has nothing to do with them. Catches pages that the block takes for nobody's, so that their memory is
+ * somebody else's while the program has them.
+ */
+static void no_record_of_the_tail(void)
+{
+	struct meeting m = { .fd = begin(0, 0, 0) };
+	const uint64_t first = 100, second = 200, len = 10, behind = second + len, left = BLOCK / PAGE - 2 * len;
+	struct huvm_instr i;
+	uint64_t add;
+
+	CHECK_OK(gpu_register(m.fd, 0));
+	m.p = managed(m.fd, BLOCK);
+	cpu_fill(m.p, BLOCK, ADD, MUL);
+	let_fail(m.fd, HUVM_FAIL_TAIL, 2);
+	CHECK_OK(munmap(page_of(&m, first), len * PAGE));
+	CHECK_OK(munmap(page_of(&m, second), len * PAGE));
+	CHECK_EQ(let_fail_after(m.fd, HUVM_FAIL_TAIL, 0, 0), 0);
+	CHECK_EQ(block_info(m.fd, m.p).managed_pages, left);
+	CHECK(mmap(page_of(&m, first), PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m.fd, 0) == page_of(&m, first));
+	CHECK_EQ(block_info(m.fd, m.p).managed_pages, left + 1);
+	CHECK_OK(munmap(page_of(&m, first), PAGE));
+	CHECK_EQ(block_info(m.fd, m.p).managed_pages, left);
+	add = ADD + MUL * behind * (PAGE / 8);
+	cpu_check(page_of(&m, behind), BLOCK - behind * PAGE, add, MUL);
+	i = of_pages(&m, HUVM_OP_SCALE, behind, BLOCK / PAGE);
+	i.imm0 = 5;
+	i.imm1 = 9;
+	run_ok(m.fd, 0, 1, &i, 1, 8);
+	cpu_check(page_of(&m, behind), BLOCK - behind * PAGE, 5 * add + 9, 5 * MUL);
+	cpu_check(m.p, first * PAGE, ADD, MUL);
+	CHECK_OK(munmap(m.p, BLOCK));
+	gets_idle(m.fd, 0);
+	close(m.fd);
+}
+
 static void head_in_a_gpu_fault(void)	{ in_a_gpu_fault(head); }
 static void middle_in_a_gpu_fault(void)	{ in_a_gpu_fault(middle); }
 static void tail_in_a_gpu_fault(void)	{ in_a_gpu_fault(tail); }
@@ -225,5 +263,6 @@ static const struct ktap_test tests[] = {
 	{ "head_in_a_gpu_fault", head_in_a_gpu_fault }, { "middle_in_a_gpu_fault", middle_in_a_gpu_fault },
 	{ "tail_in_a_gpu_fault", tail_in_a_gpu_fault }, { "head_in_a_cpu_fault", head_in_a_cpu_fault },
 	{ "middle_in_a_cpu_fault", middle_in_a_cpu_fault }, { "tail_in_a_cpu_fault", tail_in_a_cpu_fault },
+	{ "no_record_of_the_tail", no_record_of_the_tail },
 };
 KTAP_MAIN(tests)
