@@ -17,6 +17,7 @@ use crate::kernel::task;
 use crate::kernel::thread::{self, KThread};
 use crate::kernel::time::{self, Patience};
 use crate::kernel::wait::WaitQueue;
+use core::fmt::Write;
 use huvm_lockless::listing::{self, Place};
 use huvm_lockless::pause::Pause;
 use kernel::fmt;
@@ -237,12 +238,16 @@ impl fmt::Display for Seen {
         let [what, gpu, ..] = self.who.to_le_bytes();
         let what = What::ALL.iter().find(|w| **w as u8 == what);
         let name = self.name.split(|b| *b == 0).next().unwrap_or_default();
-        let name = core::str::from_utf8(name).unwrap_or("?");
         let (ms, bound) = (self.waited_ns / 1_000_000, self.bound_ns / 1_000_000);
-        write!(f, "{ms} {bound} {} {name} ", self.who >> 16)?;
+        write!(f, "{ms} {bound} {} ", self.who >> 16)?;
+        // A process chooses its name: none makes a line of its own, in a file or the log, or words that are the driver's.
+        for byte in name {
+            let shown = if byte.is_ascii_graphic() { *byte } else { b'?' };
+            f.write_char(char::from(shown))?;
+        }
         write!(
             f,
-            "{} {gpu} {}",
+            " {} {gpu} {}",
             what.map_or("?", |w| w.text()),
             self.number
         )

@@ -264,12 +264,13 @@ static void *wait_for_end(void *arg)
 static void who_waits_is_listed(void)
 {
 	/* A copy stands still. The client waits for its launch, and who serves its fault waits for the copy. Catches a wait that
-	 * nobody sees, and one that is listed when it is over. */
+	 * nobody sees, one that is listed when it is over, and a name that makes a line of its own. */
 	int fd = huvm_open();
 	uint64_t *p = four_of_eight(fd);
 	struct end e = { .fd = fd };
 	pthread_t t;
 
+	CHECK_OK(prctl(PR_SET_NAME, "\n9 1 x\033[ y"));
 	CHECK(!is_listed("copy", 0) && !is_listed("launch", 0));
 	test_reg(fd, 0, INJ_CE_HANG, 1);
 	e.launch = begin_fill(fd, p + 4 * BLOCK / 8);
@@ -279,6 +280,7 @@ static void who_waits_is_listed(void)
 	test_reg(fd, 0, INJ_CE_HANG, 0);
 	pthread_join(t, NULL);
 	CHECK(!is_listed("launch", 0));
+	CHECK_OK(prctl(PR_SET_NAME, "evict"));
 	CHECK(WITHIN(5000, !is_listed("copy", 0)));
 	cpu_check(p, 4 * BLOCK, 6, 1);
 	cpu_check(p + 4 * BLOCK / 8, BLOCK, 99, 0);
