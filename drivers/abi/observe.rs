@@ -43,8 +43,14 @@ pub(super) fn version(arg: usize) -> Result {
 
 #[inline(never)] // stack
 pub(super) fn gpu_info(arg: usize) -> Result {
-    let mut a: uapi::huvm_gpu_info = argument(arg, 0)?;
-    let gpu = gpu(a.gpu)?;
+    let asked: uapi::huvm_gpu_info = argument(arg, 0)?;
+    let gpu = gpu(asked.gpu)?;
+    // What the caller had in fields that are the driver's to fill is no answer: a GPU may have no extension, or no topology.
+    let mut a = uapi::huvm_gpu_info {
+        size: asked.size,
+        gpu: asked.gpu,
+        ..Default::default()
+    };
     a.state = if gpu.is_lost() {
         uapi::HUVM_GPU_LOST
     } else {
