@@ -23,7 +23,13 @@ pub(crate) const CHARGED_IN_OPEN: Flags = {
     unsafe { transmute::<c::gfp_t, Flags>(c::HUVM_GFP_OPEN) }
 };
 
-/// The same for what is left when a client gives a part of something back, which may not fail for its limit: charged beyond that.
+/// For the lists of all open files, which are no client's: not charged, and fought for as little.
+pub(crate) const LISTED: Flags = {
+    // SAFETY: as above.
+    unsafe { transmute::<c::gfp_t, Flags>(c::HUVM_GFP_LIST) }
+};
+
+/// [`CHARGED`] for what is left when a client gives a part of something back, which may not fail for its limit: charged beyond that.
 pub(crate) const CHARGED_BEYOND: Flags = {
     // SAFETY: as above.
     unsafe { transmute::<c::gfp_t, Flags>(c::HUVM_GFP_LEFT) }

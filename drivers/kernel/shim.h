@@ -27,6 +27,8 @@ static const gfp_t HUVM_GFP_LARGE_AT_ONCE =
 static const gfp_t HUVM_GFP_SMALL = GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN;
 /* Records that an open needs, which has the kernel's lock of all misc devices: reclaim works for it once, not over and over. */
 static const gfp_t HUVM_GFP_OPEN = GFP_KERNEL_ACCOUNT | __GFP_NORETRY | __GFP_NOWARN;
+/* The driver's own lists, which grow there. */
+static const gfp_t HUVM_GFP_LIST = GFP_KERNEL | __GFP_NORETRY | __GFP_NOWARN;
 /* Records of what is left when a client gives a part back: also beyond its limit. */
 static const gfp_t HUVM_GFP_LEFT = GFP_KERNEL_ACCOUNT | __GFP_NORETRY | __GFP_NOWARN | __GFP_HIGH;
 

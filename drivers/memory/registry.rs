@@ -3,6 +3,7 @@
 
 use super::space::Space;
 use crate::kernel::global::{Global, Which};
+use crate::kernel::memcg::LISTED;
 use crate::kernel::task;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
@@ -75,7 +76,7 @@ fn place(of: &[Arc<Space>], id: u64) -> usize {
 
 fn put(to: &mut KVVec<Arc<Space>>, space: Arc<Space>) -> Result {
     let at = place(to, space.id());
-    to.reserve(1, GFP_KERNEL)?;
+    to.reserve(1, LISTED)?;
     to.insert_within_capacity(at, space).map_err(|_| ENOMEM)
 }
 
