@@ -180,47 +180,68 @@ static void packets_wrong(void)
 	goes_on(&s);
 }
 
+/* A launch that multiplies what is at p by three. */
+static uint64_t times_three(int fd, uint64_t *p)
+{
+	struct huvm_instr i = over(HUVM_OP_SCALE, BLOCK, 1);
+	uint64_t id;
+
+	i.dst = i.a = (uintptr_t)p;
+	i.imm0 = 3;
+	CHECK_OK(launch(fd, 0, 1, &i, 1, 8, &id));
+	return id;
+}
+
 /*
- * A client's packet that nothing helps is in the ring while the service waits for another one's copy; the client goes, and the next one gets
- * its place. Catches a reason that ends the launch of somebody who has done nothing.
+ * While a batch is served, which waits for a copy, a client goes of whom there is a packet in it that nothing helps; the next one gets its
+ * place, and waits at that address. Catches a reason that ends the launch of somebody who has done nothing.
  */
 static void packet_of_the_one_before(void)
 {
 	struct scene s = scene();
-	int before = huvm_open(), next = huvm_open();
-	uint64_t *p, *q, id, bad, good;
-	struct huvm_instr i;
+	int slow = huvm_open(), before = huvm_open(), next = huvm_open();
+	uint64_t *p = managed(slow, BLOCK), *q = managed(next, BLOCK), id, copied, good;
 	struct huvm_wait w;
 
-	CHECK_OK(gpu_register(before, 0));
-	p = managed(before, BLOCK);
-	q = managed(next, BLOCK);
+	cpu_fill(p, BLOCK, 5, 1);
 	cpu_fill(q, BLOCK, 7, 2);
+	CHECK_OK(gpu_register(slow, 0));
+	CHECK_OK(gpu_register(before, 0));
+	/* Else what is in the ring is dropped after a batch, and comes again of those that still wait. */
+	knob(s.fd, 0, "replay_policy", 1);
 	test_reg(s.fd, 0, INJ_CE_HANG, 1);
 	id = start(&s);
 	CHECK(WITHIN(8000, copying(s.p, LEN) == 1));
 
+	/* For the next batch. */
 	test_reg(s.fd, 0, INJ_PACKET_BAD, 3 << 16 | 1);
-	i = over(HUVM_OP_FILL, BLOCK, 1);
-	i.dst = (uintptr_t)p;
-	CHECK_OK(launch(before, 0, 1, &i, 1, 8, &bad));
+	(void)times_three(before, q);
 	CHECK(WITHIN(5000, !(read_reg(s.fd, 0, INJ_PACKET_BAD) & 0xffff)));
-	CHECK_OK(munmap(p, BLOCK));
-	CHECK_OK(close(before));
-
-	CHECK_OK(gpu_register(next, 0));
-	i = over(HUVM_OP_SCALE, BLOCK, 1);
-	i.dst = i.a = (uintptr_t)q;
-	i.imm0 = 3;
-	CHECK_OK(launch(next, 0, 1, &i, 1, 8, &good));
+	copied = times_three(slow, p);
 	give_time(50);
+	do {
+		test_reg(s.fd, 0, INJ_CE_HANG, 0);
+		test_reg(s.fd, 0, INJ_CE_HANG, 1);
+		CHECK(WITHIN(8000, !read_reg(s.fd, 0, INJ_CE_HANG)));
+		give_time(20);
+	} while (copying(p, BLOCK) != 1);
+
+	CHECK_OK(close(before));
+	CHECK_OK(gpu_register(next, 0));
+	good = times_three(next, q);
+	give_time(50);
+	CHECK_EQ(copying(p, BLOCK), 1);
 	test_reg(s.fd, 0, INJ_CE_HANG, 0);
 	served(&s, id);
+	CHECK_EQ(wait_launch(slow, copied).status, HUVM_LAUNCH_DONE);
+	cpu_check(p, BLOCK, 15, 3);
 	w = wait_launch(next, good);
 	CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
 	CHECK_EQ(w.error, 0);
 	cpu_check(q, BLOCK, 21, 6);
+	knob(s.fd, 0, "replay_policy", 2);
 	CHECK_OK(close(next));
+	CHECK_OK(close(slow));
 	goes_on(&s);
 }
 
