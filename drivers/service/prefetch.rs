@@ -173,7 +173,7 @@ pub(super) fn note_fault(
         end: BlockNo::of_va(end + BLOCK_BYTES - 1),
     };
     let usable = gpu.chunks().usable();
-    let mut config = StreamConfig::of(p).on(p, usable);
+    let mut config = StreamConfig::of(p).on(usable);
     config.cycles = config.cycles && has_room_ahead(gpu, usable);
     let advice =
         space

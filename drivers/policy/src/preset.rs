@@ -55,7 +55,11 @@ pub static PRESETS: &[Preset] = &[
     Preset {
         name: "stock-460",
         doc: "NVIDIA UVM as the HUVM paper measured it: host memory in 4 KiB pages.",
-        changes: &[(KnobId::HostChunkSizes, 0), (KnobId::ThrashWindowMode, 0)],
+        changes: &[
+            (KnobId::HostChunkSizes, 0),
+            (KnobId::ThrashWindowMode, 0),
+            (KnobId::CopyOverlap, 1),
+        ],
     },
     Preset {
         name: "stock-595",
@@ -67,19 +71,25 @@ pub static PRESETS: &[Preset] = &[
         doc: "stock-595 that evicts any chunk in use.",
         changes: &[
             (KnobId::ThrashWindowMode, 1),
+            (KnobId::CopyOverlap, 1),
             (KnobId::EvictOrder, 1),
         ],
     },
     Preset {
         name: "zero-copy",
         doc: "stock-595 that maps host memory on a GPU fault and never moves a page.",
-        changes: &[(KnobId::ThrashWindowMode, 1), (KnobId::ZeroCopy, 1)],
+        changes: &[
+            (KnobId::ThrashWindowMode, 1),
+            (KnobId::CopyOverlap, 1),
+            (KnobId::ZeroCopy, 1),
+        ],
     },
     Preset {
         name: "preef-host",
         doc: "Prior art: stock-595 with pre-eviction and next-line prefetch, to and from the host only.",
         changes: &[
             (KnobId::ThrashWindowMode, 1),
+            (KnobId::CopyOverlap, 1),
             (KnobId::PreEvict, 1),
             (KnobId::StreamMode, 1),
         ],
@@ -89,6 +99,7 @@ pub static PRESETS: &[Preset] = &[
         doc: "The HUVM paper: harvesting, pre-eviction, large pages, parallel fetch, multi-path prefetch.",
         changes: &[
             (KnobId::ThrashWindowMode, 1),
+            (KnobId::CopyOverlap, 1),
             (KnobId::HarvestBorrow, 1),
             (KnobId::HarvestLend, 1),
             (KnobId::PreEvict, 1),
@@ -102,8 +113,9 @@ pub static PRESETS: &[Preset] = &[
 
 /// `stock-595`: batch 256, 20 and 5 batches a run, 50 % duplicates, flush after each batch, tree at 51 %, thrashing
 /// 3 / 500 us / 10 / 1 / 2000 / 300 / 4, least recently migrated and host chunks of all sizes are the defaults. The thrashing
-/// window that only grows (nvidia-uvm.md 5.2, 10.2) is a slip of the driver that it stands for.
-const STOCK_595: &[(KnobId, u64)] = &[(KnobId::ThrashWindowMode, 1)];
+/// window that only grows (nvidia-uvm.md 5.2, 10.2) is a slip of the driver that it stands for. That driver has two channels for each
+/// kind of copy (nvidia-uvm.md 6.4), so that a push waits for none before it but in its own channel: here a copy overlaps the next.
+const STOCK_595: &[(KnobId, u64)] = &[(KnobId::ThrashWindowMode, 1), (KnobId::CopyOverlap, 1)];
 
 impl Preset {
     /// The preset's value of every knob.
@@ -249,7 +261,6 @@ mod tests {
             StreamMode,
             MultiPath,
             WriteBackSkip,
-            CopyOverlap,
             StreamCycles,
             EvictGuardFit,
             EvictKeepSoon,
@@ -279,7 +290,6 @@ mod tests {
                 EvictOrder,
                 PreEvictHold,
                 WriteBackSkip,
-                CopyOverlap,
                 StreamCycles,
                 EvictGuardFit,
                 EvictKeepSoon,
@@ -290,7 +300,7 @@ mod tests {
             .collect();
         huvm.sort();
         assert_eq!(differs("huvm"), huvm);
-        assert_eq!(differs("demand"), [ThrashWindowMode]);
+        assert_eq!(differs("demand"), [ThrashWindowMode, CopyOverlap]);
         assert_eq!(policy("demand"), Policy::new());
         assert_eq!(differs("stock-460"), [ThrashWindowMode, HostChunkSizes]);
         assert_eq!(differs("random"), [EvictOrder]);

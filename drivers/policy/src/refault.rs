@@ -110,7 +110,7 @@ impl EvictConfig {
         let order = VictimOrder::from_u64(policy.get(KnobId::EvictOrder)).unwrap_or_default();
         // What streams fetched ahead must not pass through the guard before it is used. Of what they left there behind them, or
         // went astray with, nobody knows: no more is believed than they may have ahead.
-        let ahead = ahead.min(StreamConfig::of(policy).on(policy, chunks).ahead_max());
+        let ahead = ahead.min(StreamConfig::of(policy).on(chunks).ahead_max());
         let mut least = policy.get_u32(KnobId::EvictGuardChunks);
         let order = match order {
             VictimOrder::Adaptive => {

@@ -47,7 +47,6 @@ mod history;
 
 use self::history::{History, Unexplained};
 use crate::config::{KnobId, Policy};
-use crate::evict::VictimOrder;
 use crate::types::BLOCK_SHIFT;
 
 /// Where a part of a cycle is kept, no more than this part of the memory is fetched ahead, by all streams together.
@@ -182,16 +181,11 @@ impl StreamConfig {
         }
     }
 
-    /// The same on a GPU of so many chunks. Where a part of a cycle is kept ([`VictimOrder::Adaptive`]), what is fetched ahead has to
-    /// pass through the guard, which a small memory has no room for: half of 16 blocks ahead in 64 chunks left before they were used.
-    /// And each chunk of the guard is one that is not kept: three streams that each had an eighth ahead left a third of 64 to keep.
-    pub fn on(self, policy: &Policy, chunks: u32) -> Self {
-        let keeps = policy.get(KnobId::EvictOrder) == VictimOrder::Adaptive as u64;
-        let most = if keeps {
-            (chunks / STREAM_PART).max(1)
-        } else {
-            u32::MAX
-        };
+    /// The same on a GPU of so many chunks: all streams together have an eighth of it ahead. That is no bound on 4 GiB or more, where 16
+    /// streams of 32 MiB are less. On a small one half of 16 blocks ahead in 64 chunks left before they were used; and where a part of a
+    /// cycle is kept, what is ahead takes room from that: three streams that each had an eighth left a third of 64 to keep.
+    pub fn on(self, chunks: u32) -> Self {
+        let most = (chunks / STREAM_PART).max(1);
         let whole = most.checked_div(self.amount).unwrap_or(most);
         Self {
             amount: self.amount.min(most),
@@ -857,16 +851,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_memory_that_keeps_a_part_is_fetched_ahead_of_by_less() {
-        let mut p = Policy::new();
-        let amount = |p: &Policy, chunks| StreamConfig::of(p).on(p, chunks).amount;
-        assert_eq!(amount(&p, 64), 16);
-        p.set(KnobId::EvictOrder, VictimOrder::Adaptive as u64)
-            .unwrap();
-        assert_eq!(
-            [3, 64, 127, 128, 8192].map(|n| amount(&p, n)),
-            [1, 8, 15, 16, 16]
-        );
+    fn a_small_memory_is_fetched_ahead_of_by_less() {
+        let amount = |chunks| StreamConfig::of(&Policy::new()).on(chunks).amount;
+        assert_eq!([3, 64, 127, 128, 8192].map(amount), [1, 8, 15, 16, 16]);
     }
 
     /// Catches three streams that each have as much ahead as one alone, and a share for one that is over.
@@ -874,16 +861,14 @@ mod tests {
     fn streams_share_what_the_memory_has_room_for() {
         let mut p = Policy::new();
         p.set(KnobId::StreamMode, 2).unwrap();
-        p.set(KnobId::EvictOrder, VictimOrder::Adaptive as u64)
-            .unwrap();
-        let small = StreamConfig::of(&p).on(&p, 64);
+        let small = StreamConfig::of(&p).on(64);
         assert_eq!((small.amount, small.together), (8, 8));
         assert_eq!([1, 2, 3, 8].map(|n| small.each(n)), [8, 4, 2, 2]);
         assert_eq!((small.streams, small.ahead_max()), (8, 16));
-        let large = StreamConfig::of(&p).on(&p, 8192);
+        let large = StreamConfig::of(&p).on(8192);
         assert_eq!([1, 16].map(|n| large.each(n)), [16, 16]);
         assert_eq!((large.streams, large.ahead_max()), (16, 256));
-        let of = |chunks| StreamConfig::of(&p).on(&p, chunks).streams;
+        let of = |chunks| StreamConfig::of(&p).on(chunks).streams;
         assert_eq!([1, 1151, 1152, 2047, 2048].map(of), [8, 8, 9, 15, 16]);
         // Three thirds of a range in lock-step, then one of them alone.
         let span = BlockSpan {
