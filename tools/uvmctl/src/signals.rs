@@ -88,7 +88,7 @@ impl Watch {
                 let name = signal_name(signal).unwrap_or("a signal");
                 Err(Failure::Failed(
                     format!("ended by {name}"),
-                    "what it changed is as it was before; 'uvmctl policy show' says so".into(),
+                    "GPUs have their memory and their policy again; nothing is to be done".into(),
                 ))
             }
         }

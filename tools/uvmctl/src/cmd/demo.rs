@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `demo`: what the project is for, in a few rows: a GPU alone, and with `--neighbours` what their idle memory is good for.
 
-use super::bench::lineup::{Lend, Lineup, Machine, BASE};
+use super::bench::lineup::{Lend, Lineup, Machine, Own, BASE};
 use super::figures::{memory_of, speedup, Figures};
 use super::gpu;
 use super::preset;
@@ -80,7 +80,7 @@ pub(super) fn run(out: &Out, d: &Demo) -> Result<()> {
     let device = out.device()?;
     let gpu = gpu::index(&device, &d.gpu)?;
     let rows = if d.neighbours {
-        shared(out, d, device, gpu)?
+        Own::around(out, || shared(out, d, device, gpu))?
     } else {
         alone(out, d, device, gpu)?
     };

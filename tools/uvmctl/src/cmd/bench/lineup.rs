@@ -6,10 +6,10 @@
 
 use super::super::policy;
 use crate::exit::{Failure, Result};
-use crate::units::CHUNK;
+use crate::out::Out;
 use huvm_policy::config::knob_by_name;
 use libhuvm::device::Knob;
-use libhuvm::{Device, Scope};
+use libhuvm::{uapi, Device, Scope};
 
 /// The preset of the whole paper.
 pub(in crate::cmd) const WHOLE: &str = "memharvester";
@@ -17,11 +17,6 @@ pub(in crate::cmd) const WHOLE: &str = "memharvester";
 pub(in crate::cmd) const BEST: &str = "huvm";
 /// What the techniques are switched on beside.
 pub(in crate::cmd) const BASE: &str = "stock-595";
-
-/// What a stream is fetched ahead, MiB: as every preset has it, and what [`Policy::on_small`] leaves of it.
-const AHEAD: (&str, u64) = ("prefetch_amount_mib", 32);
-/// Of a memory, the part that a stream may have ahead: the default preset takes no more by itself (`drivers/policy/src/stream.rs`).
-const AHEAD_PART: u32 = 8;
 
 /// A technique, as a switch.
 struct Technique {
@@ -105,16 +100,6 @@ impl Policy {
         self.knobs.push((knob, value));
         self.name = name.into();
         self
-    }
-
-    /// The same for GPUs of which so many chunks were left: no stream has more than an eighth of them ahead, whoever's policy it is. That is
-    /// no bound on a GPU of 256 MiB or more. A policy that says itself how much keeps it.
-    pub(in crate::cmd) fn on_small(&self, chunks: u32) -> Policy {
-        let most = u64::from((chunks / AHEAD_PART).max(1)) * (CHUNK >> 20);
-        match most < AHEAD.1 && self.knobs.iter().all(|(knob, _)| *knob != AHEAD.0) {
-            true => self.clone().with(&self.name, AHEAD.0, most),
-            false => self.clone(),
-        }
     }
 
     /// Those of `asked`, the command line's, that it is: itself by its name, and as `NAME:KNOB=VALUE:...` with other knobs, by that
@@ -210,6 +195,68 @@ pub(in crate::cmd) enum Lend {
     Free,
 }
 
+/// The policy of a machine before an experiment: values that its owner gave to all, and to single GPUs.
+#[derive(Debug)]
+pub(in crate::cmd) struct Own(Vec<(Scope, Vec<(u32, u64)>)>);
+
+impl Own {
+    /// What is in force.
+    pub(in crate::cmd) fn of(device: &Device) -> Result<Self> {
+        let knobs = device.knobs()?;
+        let gpus = device.gpus()?;
+        let scopes = gpus.iter().map(|g| Scope::Gpu(g.gpu));
+        let values = |scope: Scope, its: u32| -> Result<(Scope, Vec<(u32, u64)>)> {
+            let mut all = Vec::new();
+            for knob in &knobs {
+                let (value, origin) = device.policy(scope, knob.index)?;
+                if origin == its {
+                    all.push((knob.index, value));
+                }
+            }
+            Ok((scope, all))
+        };
+        let global = values(Scope::Global, uapi::HUVM_SCOPE_GLOBAL)?;
+        let each = scopes.map(|s| values(s, uapi::HUVM_SCOPE_GPU));
+        let each = each.collect::<Result<Vec<_>>>()?;
+        Ok(Own([global].into_iter().chain(each).collect()))
+    }
+
+    /// Puts it back. What is of a GPU that is gone is passed by.
+    pub(in crate::cmd) fn put_back(&self, device: &Device) -> Result<()> {
+        for (scope, values) in &self.0 {
+            let all = || -> libhuvm::Result<()> {
+                device.reset_policy(*scope, None)?;
+                let mut values = values.iter();
+                values.try_for_each(|(knob, value)| device.set_policy(*scope, *knob, *value))
+            };
+            match all() {
+                Err(e) if e.gpu_gone() && *scope != Scope::Global => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What `experiments` give, with the policy put back, whatever came of them.
+    pub(in crate::cmd) fn around<T>(
+        out: &Out,
+        experiments: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let Ok(device) = out.device() else {
+            // They say what is wrong: with what was asked for, first of all.
+            return experiments();
+        };
+        let own = Own::of(&device)?;
+        drop(device);
+        let done = experiments();
+        // A device of its own: theirs may have had a limit to open files, or be gone.
+        let back = out.device().and_then(|device| own.put_back(&device));
+        let done = done?;
+        back?;
+        Ok(done)
+    }
+}
+
 /// Puts a policy in force on these GPUs, alike on all of them, as on a machine whose owner chose it: each borrows where it needs to
 /// and lends what is free.
 pub(in crate::cmd) fn deploy(
@@ -220,19 +267,20 @@ pub(in crate::cmd) fn deploy(
 ) -> Result<()> {
     let lending = policy.lending(lend);
     let knobs = device.knobs()?;
+    apply(device, &knobs, Scope::Global, policy, &[])?;
     let mut each = gpus.iter();
-    each.try_for_each(|gpu| apply(device, &knobs, *gpu, policy, &lending))
+    each.try_for_each(|gpu| apply(device, &knobs, Scope::Gpu(*gpu), policy, &lending))
 }
 
-/// Puts a policy in force on one GPU, then some more knobs.
+/// Puts a policy in force in a scope, then some more knobs. The global one counts where no GPU has a say: for memory that the CPU touches
+/// first, of whose pages a preset may have those of 4 KiB alone (`host_chunk_sizes`).
 fn apply(
     device: &Device,
     knobs: &[Knob],
-    gpu: u32,
+    scope: Scope,
     policy: &Policy,
     more: &[(&str, u64)],
 ) -> Result<()> {
-    let scope = Scope::Gpu(gpu);
     policy::choose(device, scope, policy.preset)?;
     for (name, value) in policy.knobs.iter().chain(more) {
         let knob = policy::find(knobs, name)?;
@@ -282,13 +330,14 @@ impl Machine {
         let mut lender = vec![("harvest_borrow", 0)];
         lender.extend(policy.lending(lend));
         let knobs = device.knobs()?;
+        apply(device, &knobs, Scope::Global, policy, &[])?;
         for gpu in self.gpus() {
             let more = if gpu == self.borrower {
                 &[][..]
             } else {
                 &lender
             };
-            apply(device, &knobs, gpu, policy, more)?;
+            apply(device, &knobs, Scope::Gpu(gpu), policy, more)?;
         }
         Ok(())
     }
@@ -437,24 +486,6 @@ mod tests {
         ] {
             assert!(matches!(ask(&[bad]), Err(Failure::Usage(_))), "{bad}");
         }
-    }
-
-    /// Catches rivals that fetch half of a small memory ahead beside a default that may not, and an amount that a case is about changed.
-    #[test]
-    fn on_a_small_memory_all_fetch_the_same_ahead() {
-        let of = |p: &Policy, chunks| p.on_small(chunks).recipe();
-        for preset in [BASE, WHOLE, BEST] {
-            let p = Policy::preset(preset);
-            assert_eq!(of(&p, 72), format!("{preset} prefetch_amount_mib=18"));
-            assert_eq!(p.on_small(72).name, preset);
-            assert_eq!(of(&p, 5), format!("{preset} prefetch_amount_mib=2"));
-            assert_eq!(of(&p, 128), preset);
-        }
-        let said = Policy::preset(WHOLE).with("m", "prefetch_amount_mib", 24);
-        assert_eq!(said.on_small(72), said);
-        // Else the table has another default than is said here.
-        let knob = knob_by_name(AHEAD.0).unwrap();
-        assert_eq!(knob.default, AHEAD.1);
     }
 
     /// Catches one that is asked for and left out without a word, as a ladder's rungs were.

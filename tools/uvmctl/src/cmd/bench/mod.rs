@@ -60,15 +60,16 @@ pub(super) fn run(out: &Out, b: &Bench) -> Result<()> {
         return paper::record(out, b, folder, chunks);
     }
     only_its_own(b)?;
-    // Each step of an experiment looks for them, so that it ends as after a failure: GPUs have all of their memory, and nothing runs on.
+    // Each step of an experiment looks for them, so that it ends as after a failure: GPUs have all of their memory, the machine has its
+    // policy, and nothing runs on.
     signals::catch()?;
-    let rows = match b.experiment {
-        Experiment::Harvest => harvest::run(out, b)?,
-        Experiment::Oversub | Experiment::Streaming => oversub::run(out, b)?,
-        Experiment::Scaling => scaling::run(out, b)?,
-        Experiment::Timeline => recorded::run(out, b)?,
-        _ => paper::run(out, b)?,
-    };
+    let rows = lineup::Own::around(out, || match b.experiment {
+        Experiment::Harvest => harvest::run(out, b),
+        Experiment::Oversub | Experiment::Streaming => oversub::run(out, b),
+        Experiment::Scaling => scaling::run(out, b),
+        Experiment::Timeline => recorded::run(out, b),
+        _ => paper::run(out, b),
+    })?;
     show(out, &rows, save(b.output.as_deref(), &rows))
 }
 

@@ -4,7 +4,7 @@
 //! A job's data is the same at each ratio: it is the GPU's memory that is made smaller, by the driver's call for tests. So the
 //! ideal, the same job with all of the memory, is the measure of each row.
 //!
-//! Streams have an eighth of that memory ahead at most, under each preset ([`Policy::on_small`]).
+//! Streams have an eighth of that memory ahead at most, under each preset (`drivers/policy/src/stream.rs`).
 //!
 //! `streaming`: what streams, on data of many GiB, as a GPU of today has. Where a GPU's data is phantom the CPU fills none: what the GPU touches
 //! first is on the host from its first eviction on, before the measured passes, as if it had come from there.
@@ -51,7 +51,7 @@ const PRESETS: [&str; 7] = [
 ];
 
 /// What goes over its data in order: all of `workloads.md` that is no more than that.
-const STREAMS: [&str; 7] = [
+pub(super) const STREAMS: [&str; 7] = [
     "stream-triad",
     "add-vectors",
     "2dconv",
@@ -64,6 +64,14 @@ const STREAMS: [&str; 7] = [
 const STREAM_RATIOS: [f64; 2] = [1.5, 2.0];
 /// Those whose streams are prefetched, and what they are measured by.
 const STREAM_PRESETS: [&str; 3] = [BASE, WHOLE, BEST];
+
+/// Workloads at ratios that the whole of the experiment has.
+pub(super) fn pairs(streaming: bool) -> usize {
+    match streaming {
+        true => STREAMS.len() * STREAM_RATIOS.len(),
+        false => CATALOG.len() * RATIOS.len(),
+    }
+}
 
 /// Whether a row is of one of these experiments.
 pub(super) fn is_one(row: &Measured) -> bool {
@@ -120,7 +128,6 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
             for ratio in &ratios {
                 let chunks = limit(ideal.bytes, *ratio);
                 let once = |policy: &Policy| -> Result<Measured> {
-                    let policy = &policy.on_small(chunks);
                     out.note(&format!("{name}, {ratio}: {}", policy.name));
                     machine.choose(&device, policy, Lend::Nothing)?;
                     device.limit_chunks(GPU, chunks)?;

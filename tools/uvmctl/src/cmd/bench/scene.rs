@@ -23,8 +23,8 @@ const MOST: f64 = 2.05;
 
 /// Bounds that the driver has in chunks, and within a share of a small memory (5 % as users have it), keep the part of memory that they
 /// are of the paper's GPUs: 50 chunks of 16 GiB are 0.6 %, in whole percents 1. With 5 % a job that fills 96 % of its GPU is
-/// evicted ahead of demand all the time, which no GPU of that size would see. The same under every policy, as is what streams have ahead
-/// ([`Policy::on_small`]).
+/// evicted ahead of demand all the time, which no GPU of that size would see. The same under every policy, as is what streams have ahead,
+/// of which the driver sees to itself (`drivers/policy/src/stream.rs`).
 const SHARE: (&str, u64) = ("pre_evict_share_percent", 1);
 
 /// A part of a job: GPU, workload, times its GPU's memory.
@@ -230,7 +230,6 @@ impl<'a> Stage<'a> {
         lend: Lend,
     ) -> Result<Vec<Measured>> {
         self.out.note(&format!("{name}: {}", policy.name));
-        let policy = policy.on_small(self.chunks);
         let policy = &policy.clone().with(&policy.name, SHARE.0, SHARE.1);
         deploy(&self.device, &self.gpus, policy, lend)?;
         let idle = self.gpus.iter().filter(|gpu| !case.has(**gpu));
