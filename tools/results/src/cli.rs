@@ -43,6 +43,9 @@ pub(crate) struct Belady {
     /// The same as a multiple of the memory
     #[arg(long, conflicts_with = "bytes")]
     pub(crate) ratio: Option<f64>,
+    /// Bytes that these stand for, as 'full_bytes' of a row: of what trains, the batch
+    #[arg(long, value_parser = parse_bytes)]
+    pub(crate) full: Option<u64>,
     /// Bytes of the GPU's memory
     #[arg(long, value_parser = parse_bytes)]
     pub(crate) memory: u64,

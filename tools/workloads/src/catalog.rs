@@ -16,6 +16,9 @@ pub const MOST: u64 = 1 << 40;
 pub struct Ask {
     /// Bytes of all its allocations together.
     pub bytes: u64,
+    /// Bytes of the footprint that this one stands for, as a memory made small stands for a large one; `None`, or less: itself. What
+    /// trains has the batch of that footprint, and then all of it is made smaller alike. Others are the same at any size.
+    pub full: Option<u64>,
     /// Decides all that is random.
     pub seed: u64,
     /// Passes; `None` for as many as its reference has.
@@ -27,9 +30,22 @@ impl Ask {
     pub fn bytes(bytes: u64) -> Ask {
         Ask {
             bytes,
+            full: None,
             seed: 1,
             passes: None,
         }
+    }
+
+    /// Bytes of the footprint that it stands for.
+    pub fn full(&self) -> u64 {
+        self.full.map_or(self.bytes, |full| full.max(self.bytes))
+    }
+
+    /// A part of the full footprint's bytes, of which this one has its share.
+    pub(crate) fn share(&self, of_full: u64) -> u64 {
+        let of = u128::from(of_full) * u128::from(self.bytes);
+        // CAST: no more than `of_full`.
+        (of / u128::from(self.full().max(1))) as u64
     }
 
     /// The passes asked for, or else `usual`.
@@ -41,7 +57,7 @@ impl Ask {
 /// Why there is no such workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The footprint is below or above what is possible.
+    /// The footprint, or what it stands for, is below or above what is possible.
     Footprint(u64),
 }
 
@@ -77,8 +93,9 @@ impl Entry {
     /// # Errors
     /// [`Refused::Footprint`].
     pub fn make(&self, ask: &Ask) -> Result<Workload, Refused> {
-        if !(LEAST..=MOST).contains(&ask.bytes) {
-            return Err(Refused::Footprint(ask.bytes));
+        let mut sizes = [ask.bytes, ask.full()].into_iter();
+        if let Some(wrong) = sizes.find(|bytes| !(LEAST..=MOST).contains(bytes)) {
+            return Err(Refused::Footprint(wrong));
         }
         Ok((self.make)(ask))
     }

@@ -6,7 +6,7 @@ mod common;
 use common::{digest, inside, touched, MIB};
 use huvm_workloads::catalog::{CATALOG, LEAST, MOST};
 use huvm_workloads::shadow::Shadow;
-use huvm_workloads::{Ask, Refused, Step, MAX_BLOCKS};
+use huvm_workloads::{Ask, Entry, Refused, Step, MAX_BLOCKS};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -35,6 +35,7 @@ fn covered(name: &str) -> f64 {
 fn ask(bytes: u64, seed: u64) -> Ask {
     Ask {
         bytes,
+        full: None,
         seed,
         passes: Some(2),
     }
@@ -58,6 +59,33 @@ fn footprints_are_what_was_asked() {
                 Err(Refused::Footprint(b)) if b == bytes
             ));
         }
+        let full = Ask {
+            full: Some(MOST + 1),
+            ..ask(LEAST, 1)
+        };
+        assert!(matches!(e.make(&full), Err(Refused::Footprint(b)) if b == MOST + 1));
+    }
+}
+
+/// Catches a network whose parts change with the footprint and not with what it stands for, and any other workload that does.
+#[test]
+fn what_it_stands_for_is_of_training_alone() {
+    let sizes = |e: &Entry, full| {
+        let w = e.make(&Ask {
+            full,
+            ..ask(8 * MIB, 1)
+        });
+        let w = w.unwrap();
+        let sizes: Vec<u64> = w.allocs.iter().map(|a| a.bytes).collect();
+        (sizes, w.footprint())
+    };
+    for e in CATALOG {
+        let (own, _) = sizes(e, None);
+        assert_eq!(own, sizes(e, Some(8 * MIB)).0, "{}", e.name);
+        assert_eq!(own, sizes(e, Some(LEAST)).0, "{}", e.name);
+        let (large, bytes) = sizes(e, Some(24 << 30));
+        assert_eq!(own != large, e.family == "training", "{}", e.name);
+        assert!(bytes.abs_diff(8 * MIB) * 100 <= 8 * MIB, "{}", e.name);
     }
 }
 
@@ -145,9 +173,14 @@ proptest! {
 
     /// As the two above, for sizes that nobody thought of.
     #[test]
-    fn any_size_is_right(which in 0..CATALOG.len(), bytes in LEAST..12 * MIB, seed: u64) {
+    fn any_size_is_right(
+        which in 0..CATALOG.len(),
+        bytes in LEAST..12 * MIB,
+        full in proptest::option::of(LEAST..MOST),
+        seed: u64,
+    ) {
         let e = CATALOG[which];
-        let w = e.make(&Ask { bytes, seed, passes: Some(1) }).unwrap();
+        let w = e.make(&Ask { bytes, full, seed, passes: Some(1) }).unwrap();
         prop_assert!(w.footprint().abs_diff(bytes) * 100 <= bytes, "{} {}", e.name, w.footprint());
         w.steps().for_each(|s| inside(&w, &s));
     }

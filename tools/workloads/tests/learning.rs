@@ -5,9 +5,9 @@
 mod common;
 
 use common::order::{furthest_back, order, typical};
-use common::{counts, make, touched, MIB};
+use common::{counts, in_place_of, make, touched, MIB};
 use huvm_workloads::dnn::{mobilenet, resnet, vgg, Layer};
-use huvm_workloads::Touch;
+use huvm_workloads::{Step, Touch, Workload};
 
 fn totals(layers: &[Layer]) -> (u64, u64) {
     let sum = |f: fn(&Layer) -> u64| layers.iter().map(f).sum();
@@ -63,6 +63,59 @@ fn training_goes_forward_and_back() {
         let near = list[first_back..].iter().find(|t| t.alloc == 4).unwrap();
         assert!(near.page * 10 > pages * 9, "{name}");
     }
+}
+
+/// Weights, their gradients and the moments, as a share of all.
+fn fixed(w: &Workload) -> f64 {
+    let bytes: u64 = w.allocs.iter().take(4).map(|a| a.bytes).sum();
+    bytes as f64 / w.footprint() as f64
+}
+
+/// Computing of a pass, ns a byte.
+fn computing(w: &Workload) -> f64 {
+    let ns = w.pass(0).map(|s| match s {
+        Step::Trace(t) => t.compute_ns,
+        _ => 0,
+    });
+    ns.sum::<u64>() as f64 / w.footprint() as f64
+}
+
+/// Catches a small VGG16 that is weights alone: at the paper's size they are 9 %.
+#[test]
+fn a_small_network_is_the_large_one() {
+    let large = 24 << 30;
+    let small = in_place_of("vgg16", 1024 * MIB, large);
+    let own = make("vgg16", 1024 * MIB);
+    assert!((fixed(&small) - 0.09).abs() < 0.01, "{}", fixed(&small));
+    assert!(fixed(&own) > 0.9, "{}", fixed(&own));
+    for name in ["vgg16", "resnet101", "mobilenet", "gnmt16-0", "gnmt8-3"] {
+        let (small, large) = (in_place_of(name, 1024 * MIB, large), make(name, large));
+        let (a, b) = (fixed(&small), fixed(&large));
+        assert!((a - b).abs() < 0.001, "{name}: {a} of {b}");
+        let arrays = small.allocs.iter().zip(&large.allocs);
+        for (a, b) in arrays {
+            let share = |a: u64, of: &Workload| a as f64 / of.footprint() as f64;
+            let (a, b) = (share(a.bytes, &small), share(b.bytes, &large));
+            assert!((a - b).abs() < 0.001, "{name}: {a} of {b}");
+        }
+    }
+    let (a, b) = (computing(&small), computing(&make("vgg16", large)));
+    assert!((a / b - 1.0).abs() < 0.02, "{a} {b}");
+    let own = computing(&own);
+    assert!(a > 5.0 * own, "{a} {own}");
+}
+
+/// An LSTM layer: 8.4 M multiply-adds a token forward, twice that backward, and 24 KiB of activations kept.
+#[test]
+fn stages_compute() {
+    let w = in_place_of("gnmt8-0", 256 * MIB, 24 << 30);
+    // A batch has a gradient of both layers.
+    let tokens = w.allocs[5].bytes as f64 / 2.0 / (6.0 * 4096.0);
+    let macs = 16.0 * 2.0 * tokens * 3.0 * 8_396_800.0;
+    let ns = computing(&w) * w.footprint() as f64;
+    // Beside them there is the optimiser.
+    let over = ns * 7850.0 / macs;
+    assert!((0.98..1.05).contains(&over), "{over}");
 }
 
 #[test]

@@ -108,6 +108,7 @@ fn trace(args: &Belady, bytes: u64) -> Result<Trace> {
     };
     let ask = Ask {
         bytes,
+        full: args.full,
         seed: args.seed,
         passes: args.passes,
     };

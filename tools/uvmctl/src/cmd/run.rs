@@ -99,6 +99,7 @@ fn job(out: &Out, bars: &Bars, r: &Run, name: &str, found: &Found, id: &str) -> 
             let make = |passes| {
                 let ask = Ask {
                     bytes,
+                    full: None,
                     seed: r.seed,
                     passes,
                 };

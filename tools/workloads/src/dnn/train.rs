@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Iterations of training with a batch that fills the footprint.
+//! Iterations of training with a batch that fills the footprint, or the one that it stands for: then all arrays and all that is
+//! computed are made smaller alike, so that weights are the same share of it, and a byte costs the same arithmetic.
 
 use super::{Layer, FLOAT};
-use crate::lockstep::lockstep;
 use crate::size::{empty, filled};
-use crate::trace::steps;
-use crate::{Alloc, Ask, Step, Workload, PAGE, WORD};
+use crate::{Alloc, Ask, Step, Workload, WORD};
 use std::sync::Arc;
-
-/// Multiply-adds a nanosecond of a V100 in 32-bit floats: half of 15.7 TFLOPS (NVIDIA, Tesla V100 data sheet, 2018).
-const MACS_PER_NS: u64 = 7850;
 
 /// Allocations: weights, their gradients, both moments of Adam (Kingma, Ba, ICLR 2015), activations, their gradients, the images.
 const WEIGHTS: u32 = 0;
@@ -44,27 +40,38 @@ fn kernel(reads: &[Run], writes: &[Run], macs: u64) -> impl Iterator<Item = Step
         |runs: &[Run], write| -> Vec<_> { runs.iter().map(|r| (r.0, r.1, r.2, write)).collect() };
     let mut runs = with(reads, false);
     runs.extend(with(writes, true));
-    let touches: u64 = runs.iter().map(|r| r.2.div_ceil(PAGE)).sum();
-    // Computing and memory overlap: the longer of the two.
-    let ps = (macs.saturating_mul(1000) / MACS_PER_NS / touches.max(1)).max(crate::trace::PAGE_PS);
-    steps(lockstep(runs), ps)
+    super::kernel(runs, macs)
 }
 
-/// Training of these layers.
-pub(crate) fn make(name: &'static str, layers: Vec<Layer>, ask: &Ask) -> Workload {
+/// What training of some layers has in memory, and where.
+struct Plan {
+    places: Vec<Place>,
+    /// Bytes of the weights, of the activations, of the images.
+    weights: u64,
+    activations: u64,
+    images: u64,
+}
+
+fn plan(layers: &[Layer], ask: &Ask) -> Plan {
     let weights: u64 = layers.iter().map(|l| l.weights).sum();
     let each: u64 = layers.iter().map(|l| l.output).sum();
-    // A batch of whole images does not meet a footprint to 1 %, and a small footprint does not hold the weights: then all
-    // arrays shrink alike. Both are fractions of 2^32.
+    // A batch of whole images does not meet a footprint to 1 %. A full footprint that does not hold the weights and an image is taken for
+    // the least that does. All are fractions of 2^32.
     let fixed = 4 * weights * FLOAT;
     let image = (2 * each + IMAGE) * FLOAT;
-    let (batch, scale) = if ask.bytes > fixed + image {
-        (u128::from(ask.bytes - fixed) * ONE / u128::from(image), ONE)
-    } else {
-        (ONE, u128::from(ask.bytes) * ONE / u128::from(fixed + image))
-    };
+    let full = ask.full().max(fixed + image);
+    let batch = u128::from(full - fixed) * ONE / u128::from(image);
+    let scale = u128::from(ask.bytes) * ONE / u128::from(full);
+    let per_image = batch * scale / ONE;
     let shrunk = move |values: u64| (u128::from(values) * scale / ONE) as u64 * FLOAT;
-    let batched = move |values: u64| (u128::from(shrunk(values)) * batch / ONE) as u64;
+    let batched = move |values: u64| {
+        let bytes = (u128::from(values * FLOAT) * per_image / ONE) as u64;
+        // What shrinks has whole values, as its weights.
+        match scale < ONE {
+            true => bytes / FLOAT * FLOAT,
+            false => bytes,
+        }
+    };
     let (mut w, mut a) = (0, 0);
     let places: Vec<Place> = layers
         .iter()
@@ -81,8 +88,19 @@ pub(crate) fn make(name: &'static str, layers: Vec<Layer>, ask: &Ask) -> Workloa
             p
         })
         .collect();
+    Plan {
+        places,
+        weights: w,
+        activations: a,
+        images: batched(IMAGE),
+    }
+}
+
+/// Training of these layers.
+pub(crate) fn make(name: &'static str, layers: Vec<Layer>, ask: &Ask) -> Workload {
+    let plan = plan(&layers, ask);
+    let (w, a, images) = (plan.weights, plan.activations, plan.images);
     let words = |bytes: u64| bytes.div_ceil(WORD);
-    let images = batched(IMAGE);
     let allocs: Vec<Alloc> = vec![
         filled("weights", words(w), 0),
         empty("weight-gradients", words(w)),
@@ -92,7 +110,7 @@ pub(crate) fn make(name: &'static str, layers: Vec<Layer>, ask: &Ask) -> Workloa
         empty("gradients", words(a)),
         filled("images", words(images), 1),
     ];
-    let places: Arc<[Place]> = places.into();
+    let places: Arc<[Place]> = plan.places.into();
     Workload::new(name, allocs, ask.passes_or(3), move |_| {
         let places = places.clone();
         Box::new((0..=2 * places.len()).flat_map(move |i| kernel_of(&places, i, images, w)))
@@ -138,4 +156,36 @@ fn kernel_of(
     }
     steps.extend(kernel(&[weights, input, above], &writes, 2 * p.macs));
     Box::new(steps.into_iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{mobilenet, resnet, vgg};
+    use super::*;
+
+    /// Catches multiply-adds that are made smaller by more than the arrays, or not at all.
+    #[test]
+    fn a_byte_costs_the_same_arithmetic() {
+        let macs = |layers: &[Layer], bytes: u64, full: Option<u64>| {
+            let ask = Ask {
+                full,
+                ..Ask::bytes(bytes)
+            };
+            let macs: u64 = plan(layers, &ask).places.iter().map(|p| p.macs).sum();
+            macs as f64 / bytes as f64
+        };
+        for layers in [vgg::vgg16(), resnet::resnet101(), mobilenet::mobilenet()] {
+            let large = macs(&layers, 24 << 30, None);
+            for bytes in [8 << 20, 1 << 30, 3 << 30] {
+                let small = macs(&layers, bytes, Some(24 << 30));
+                assert!((small / large - 1.0).abs() < 0.02, "{small} {large}");
+            }
+            assert_eq!(
+                macs(&layers, 1 << 30, Some(1)),
+                macs(&layers, 1 << 30, None)
+            );
+        }
+        let vgg = vgg::vgg16();
+        assert!(macs(&vgg, 1 << 30, None) * 10.0 < macs(&vgg, 1 << 30, Some(24 << 30)));
+    }
 }

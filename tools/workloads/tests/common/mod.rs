@@ -13,6 +13,15 @@ pub(crate) fn make(name: &str, bytes: u64) -> Workload {
     find(name).unwrap().make(&Ask::bytes(bytes)).unwrap()
 }
 
+/// On so many bytes, in place of so many.
+pub(crate) fn in_place_of(name: &str, bytes: u64, full: u64) -> Workload {
+    let ask = Ask {
+        full: Some(full),
+        ..Ask::bytes(bytes)
+    };
+    find(name).unwrap().make(&ask).unwrap()
+}
+
 /// Touches of a pass.
 pub(crate) fn touched(w: &Workload, pass: u32) -> Vec<Touch> {
     let mut all = Vec::new();

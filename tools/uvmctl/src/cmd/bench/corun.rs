@@ -28,10 +28,19 @@ const FITS: (u32, u32) = (16, 32);
 /// Those of one that does not fit: 320 touches wait at the same time, each for 64 KiB.
 const FAULTS: (u32, u32) = (40, 8);
 
+/// How much data a job has.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    pub(super) bytes: u64,
+    /// What it stands for ([`Ask::full`]).
+    pub(super) full: Option<u64>,
+}
+
 /// A part of a job: what runs on one of its GPUs.
 pub(super) struct Part {
     pub(super) gpu: u32,
     pub(super) workload: &'static str,
+    pub(super) size: Size,
     pub(super) tape: Arc<Tape>,
     /// Blocks that make its touches, and how many each makes at once.
     pub(super) blocks: u32,
@@ -39,33 +48,36 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// With data of so many bytes; its tape may be in `tapes`. `fits`: they fit its GPU.
+    /// With so much data; its tape may be in `tapes`. `fits`: it fits its GPU.
     pub(super) fn new(
         gpu: u32,
         workload: &'static str,
-        bytes: u64,
+        size: Size,
         fits: bool,
         tapes: Option<&Path>,
     ) -> Result<Part> {
         let (blocks, lanes) = if fits { FITS } else { FAULTS };
+        let tape = Tape::load(made(workload, size)?, size.full, fits, tapes)?;
         Ok(Part {
             gpu,
             workload,
+            size,
             blocks,
             lanes,
-            tape: Arc::new(Tape::load(made(workload, bytes)?, fits, tapes)?),
+            tape: Arc::new(tape),
         })
     }
 }
 
-/// A workload of the catalog with data of so many bytes.
-pub(super) fn made(workload: &str, bytes: u64) -> Result<Workload> {
+/// A workload of the catalog with so much data.
+pub(super) fn made(workload: &str, size: Size) -> Result<Workload> {
     let Found::Entry(entry) = find(workload)? else {
         return Err(Failure::Usage(format!("'{workload}' has no steps")));
     };
     // A job has no last pass, after which it would give back what it reads in the next one.
     let ask = Ask {
-        bytes,
+        bytes: size.bytes,
+        full: size.full,
         seed: 1,
         passes: Some(u32::MAX),
     };
@@ -94,6 +106,8 @@ pub(super) struct Did {
     pub(super) role: &'static str,
     pub(super) figures: Figures,
     pub(super) made: u32,
+    /// What its data stands for.
+    pub(super) full: Option<u64>,
 }
 
 /// Runs jobs at the same time; for each part, in their order, what it did.
@@ -171,6 +185,7 @@ pub(super) fn run(out: &Out, tasks: &[&Task], passes: Passes) -> Result<Vec<Did>
             role,
             figures,
             made: ended.made,
+            full: part.size.full,
         });
     }
     Ok(all)

@@ -52,6 +52,9 @@ pub(in crate::cmd) struct Measured {
     /// Bytes of the GPU's memory, where it was made smaller.
     #[serde(default)]
     pub(super) memory_bytes: Option<u64>,
+    /// Bytes of the data that this one stands for, where that is more: such a GPU's memory stands for one of 16 GiB.
+    #[serde(default)]
+    pub(super) full_bytes: Option<u64>,
     /// Passes that the figures were scaled from.
     #[serde(default)]
     pub(super) passes_made: Option<u32>,
@@ -156,6 +159,10 @@ impl Row for Measured {
             extra("clients", self.clients.map_or(Cell::None, Cell::count)),
             extra("warmup", self.warmup.map_or(Cell::None, Cell::count)),
             extra("again_ns", nanos(self.again_ns)),
+            extra(
+                "full_bytes",
+                self.full_bytes.map_or(Cell::None, Cell::Bytes),
+            ),
         ]
     }
 }

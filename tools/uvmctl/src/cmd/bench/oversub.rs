@@ -4,6 +4,8 @@
 //! A job's data is the same at each ratio: it is the GPU's memory that is made smaller, by the driver's call for tests. So the
 //! ideal, the same job with all of the memory, is the measure of each row.
 //!
+//! That memory, before it is made smaller, stands for one of 16 GiB, and what trains has the batch of that ([`Ask::full`]).
+//!
 //! Streams have an eighth of that memory ahead at most, under each preset (`drivers/policy/src/stream.rs`).
 //!
 //! `streaming`: what streams, on data of many GiB, as a GPU of today has. Where a GPU's data is phantom the CPU fills none: what the GPU touches
@@ -19,6 +21,7 @@ use super::super::steps::Steps;
 use super::super::sweep::{self, Spec};
 use super::lineup::{Lend, Lineup, Machine, Policy, BASE, BEST, WHOLE};
 use super::measured::{there_and_back, Measured};
+use super::scene::full;
 use super::targets::mean;
 use crate::catalog::{find, Found};
 use crate::cli::{Bench, Experiment, Workload};
@@ -121,8 +124,7 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
                 machine.choose(&device, first, Lend::Nothing)?;
             }
             out.note(&format!("{name}: with memory enough"));
-            let data = ((memory as f64 * FILLS) as u64, FILLS);
-            let subject = Subject::new(args, name, found, data)?;
+            let subject = Subject::new(args, name, found, (memory, FILLS))?;
             let subject = subject.contents(!(streaming && phantom));
             let ideal = job(out, args, &subject)?;
             for ratio in &ratios {
@@ -135,6 +137,7 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
                     let row = row(&f, policy, (*ratio, chunks), ideal.time_ns);
                     Ok(Measured {
                         experiment: experiment.into(),
+                        full_bytes: subject.full,
                         ..row
                     })
                 };
@@ -168,12 +171,13 @@ fn row(f: &Figures, policy: &Policy, (ratio, chunks): (f64, u32), ideal_ns: u64)
     }
 }
 
-/// What a job runs, and on how much data: bytes, and what share of the GPU's memory that is.
+/// What a job runs, and on how much data: bytes, what share of the GPU's memory that is, and what they stand for ([`Ask::full`]).
 pub(super) struct Subject<'n> {
     name: &'n str,
     runs: Runs,
     bytes: u64,
     ratio: f64,
+    pub(super) full: Option<u64>,
     /// Its data has contents, which the CPU fills in and checks.
     contents: bool,
 }
@@ -187,19 +191,24 @@ enum Runs {
 const WARMUP: u32 = 1;
 
 impl<'n> Subject<'n> {
+    /// On data that is `ratio` times a GPU's memory.
+    ///
     /// # Errors
     /// Usage: the catalog has none of that size.
     pub(super) fn new(
         args: &Bench,
         name: &'n str,
         found: &Found,
-        (bytes, ratio): (u64, f64),
+        (memory, ratio): (u64, f64),
     ) -> Result<Subject<'n>> {
+        let bytes = (memory as f64 * ratio) as u64;
+        let full = full(bytes, memory);
         let runs = match found {
             Found::Sweep(w) => Runs::Sweep(*w),
             Found::Entry(entry) => {
                 let ask = Ask {
                     bytes,
+                    full,
                     seed: 1,
                     passes: Some(args.iterations.saturating_add(WARMUP)),
                 };
@@ -214,6 +223,7 @@ impl<'n> Subject<'n> {
             runs,
             bytes,
             ratio,
+            full,
             contents: true,
         })
     }

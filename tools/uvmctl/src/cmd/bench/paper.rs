@@ -21,7 +21,7 @@ use super::super::inject::for_tests;
 use super::corun::made;
 use super::lineup::{all_found, Lend, Lineup, Policy, BASE, BEST, WHOLE};
 use super::measured::{there_and_back, Measured};
-use super::scene::{bytes, Case, JobOf, PartOf, Stage};
+use super::scene::{size, Case, JobOf, PartOf, Stage};
 use super::tape::Tape;
 use crate::cli::{Bench, Experiment};
 use crate::exit::{Failure, Result};
@@ -278,8 +278,9 @@ pub(super) fn record(out: &Out, args: &Bench, folder: &Path, chunks: u32) -> Res
     std::fs::create_dir_all(folder).map_err(|e| Failure::file(folder, e))?;
     let mut names = Vec::new();
     for (_, name, ratio) in cases.iter().flat_map(|c| c.jobs).flat_map(|j| j.parts) {
-        let made = made(name, bytes(chunks, *ratio))?;
-        names.extend(Tape::record(made, *ratio <= 1.0, folder)?);
+        let size = size(chunks, *ratio);
+        let made = made(name, size)?;
+        names.extend(Tape::record(made, size.full, *ratio <= 1.0, folder)?);
     }
     names.sort();
     names.dedup();

@@ -66,20 +66,21 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
     let device = out.device()?;
     let lineup = Lineup::of(&device)?;
     let machine = Machine::around(&device, GPU)?;
-    let bytes = (memory_of(&device, GPU)? as f64 * RATIO) as u64;
+    let memory = memory_of(&device, GPU)?;
     let mut rows = Vec::new();
     for case in &CASES {
         if !args.cases.is_empty() && args.cases.iter().all(|c| c != case.name) {
             continue;
         }
         let found = find(case.name)?;
-        let subject = Subject::new(args, case.name, &found, (bytes, RATIO))?;
+        let subject = Subject::new(args, case.name, &found, (memory, RATIO))?;
         for policy in &lineup.chosen(case.presets, &args.presets)? {
             out.note(&format!("{}: {}", case.name, policy.name));
             machine.choose(&device, policy, Lend::Free)?;
             let (f, recording) = recorded(|| oversub::job(out, args, &subject))?;
             let mut row = Measured::of(case.name, policy, GPU, "borrower", &f);
             row.experiment = NAME.into();
+            row.full_bytes = subject.full;
             // CAST: at most 16.
             row.gpus = machine.gpus().count() as u32;
             rows.push(row);

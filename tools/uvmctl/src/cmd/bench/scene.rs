@@ -5,7 +5,7 @@
 //! measure of every row.
 
 use super::super::figures::memory_of;
-use super::corun::{self, Did, Part, Passes, Task};
+use super::corun::{self, Did, Part, Passes, Size, Task};
 use super::lineup::{deploy, Lend, Policy};
 use super::measured::Measured;
 use super::tape::PERIOD;
@@ -20,6 +20,9 @@ use std::path::PathBuf;
 /// All of a GPU's chunks are so many times those that it has here: the largest job of [`super::paper`] needs 1.87 times as many,
 /// and its GPU some for page tables and the guard.
 const MOST: f64 = 2.05;
+
+/// Memory of the paper's GPUs, four V100 of 16 GiB (Choi et al., USENIX ATC 2022): a smaller one stands for it here.
+const FULL: u64 = 16 << 30;
 
 /// Bounds that the driver has in chunks, and within a share of a small memory (5 % as users have it), keep the part of memory that they
 /// are of the paper's GPUs: 50 chunks of 16 GiB are 0.6 %, in whole percents 1. With 5 % a job that fills 96 % of its GPU is
@@ -91,9 +94,17 @@ pub(super) struct Stage<'a> {
     tapes: Option<PathBuf>,
 }
 
-/// Bytes of data that is so many times a memory of so many chunks.
-pub(super) fn bytes(chunks: u32, ratio: f64) -> u64 {
-    (f64::from(chunks) * ratio * CHUNK as f64) as u64
+/// Data that is so many times a memory of so many chunks.
+pub(super) fn size(chunks: u32, ratio: f64) -> Size {
+    let bytes = (f64::from(chunks) * ratio * CHUNK as f64) as u64;
+    let full = full(bytes, u64::from(chunks) * CHUNK);
+    Size { bytes, full }
+}
+
+/// What data of so many bytes stands for on a GPU with so much memory: as many times [`FULL`], if that is more.
+pub(super) fn full(bytes: u64, memory: u64) -> Option<u64> {
+    let full = u128::from(bytes) * u128::from(FULL) / u128::from(memory.max(1));
+    u64::try_from(full).ok().filter(|full| *full > bytes)
 }
 
 /// Leaves so many chunks of each GPU, 0 for all: of every one, also where another is lost.
@@ -169,8 +180,8 @@ impl<'a> Stage<'a> {
             let part = |(gpu, name, ratio): &PartOf| {
                 // A tape may take long.
                 signals::check()?;
-                let bytes = bytes(self.chunks, *ratio);
-                Part::new(*gpu, name, bytes, *ratio <= 1.0, self.tapes.as_deref())
+                let size = size(self.chunks, *ratio);
+                Part::new(*gpu, name, size, *ratio <= 1.0, self.tapes.as_deref())
             };
             tasks.push(Task {
                 role: job.role,
@@ -262,6 +273,7 @@ impl<'a> Stage<'a> {
             memory_bytes: Some(u64::from(self.chunks) * CHUNK),
             ideal_ns: Some(alone.figures.time_ns),
             passes_made: Some(did.made),
+            full_bytes: did.full,
             ..Measured::of(case, policy, f.gpu, did.role, f)
         }
     }
@@ -276,6 +288,16 @@ impl<'a> Stage<'a> {
 mod tests {
     use super::super::paper::{INTERFERENCE, INTER_JOB, SPARE};
     use super::*;
+
+    /// Catches a large memory that stands for a smaller one, and what is lost between the two sizes.
+    #[test]
+    fn a_small_memory_stands_for_the_papers() {
+        let at = size(352, 1.5);
+        assert_eq!((at.bytes, at.full), (1056 << 20, Some(24 << 30)));
+        assert_eq!(size(352, 0.5).full, Some(8 << 30));
+        assert_eq!(full(3 << 30, 16 << 30), None);
+        assert_eq!(full(3 << 30, 64 << 30), None);
+    }
 
     /// Catches memory of idle GPUs that nobody counts, that of one's own, and a limit of each lender taken for one of all.
     #[test]

@@ -49,13 +49,18 @@ impl Tape {
         Tape { workload, passes }
     }
 
-    /// Of a workload of the catalog, from a folder where [`Tape::record`] left it, if it is there: to draw the edges of a large graph
-    /// takes an emulated CPU minutes.
+    /// Of a workload of the catalog whose data stands for `full`, from a folder where [`Tape::record`] left it, if it is there: to draw
+    /// the edges of a large graph takes an emulated CPU minutes.
     ///
     /// # Errors
     /// The file is none of ours.
-    pub(super) fn load(workload: Workload, fits: bool, folder: Option<&Path>) -> Result<Tape> {
-        let Some(path) = folder.map(|f| f.join(file_name(&workload, fits))) else {
+    pub(super) fn load(
+        workload: Workload,
+        full: Option<u64>,
+        fits: bool,
+        folder: Option<&Path>,
+    ) -> Result<Tape> {
+        let Some(path) = folder.map(|f| f.join(file_name(&workload, full, fits))) else {
             return Ok(Tape::of(workload, fits));
         };
         match std::fs::read(&path) {
@@ -74,8 +79,13 @@ impl Tape {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(super) fn record(workload: Workload, fits: bool, folder: &Path) -> Result<Option<String>> {
-        let name = file_name(&workload, fits);
+    pub(super) fn record(
+        workload: Workload,
+        full: Option<u64>,
+        fits: bool,
+        folder: &Path,
+    ) -> Result<Option<String>> {
+        let name = file_name(&workload, full, fits);
         let path = folder.join(&name);
         if !path.exists() {
             let tape = Tape::of(workload, fits);
@@ -94,9 +104,14 @@ impl Tape {
     }
 }
 
-fn file_name(workload: &Workload, fits: bool) -> String {
+fn file_name(workload: &Workload, full: Option<u64>, fits: bool) -> String {
+    let full = full.map_or(String::new(), |full| format!("-of-{full}"));
     let fits = if fits { "-fits" } else { "" };
-    format!("{}-{}{fits}.tape", workload.name, workload.footprint())
+    format!(
+        "{}-{}{full}{fits}.tape",
+        workload.name,
+        workload.footprint()
+    )
 }
 
 /// Passes in little-endian words of 32 bits: how many; of each, how many steps; of each step its computing time (low, high), how
@@ -399,6 +414,32 @@ mod tests {
             write: false,
         };
         assert_eq!(encode(&[vec![cpu]]), None);
+    }
+
+    /// Catches a tape of one size played for the same that stands for another one: their batches differ.
+    #[test]
+    fn each_size_that_is_stood_for_has_a_tape() {
+        let dir = std::env::temp_dir().join(format!("uvmctl-tapes-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let made = |full| {
+            let ask = Ask {
+                full,
+                ..Ask::bytes(8 << 20)
+            };
+            find("vgg16").unwrap().make(&ask).unwrap()
+        };
+        let fulls = [None, Some(1 << 30), Some(24 << 30)];
+        let record = |full| Tape::record(made(full), full, true, &dir).unwrap();
+        let names: HashSet<_> = fulls.map(record).into_iter().flatten().collect();
+        let load = |full| Tape::load(made(full), full, true, Some(&dir)).unwrap();
+        let all = fulls.map(load);
+        for (full, tape) in fulls.into_iter().zip(&all) {
+            assert!(tape.passes == Tape::of(made(full), true).passes);
+        }
+        let [own, one, large] = &all;
+        assert!(own.passes != large.passes && one.passes != large.passes);
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(names.len(), 3);
     }
 
     /// Catches a tape that takes one of PageRank's two arrays for the other.
