@@ -86,9 +86,11 @@ pub static PRESETS: &[Preset] = &[
     },
     Preset {
         name: "preef-host",
-        doc: "Prior art: stock-595 with pre-eviction and next-line prefetch, to and from the host only.",
+        doc: "The HUVM paper's prior art: stock-460, whole blocks, pre-eviction and next-line prefetch, to and from the host only.",
         changes: &[
-            (KnobId::ThrashWindowMode, 1),
+            (KnobId::HostChunkSizes, 0),
+            (KnobId::PrefetchThreshold, WHOLE_BLOCKS),
+            (KnobId::ThrashWindowMode, 0),
             (KnobId::CopyOverlap, 1),
             (KnobId::PreEvict, 1),
             (KnobId::StreamMode, 1),
@@ -98,7 +100,8 @@ pub static PRESETS: &[Preset] = &[
         name: "memharvester",
         doc: "The HUVM paper: harvesting, pre-eviction, large pages, parallel fetch, multi-path prefetch.",
         changes: &[
-            (KnobId::ThrashWindowMode, 1),
+            (KnobId::PrefetchThreshold, WHOLE_BLOCKS),
+            (KnobId::ThrashWindowMode, 0),
             (KnobId::CopyOverlap, 1),
             (KnobId::HarvestBorrow, 1),
             (KnobId::HarvestLend, 1),
@@ -116,6 +119,10 @@ pub static PRESETS: &[Preset] = &[
 /// window that only grows (nvidia-uvm.md 5.2, 10.2) is a slip of the driver that it stands for. That driver has two channels for each
 /// kind of copy (nvidia-uvm.md 6.4), so that a push waits for none before it but in its own channel: here a copy overlaps the next.
 const STOCK_595: &[(KnobId, u64)] = &[(KnobId::ThrashWindowMode, 1), (KnobId::CopyOverlap, 1)];
+
+/// Any fault brings its whole block: `uvm_perf_prefetch_threshold` of the HUVM paper's driver, of all its policies but the stock one
+/// (github.com/casys-kaist/HUVM, docs/README-parameters.md; what `preef-host` is: scripts/fig6, "pre-ef-host").
+const WHOLE_BLOCKS: u64 = 1;
 
 impl Preset {
     /// The preset's value of every knob.
@@ -177,8 +184,8 @@ mod tests {
     }
 
     #[test]
-    fn harvesters_are_stock_595_and_their_techniques() {
-        let base = policy("stock-595");
+    fn harvesters_are_stock_460_and_their_techniques() {
+        let base = policy("stock-460");
         let switches = [
             HarvestBorrow,
             HarvestLend,
@@ -191,10 +198,17 @@ mod tests {
         let preef = policy("preef-host");
         let memharvester = policy("memharvester");
         for k in KNOBS {
-            if !switches.contains(&k.id) {
-                assert_eq!(preef.get(k.id), base.get(k.id), "{}", k.name);
+            if switches.contains(&k.id) || k.id == PrefetchThreshold {
+                continue;
+            }
+            assert_eq!(preef.get(k.id), base.get(k.id), "{}", k.name);
+            // Large pages of the host are one of its techniques.
+            if k.id != HostChunkSizes {
                 assert_eq!(memharvester.get(k.id), base.get(k.id), "{}", k.name);
             }
+        }
+        for p in [preef, memharvester] {
+            assert_eq!(p.get(PrefetchThreshold), WHOLE_BLOCKS);
         }
         for id in switches {
             assert!(!base.is_on(id), "{}", id.knob().name);
@@ -283,10 +297,11 @@ mod tests {
                 .filter(|&id| p.get(id) != base.get(id))
                 .collect()
         };
+        // The default finds out which blocks are wanted whole.
         let memharvester = differs("memharvester").into_iter();
         let mut huvm: std::vec::Vec<_> = memharvester
+            .filter(|id| *id != PrefetchThreshold)
             .chain([
-                ThrashWindowMode,
                 EvictOrder,
                 PreEvictHold,
                 WriteBackSkip,

@@ -15,8 +15,11 @@ use libhuvm::{uapi, Device, Scope};
 pub(in crate::cmd) const WHOLE: &str = "memharvester";
 /// The default preset.
 pub(in crate::cmd) const BEST: &str = "huvm";
-/// What the techniques are switched on beside.
+/// NVIDIA's driver of today.
 pub(in crate::cmd) const BASE: &str = "stock-595";
+/// What the techniques are switched on beside: NVIDIA's driver as the HUVM paper has it, but that any fault brings its whole block, as in all
+/// policies of that paper's own driver (github.com/casys-kaist/HUVM, scripts/fig7, docs/README-parameters.md).
+const BENEATH: (&str, (&str, u64)) = ("stock-460", ("prefetch_threshold_percent", 1));
 
 /// A technique, as a switch.
 struct Technique {
@@ -90,8 +93,11 @@ impl Policy {
         let names: Vec<_> = techniques.iter().map(|t| t.short).collect();
         Policy {
             name: names.join("+"),
-            preset: BASE,
-            knobs: techniques.iter().map(|t| (t.knob, t.value)).collect(),
+            preset: BENEATH.0,
+            knobs: [BENEATH.1]
+                .into_iter()
+                .chain(techniques.iter().map(|t| (t.knob, t.value)))
+                .collect(),
         }
     }
 
@@ -448,7 +454,7 @@ mod tests {
         assert_eq!(l.whole().name, "H+PE+LPF");
         assert_eq!(
             l.whole().recipe(),
-            "stock-595 harvest_borrow=1 pre_evict=1 stream_prefetch=2"
+            "stock-460 prefetch_threshold_percent=1 harvest_borrow=1 pre_evict=1 stream_prefetch=2"
         );
         assert_eq!(l.preset("preef-host"), None);
     }

@@ -2,11 +2,10 @@
 //! The experiments of the HUVM paper (Choi et al., "Memory Harvesting in Multi-GPU Systems with Hierarchical Unified Virtual
 //! Memory", USENIX ATC 2022), on four GPUs.
 //!
-//! Known of its Table 2 are the jobs and their sizes, not who runs beside whom: borrowers PageRank 1.87, WCC 1.77, BFS 1.70 (a social
-//! graph) and 1.51 (a web graph, two GPUs), Louvain 1.47 times their memory; the others VGG16 0.96, MobileNet 0.91, WCC
-//! 0.79, PageRank (a web graph) 0.74, ResNet101 0.67 to 0.74; spare memory for a borrower between 4.16 and 4.64 GB of 16. The cases
-//! here are our choice: who is beside a borrower is chosen so that the memory they leave free, shared by the borrowers, is
-//! 26 to 29 % of a GPU's, as there.
+//! Of its Table 2 are the jobs' sizes: borrowers PageRank 1.87, WCC 1.77, BFS 1.70 (a social graph) and 1.51 (a web graph, two GPUs),
+//! Louvain 1.47 times their memory; the others VGG16 0.96, MobileNet 0.91, WCC 0.79, PageRank (a web graph) 0.74, ResNet101 0.67 to
+//! 0.74. Who runs beside whom is that of its authors' scripts (github.com/casys-kaist/HUVM, scripts/fig6). Which of the two sizes
+//! ResNet101 has in which case they do not say.
 //!
 //! | experiment | figure | what runs |
 //! | --- | --- | --- |
@@ -57,7 +56,7 @@ const fn lender(parts: &'static [PartOf]) -> JobOf {
     }
 }
 
-/// `inter-job`. Free beside the borrowers, for each of them: 29, 27, 27, 26 %.
+/// `inter-job`. Free beside the borrowers: 29, 42, 52, 26 % of a GPU.
 pub(super) const INTER_JOB: [Case; 4] = [
     Case {
         name: "case-1",
@@ -75,10 +74,9 @@ pub(super) const INTER_JOB: [Case; 4] = [
         passes: ALGORITHM,
         idle_lend: false,
         jobs: &[
-            borrower(&[(0, "wcc", 1.77)]),
-            lender(&[(1, "mobilenet", 0.91)]),
+            borrower(&[(0, "bfs-web", 1.51), (1, "bfs-web", 1.51)]),
             lender(&[(2, "mobilenet", 0.91)]),
-            lender(&[(3, "mobilenet", 0.91)]),
+            lender(&[(3, "resnet101", 0.67)]),
         ],
     },
     Case {
@@ -86,10 +84,9 @@ pub(super) const INTER_JOB: [Case; 4] = [
         passes: ALGORITHM,
         idle_lend: false,
         jobs: &[
-            borrower(&[(0, "bfs", 1.70)]),
-            borrower(&[(1, "louvain", 1.47)]),
-            lender(&[(2, "resnet101", 0.67)]),
-            lender(&[(3, "wcc", 0.79)]),
+            borrower(&[(0, "wcc", 1.77)]),
+            borrower(&[(1, "bfs", 1.70)]),
+            lender(&[(2, "pagerank-web", 0.74), (3, "pagerank-web", 0.74)]),
         ],
     },
     Case {
@@ -97,9 +94,9 @@ pub(super) const INTER_JOB: [Case; 4] = [
         passes: ALGORITHM,
         idle_lend: false,
         jobs: &[
-            borrower(&[(0, "bfs-web", 1.51), (1, "bfs-web", 1.51)]),
-            lender(&[(2, "resnet101", 0.74)]),
-            lender(&[(3, "pagerank-web", 0.74)]),
+            borrower(&[(0, "wcc", 1.77)]),
+            borrower(&[(1, "louvain-web", 1.47), (2, "louvain-web", 1.47)]),
+            lender(&[(3, "resnet101", 0.74)]),
         ],
     },
 ];
@@ -491,17 +488,13 @@ mod tests {
         }
     }
 
-    /// The paper's: 4.16 to 4.64 GB of 16 for a borrower.
+    /// The sums of the sizes that the paper's Table 2 has of those that are beside a borrower.
     #[test]
-    fn a_borrower_finds_the_papers_spare_memory() {
-        for case in INTER_JOB {
-            let of = |role: &'static str| {
-                let jobs = case.jobs.iter().filter(move |j| j.role == role);
-                jobs.flat_map(|j| j.parts.iter())
-            };
-            let free: f64 = of(LENDER).map(|(_, _, ratio)| 1.0 - ratio).sum();
-            let each = free / of(BORROWER).count() as f64;
-            assert!((0.255..=0.295).contains(&each), "{} {each}", case.name);
+    fn borrowers_find_the_papers_spare_memory() {
+        for (case, percent) in INTER_JOB.iter().zip([29, 42, 52, 26]) {
+            let lenders = case.jobs.iter().filter(|j| j.role == LENDER);
+            let free = lenders.flat_map(|j| j.parts).map(|(_, _, r)| 1.0 - r);
+            assert_eq!((free.sum::<f64>() * 100.0).round() as u32, percent);
         }
     }
 }
