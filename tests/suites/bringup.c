@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Bring-up: the exit tests of the device's goals (a), (b) and (d), through the driver's self tests. */
 #include "huvm_lib.h"
-#include <sys/klog.h>
 
 static uint64_t selftest(int fd, uint32_t gpu, uint32_t test, uint64_t arg)
 {
@@ -102,7 +101,7 @@ static void faults_with_all_memory_in_use(void)
 {
 	int fd = huvm_open();
 	uint64_t len = chunk_count(fd, 0) * BLOCK, *p = managed(fd, len);
-	uint32_t from = read_reg(fd, 0, STAT_NON_REPLAYABLE);
+	uint32_t from = read_reg(fd, 0, STAT_NON_REPLAYABLE), late = read_reg(fd, 0, INJ_FLAG_LATE);
 
 	CHECK_OK(gpu_register(fd, 0));
 	gpu_fill(fd, 0, p, len, chunk_count(fd, 0), 5, 3);
@@ -116,7 +115,7 @@ static void faults_with_all_memory_in_use(void)
 	}
 	CHECK(read_reg(fd, 0, STAT_NON_REPLAYABLE) - from >= len / BLOCK);
 	test_reg(fd, 0, INJ_CE_FAULT, 0);
-	test_reg(fd, 0, INJ_FLAG_LATE, 0);
+	test_reg(fd, 0, INJ_FLAG_LATE, late);
 	CHECK_OK(munmap(p, len));
 	CHECK_OK(close(fd));
 }
@@ -171,13 +170,13 @@ static void bound_with_a_write_lost(void)
 		if (took > longest)
 			longest = took;
 		others++;
-		CHECK(seconds() - start < 100 * rounds(1));
+		CHECK(seconds() - start < 100 * rounds(1) * time_scale());
 	}
 	printf("# %u writes; %u of %u times one was lost that refused the GPU; the longest took %.2f s\n", n, refused,
 	       others, longest);
 	CHECK(n > 50);
 	CHECK(refused < others / 2);
-	CHECK(longest < 20);
+	CHECK(longest < 20 * time_scale());
 }
 
 /* All of a GPU's vectors are masked, as if it had not heard that they are not to be. The driver looks now and then, and they are not any more. */
@@ -222,15 +221,14 @@ static void late_wait_is_told(void)
 	CHECK_EQ(logged(log, "BUG: a wait is longer than its bound", ""), 0);
 	selftest(fd, 0, HUVM_SELFTEST_WATCH, 14000);
 	CHECK_EQ(gets_logged(log, "BUG: a wait is longer than its bound", " step 0 14000", 1), 1);
+	/* suite.sh passes over that line. */
 	CHECK_OK(close(log));
-	/* The runner takes it for a failure. */
-	CHECK_OK(klogctl(5, NULL, 0));
 }
 
 static const struct ktap_test tests[] = {
 	{ "ident", ident }, { "info", info }, { "interrupt", interrupt }, { "windows", windows }, { "copy", copy },
 	{ "memset", memset_ }, { "semaphore", semaphore }, { "ce_fault_is_restarted", ce_fault }, { "faults_with_all_memory_in_use", faults_with_all_memory_in_use }, { "peer", peer },
-	{ "masked_vectors", masked_vectors }, { "bound_with_a_write_lost", bound_with_a_write_lost, 120 },
+	{ "masked_vectors", masked_vectors }, { "bound_with_a_write_lost", bound_with_a_write_lost, 300 },
 	{ "late_wait_is_told", late_wait_is_told },
 };
 KTAP_MAIN(tests)

@@ -972,7 +972,7 @@ static void said_of_what_arrives(void)
 	/* It is read when a page fails. */
 	poison(fd, 1, chunk_of(beside.p, 1), 3);
 	CHECK_OK(launch(beside.fd, 1, WIDE, &i, 1, 8, &reader));
-	give_time(500);
+	give_time_held(500);
 	all_arrives(fd, &j, id);
 	ended_by_ecc(wait_launch(beside.fd, reader), beside.p + 3 * PAGE / 8);
 	gets_retired(fd, 1, was, 2);
@@ -998,6 +998,8 @@ static void said_by_another(void)
 	job_end(&third);
 	all_arrives(fd, &j, id);
 	CHECK_EQ(retired(fd, 1), was);
+	/* It is bound again without the lie. */
+	test_reg(fd, 2, INJ_STANDS_SAYS, 0);
 	pci_name(fd, 2, name);
 	close(fd);
 	rebind(name);

@@ -503,10 +503,20 @@ static void check_not_mostly(int worked)
 	cpu_check(of_p, OF_LEN, 9, 2);
 }
 
+/* That CPU and GPU have it in turn, turn by turn, is no thrashing. */
+static void prepare_accessed(void)
+{
+	CHECK_OK(set_knob(of_fd, HUVM_SCOPE_SPACE, "thrash_enable", 0));
+	prepare_on_gpu();
+}
+
 ADVISER(access_by, HUVM_ADVISE_ACCESSED_BY)
 static void check_access_by(int worked)
 {
-	(void)worked;
+	/* From the host the GPU takes what it is not to map there. */
+	cpu_check(of_p, OF_LEN, 9, 2);
+	gpu_check(of_fd, 0, of_p, OF_LEN, 4, 9, 2);
+	CHECK_EQ(block_info(of_fd, of_p).gpu_pages[0], worked ? 256 : 512);
 	CHECK_OK(advise(of_fd, of_p, OF_LEN, HUVM_ADVISE_UNSET_ACCESSED_BY, 0));
 	cpu_check(of_p, OF_LEN, 9, 2);
 }
@@ -558,7 +568,7 @@ static const struct driven driven[] = {
 	DRIVEN(set_gpu), DRIVEN(set_process), DRIVEN(preset_got, .prepare = prepare_preset),
 	DRIVEN(preset_set, .prepare = prepare_preset), DRIVEN(ended, .prepare = prepare_abort),
 	DRIVEN(prefer, .prepare = prepare_on_gpu), DRIVEN(mostly, .prepare = prepare_on_gpu),
-	DRIVEN(not_mostly, .prepare = prepare_on_both), DRIVEN(access_by, .prepare = prepare_on_gpu),
+	DRIVEN(not_mostly, .prepare = prepare_on_both), DRIVEN(access_by, .prepare = prepare_accessed),
 	DRIVEN(discard, .prepare = prepare_on_gpu), DRIVEN(reg), DRIVEN(self), DRIVEN(limited), DRIVEN(failing),
 };
 

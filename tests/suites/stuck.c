@@ -400,7 +400,7 @@ static void chunk_of_a_failed_move(void)
 	let_fail_after(fd, HUVM_FAIL_SUBMIT, 1, 1);
 	CHECK_EQ(pthread_create(&thread, NULL, moves_twice, &t), 0);
 	CHECK(WITHIN(5000, !read_reg(fd, 0, INJ_CE_HANG)));
-	give_time(500);
+	give_time_held(500);
 	CHECK_EQ(let_fail_after(fd, HUVM_FAIL_SUBMIT, 0, 0), 0);
 	test_reg(fd, 0, INJ_CE_HANG, 0);
 	CHECK_EQ(pthread_join(thread, NULL), 0);

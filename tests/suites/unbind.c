@@ -6,7 +6,6 @@
 #include "huvm_lib.h"
 
 #include <pthread.h>
-#include <sys/klog.h>
 
 #define LEN (16 * MIB)
 #define BLOCKS 8u
@@ -221,7 +220,7 @@ static void copy_engine_faults(void)
 		CHECK_OK(migrate(fd, p, LEN, HUVM_PLACE_HOST));
 	}
 	cpu_check(p, LEN, 11, 2);
-	CHECK(WITHIN(5000, counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_CE_ERRORS) >= before + 5));
+	CHECK(WITHIN(5000, counter(fd, HUVM_SCOPE_GPU, 0, HUVM_CNT_CE_ERRORS) >= before + 10));
 	/* That they were is counted; nothing went out of service. */
 	snprintf(what, sizeof(what), "ce_errors * %llu", (unsigned long long)of_gpu(fd, 0, HUVM_CNT_CE_ERRORS));
 	CHECK_EQ(says("stat --gpu 0", what), 0);
@@ -241,6 +240,7 @@ static void lost_interrupts(void)
 	for (int n = 0; n < 4; n++) {
 		test_reg(fd, 0, INJ_DROP_INTR, 3);
 		gpu_fill(fd, 0, p, LEN, BLOCKS, n, 1);
+		CHECK(read_reg(fd, 0, INJ_DROP_INTR) < 3);
 		test_reg(fd, 0, INJ_DROP_INTR, 2);
 		cpu_check(p, LEN, n, 1);
 	}
@@ -387,25 +387,6 @@ static void failslab(const char *knob, const char *value)
 	}
 }
 
-/*
- * The kernel warns by itself when /proc/irq/n could not be made and is removed all the same. Any other warning fails the
- * test; these are taken out of the log, which the runner judges.
- */
-static void forget_warnings(const char *from)
-{
-	char *log = malloc(4 << 20), *at;
-	int len = klogctl(3, log, (4 << 20) - 1);
-
-	CHECK(len >= 0);
-	log[len] = 0;
-	for (at = log; (at = strstr(at, "WARNING: ")); at++)
-		if (strncmp(at + 9, from, strlen(from)))
-			FAIL("%.120s", at);
-	CHECK(!strstr(log, "BUG: "));
-	CHECK_OK(klogctl(5, NULL, 0));
-	free(log);
-}
-
 /* Each allocation of a probe fails once: nothing is left behind, and the next probe works. */
 static void probe_fails_anywhere(void)
 {
@@ -445,7 +426,7 @@ static void probe_fails_anywhere(void)
 		}
 		survived++;
 		CHECK_OK(write_file(DRIVER "unbind", name));
-		if (seconds() - t > 100) {
+		if (seconds() - t > 100 * time_scale()) {
 			printf("# stopped at allocation %u; %u failures refused it, %u did not matter\n", n, failed,
 			       survived);
 			CHECK_OK(write_file(DRIVER "bind", name));
@@ -453,7 +434,7 @@ static void probe_fails_anywhere(void)
 		}
 	}
 	CHECK(failed > 10);
-	forget_warnings("fs/proc/generic.c");
+	forgive_interrupts();
 	fd = huvm_open();
 	works(fd, 0);
 	close(fd);
@@ -614,7 +595,7 @@ static const struct ktap_test tests[] = {
 	{ "unbind_under_a_wait", unbind_under_a_wait },
 	{ "unbind_under_load", unbind_under_load, 120 }, { "unbind_while_registering", unbind_while_registering, 60 },
 	{ "copy_engine_faults", copy_engine_faults }, { "lost_interrupts", lost_interrupts },
-	{ "probe_fails_anywhere", probe_fails_anywhere, 150 },
+	{ "probe_fails_anywhere", probe_fails_anywhere, 300 },
 	{ "copy_engine_hangs", copy_engine_hangs, 120 }, { "local_engine_hangs", local_engine_hangs, 120 },
 	{ "evicting_engine_hangs", evicting_engine_hangs, 120 }, { "evicting_engine_faults", evicting_engine_faults, 120 },
 	{ "gone", gone, 120 },

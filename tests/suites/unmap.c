@@ -74,7 +74,7 @@ static void meet(struct meeting *m)
 	CHECK(WITHIN(HELD_MS, !read_reg(m->fd, 0, INJ_CE_HANG)));
 	CHECK(WITHIN(HELD_MS, copying(m->p, BLOCK) == 1));
 	CHECK_EQ(pthread_create(&m->unmapping, NULL, unmaps, m), 0);
-	give_time(50);
+	give_time_held(50);
 	CHECK_EQ(copying(m->p, BLOCK), 1);
 	CHECK_EQ(unmapped(m), 0);
 	test_reg(m->fd, 0, INJ_CE_HANG, 0);
