@@ -49,7 +49,7 @@ use self::history::{History, Unexplained};
 use crate::config::{KnobId, Policy};
 use crate::types::BLOCK_SHIFT;
 
-/// Where a part of a cycle is kept, no more than this part of the memory is fetched ahead, by all streams together.
+/// No more than this part of the memory is fetched ahead, by all streams together.
 const STREAM_PART: u32 = 8;
 /// But so many blocks by each: one on its way, and one to go on with. (With three, ATAX at 1.5 times 72 chunks gained 7 %, and stream-triad
 /// and MVT lost 14 and 20.)

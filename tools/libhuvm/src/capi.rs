@@ -25,8 +25,9 @@ fn code(e: &Error) -> c_int {
         Error::Abi { .. } => libc::EPROTO,
         Error::Os { errno, .. } => *errno,
         Error::Argument(_) => libc::EINVAL,
-        Error::Launch(_) | Error::Fatal(_) | Error::Ecc(_) => libc::EIO,
-        Error::NoRoom | Error::GpuLost => libc::EIO,
+        Error::Launch(_) | Error::Fatal(_) | Error::Ecc(_) | Error::NoRoom | Error::GpuLost => {
+            libc::EIO
+        }
     }
 }
 

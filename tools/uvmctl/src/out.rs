@@ -216,7 +216,7 @@ fn full(schema: &str) -> String {
 }
 
 /// Who reads a document of schema `found`, which a command was given that reads `wanted`.
-fn writer_of(found: &str, wanted: &str) -> String {
+fn reader_of(found: &str, wanted: &str) -> String {
     let name = found.split('/').next().unwrap_or_default();
     let words = match name.strip_prefix("uvmctl.") {
         Some(n) if n == wanted => return "another version of uvmctl wrote it: use that".into(),
@@ -368,7 +368,7 @@ impl Out {
                         d.schema,
                         full(schema)
                     ),
-                    writer_of(&d.schema, schema),
+                    reader_of(&d.schema, schema),
                 ));
             }
             all.push(Loaded {
@@ -591,7 +591,7 @@ impl Out {
 
 #[cfg(test)]
 mod tests {
-    use super::writer_of;
+    use super::reader_of;
 
     #[test]
     fn a_document_of_another_command_says_whose_it_is() {
@@ -605,7 +605,7 @@ mod tests {
             ),
             ("", "no uvmctl wrote it"),
         ] {
-            assert_eq!(writer_of(found, "gpu.list"), says, "{found}");
+            assert_eq!(reader_of(found, "gpu.list"), says, "{found}");
         }
     }
 }

@@ -202,12 +202,12 @@ pub(in crate::cmd) enum Lend {
 }
 
 /// The policy of a machine before an experiment: values that its owner gave to all, and to single GPUs.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(in crate::cmd) struct Own(Vec<(Scope, Vec<(u32, u64)>)>);
 
 impl Own {
     /// What is in force.
-    pub(in crate::cmd) fn of(device: &Device) -> Result<Self> {
+    fn of(device: &Device) -> Result<Self> {
         let knobs = device.knobs()?;
         let gpus = device.gpus()?;
         let scopes = gpus.iter().map(|g| Scope::Gpu(g.gpu));
@@ -227,8 +227,11 @@ impl Own {
         Ok(Own([global].into_iter().chain(each).collect()))
     }
 
-    /// Puts it back. What is of a GPU that is gone is passed by.
-    pub(in crate::cmd) fn put_back(&self, device: &Device) -> Result<()> {
+    /// Puts it back, if anything of it was changed. What is of a GPU that is gone is passed by.
+    fn put_back(&self, device: &Device) -> Result<()> {
+        if *self == Own::of(device)? {
+            return Ok(());
+        }
         for (scope, values) in &self.0 {
             let all = || -> libhuvm::Result<()> {
                 device.reset_policy(*scope, None)?;
@@ -255,7 +258,6 @@ impl Own {
         let own = Own::of(&device)?;
         drop(device);
         let done = experiments();
-        // A device of its own: theirs may have had a limit to open files, or be gone.
         let back = out.device().and_then(|device| own.put_back(&device));
         let done = done?;
         back?;
