@@ -100,7 +100,7 @@ pub struct Profile {
     pub ce_count: u32,
     /// What one copy engine can move, MB/s.
     pub ce_mbps: u32,
-    /// Fixed cost of a copy-engine launch, ns.
+    /// Fixed cost of a copy-engine launch, ns. Of pipelined ones it runs beside the data of the one before.
     pub launch_ns: u32,
     /// From doorbell to the first method, ns.
     pub doorbell_ns: u32,
@@ -215,7 +215,7 @@ impl Default for Profile {
             vram_mbps: 900_000,
             ce_count: 6,
             ce_mbps: 50_000,
-            launch_ns: 500,
+            launch_ns: 333,
             doorbell_ns: 1_000,
             fault_ns: 2_000,
             intr_ns: 1_500,

@@ -5,7 +5,8 @@
 //! when it is issued, holds the engine until its data has arrived, and writes its bytes at that
 //! moment; an acknowledged TLB invalidate waits for it. With realism its source is read at any moment
 //! until then, or some of it sooner than the rest. Between pieces, engines change channels.
-//! The link's latency comes after the data and holds nothing, so pipelined launches overlap it.
+//! The link's latency comes after the data and holds nothing, so pipelined launches overlap it. What a launch costs by itself comes
+//! before its data, and runs beside that of the launch before it where they are pipelined: the longer of the two counts.
 //! Launches of a channel complete in order.
 
 use huvm_hw::ext::stats::Counter;
@@ -171,8 +172,12 @@ impl Gpu {
             end = cx
                 .fabric
                 .transfer(cx.gpu, true, piece.src, piece.dst, piece.bytes, cx.now);
-            if first {
-                end = end.saturating_add(u64::from(cx.fabric.profile.launch_ns));
+            let launch_ns = u64::from(cx.fabric.profile.launch_ns);
+            if first && job.pipelined {
+                // Its methods are decoded while what goes before it moves.
+                end = end.max(cx.now.saturating_add(launch_ns));
+            } else if first {
+                end = end.saturating_add(launch_ns);
             }
         }
         let name = Name {

@@ -155,18 +155,57 @@ fn semaphore_in_a_peers_memory_wakes_the_peer() {
 #[test]
 fn bandwidth_and_latency_of_the_paper() {
     let mut r = rig();
-    // The fixed costs besides the link: doorbell 1 us, launch 0.5 us.
+    // The fixed costs besides the link: doorbell 1 us, launch 333 ns.
     let mut go = |src, dst| {
         let mut p = phys(src, dst, 0x400_0000, 0x500_0000, MIB2, NON_PIPELINED);
         p.extend(ce_release(SEM_VA, 1, false));
         r.sys32(SEM, 0);
         r.submit(&p);
-        until(&mut r, SEM, 1) - 1_500
+        until(&mut r, SEM, 1) - 1_333
     };
     let h2d = go(HOST, LOCAL);
     let peer = go(LOCAL, PEER3);
     assert!(h2d.abs_diff(170_500 + 16_700) < 100, "{h2d}");
     assert!(peer.abs_diff(52_298 + 5_100) < 100, "{peer}");
+}
+
+/// Time that 256 launches of 4 KiB from the host take, latency of the last included.
+fn small_copies(profile: Profile, first: u32, others: u32) -> u64 {
+    let mut r = rig_with(profile);
+    let mut p = Vec::new();
+    for i in 0..256_u64 {
+        let at = i * 4096;
+        let launch = if i == 0 { first } else { others };
+        p.extend(phys(
+            HOST,
+            LOCAL,
+            0x1000_0000 + at,
+            0x200_0000 + at,
+            4096,
+            launch,
+        ));
+    }
+    p.extend(ce_release(SEM_VA, 1, false));
+    r.sys32(SEM, 0);
+    r.submit(&p);
+    until(&mut r, SEM, 1) - 1_000
+}
+
+#[test]
+fn pipelined_launches_hide_what_a_launch_costs() {
+    let wire = 4096 * 1000 / 12_300;
+    let slow = Profile {
+        launch_ns: 700,
+        ..Profile::default()
+    };
+    // As fast as the link, or as launches follow each other, whichever is slower; only the first one's cost is seen.
+    let t = small_copies(Profile::default(), NON_PIPELINED, PIPELINED);
+    assert!(t.abs_diff(333 + 256 * 334 + 16_700) < 400, "{t}");
+    let t = small_copies(slow.clone(), NON_PIPELINED, PIPELINED);
+    assert!(t.abs_diff(256 * 700 + 16_700) < 1_100, "{t}");
+    // One after the other: each pays all of it.
+    let t = small_copies(slow, NON_PIPELINED, NON_PIPELINED);
+    assert!(t >= 256 * (700 + wire), "{t}");
 }
 
 #[test]
