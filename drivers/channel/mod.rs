@@ -101,9 +101,10 @@ pub(crate) fn poll(tracker: &Tracker) -> Option<bool> {
     Some(ok)
 }
 
-/// Of what failed: the GPU whose engine may go on with some of it, if there is one.
-pub(crate) fn goes_on(tracker: &Tracker) -> Option<u8> {
-    tracker.iter().find_map(|(id, _)| table::find(id).goes_on())
+/// Of what failed: the GPUs whose engines may go on with some of it; one may come twice.
+pub(crate) fn going_on(tracker: &Tracker) -> impl Iterator<Item = u8> + '_ {
+    let ids = tracker.iter().map(|(id, _)| id);
+    ids.filter_map(|id| table::find(id).goes_on())
 }
 
 /// Waits until all of `tracker` is over, signals ignored; bounded by the progress of its channels.

@@ -412,7 +412,7 @@ impl State {
                 self.lost |= i.pages.and_not(&self.resident());
             }
             // A channel that failed is off its engine, so nothing is written to them any more, but by one that did not leave it.
-            if let Some(by) = channel::goes_on(&i.tracker) {
+            for by in channel::going_on(&i.tracker) {
                 self.forfeit(i.dst, by);
             }
             self.release_empty_chunks();

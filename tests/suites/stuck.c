@@ -324,6 +324,32 @@ static void moves_on_its_way(int duplicates)
 static void move_on_its_way(void) { moves_on_its_way(0); }
 static void duplicates_after_a_move_on_its_way(void) { moves_on_its_way(1); }
 
+/* To a block's chunk on GPU 1 two engines copy, its own too, and neither lets go of it: when GPU 1 is another's, GPU 0 may still write there. */
+static void moves_by_two_on_their_way(void)
+{
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, BLOCK);
+	char name[32], second[32];
+
+	pci_name(fd, 0, name);
+	pci_name(fd, 1, second);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(fd, 1));
+	gpu_fill(fd, 0, p, BLOCK, BLOCKS, 5, 3);
+	CHECK_OK(migrate(fd, p, BLOCK / 2, HUVM_PLACE_HOST));
+	test_reg(fd, 0, INJ_CE_STALL, 1);
+	test_reg(fd, 1, INJ_CE_STALL, 1);
+	CHECK_ERR(migrate(fd, p, BLOCK, 1), EIO);
+	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+	CHECK_EQ(gpu_state(fd, 1), HUVM_GPU_LOST);
+	CHECK(WITHIN(5000, mem_info(fd, 1).retired == 1));
+	test_reg(fd, 0, INJ_CE_STALL, 0);
+	test_reg(fd, 1, INJ_CE_STALL, 0);
+	CHECK_OK(close(fd));
+	comes_back(name);
+	rebind(second);
+}
+
 /* A copy to the host does not end, and its engine does not let go of it: where it writes can be anybody's soon. */
 static void engine_does_not_stop(void)
 {
@@ -1046,7 +1072,8 @@ static const struct ktap_test tests[] = {
 	{ "copy_of_one_that_is_silent_now_and_then", copy_of_one_that_is_silent_now_and_then }, { "wait_on_a_silent_gpu", wait_on_a_silent_gpu },
 	{ "duplicates_after_a_move_on_its_way", duplicates_after_a_move_on_its_way, 90 },
 	{ "lost_by_an_eviction", lost_by_an_eviction }, { "lost_by_a_move", lost_by_a_move },
-	{ "move_on_its_way", move_on_its_way, 90 }, { "engine_does_not_stop", engine_does_not_stop, 120 },
+	{ "move_on_its_way", move_on_its_way, 90 }, { "moves_by_two_on_their_way", moves_by_two_on_their_way, 120 },
+	{ "engine_does_not_stop", engine_does_not_stop, 120 },
 	{ "chunk_of_a_failed_move", chunk_of_a_failed_move, 60 }, { "duplicate_on_a_lost_gpu", duplicate_on_a_lost_gpu, 60 },
 	{ "beside_what_is_gone", beside_what_is_gone }, { "beside_what_is_met_first", beside_what_is_met_first },
 	{ "many_wait_at_once", many_wait_at_once, 90 },
