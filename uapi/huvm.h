@@ -19,8 +19,9 @@
  *    (a forked child, a passed descriptor) it is -EPERM. Calls marked [any] may come from anybody who has the descriptor.
  *  - A GPU index that does not exist is -ENODEV (HUVM_IOC_ADVISE differs). A GPU that exists but was lost is -EIO from calls that
  *    use it: LINK_INFO, GPU_REGISTER, MIGRATE to it, LAUNCH. The others take it.
- *  - WAIT and ABORT wait until any signal (-EINTR) or the caller's limit (-ETIMEDOUT), a read of events until any signal. MIGRATE,
- *    ADVISE and GPU_UNREGISTER stop early only when the process is killed; what they wait for has bounds of the driver's.
+ *  - WAIT and ABORT wait until any signal (-EINTR) or the caller's limit (-ETIMEDOUT); a read of events until one whose
+ *    handler is not to restart calls (SA_RESTART). MIGRATE, ADVISE and GPU_UNREGISTER stop early only when the process is
+ *    killed; what they wait for has bounds of the driver's.
  *
  * Memory: mmap(NULL, len, prot, MAP_SHARED, fd, 0) makes a managed range. len is a multiple of 4 KiB;
  * offset must be 0; MAP_PRIVATE is -EINVAL; MAP_FIXED is honoured. The range is zero at first touch, CPU or

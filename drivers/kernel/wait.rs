@@ -92,10 +92,11 @@ impl WaitQueue {
         Ok(r != 0)
     }
 
-    /// As [`Self::wait_timeout`], but ends at any signal.
+    /// As [`Self::wait_timeout`], but ends at any signal, or when the caller is to stop.
     ///
     /// # Errors
-    /// `EINTR` at a signal before `cond` held.
+    /// `ERESTARTSYS` then, before `cond` held: for a call that begins anew as if it had not been made. The kernel does that, or makes it
+    /// `EINTR` where a handler says so.
     pub(crate) fn wait_interruptible<F: FnMut() -> bool>(
         &self,
         ns: u64,
@@ -107,7 +108,7 @@ impl WaitQueue {
             c::huvm_wait_interruptible(self.head.get(), Some(call::<F>), arg, jiffies(ns))
         };
         if r < 0 {
-            return Err(EINTR);
+            return Err(ERESTARTSYS);
         }
         Ok(r != 0)
     }

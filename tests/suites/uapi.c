@@ -674,6 +674,43 @@ static void *polls_the_end(void *arg)
 	return NULL;
 }
 
+static void on_signal(int sig)
+{
+	(void)sig;
+}
+
+/* Who sleeps in read, and is stopped, goes on when he may; a signal ends it if its handler is to. */
+static void sleepers_are_stopped(void)
+{
+	ARG(huvm_events, on, .mask = 1u << HUVM_EVENT_CPU_FAULT, .records = 16);
+	struct sigaction ends = { .sa_handler = on_signal }, goes_on = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	struct huvm_event e;
+	int fd = huvm_open(), status = 0;
+	pid_t child;
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &on));
+	CHECK_OK(sigaction(SIGUSR1, &ends, NULL));
+	CHECK_OK(sigaction(SIGUSR2, &goes_on, NULL));
+	child = fork();
+	CHECK(child >= 0);
+	if (!child)
+		_exit(read(fd, &e, sizeof(e)) < 0 && errno == EINTR ? 0 : 1);
+	give_time(200);
+	CHECK_OK(kill(child, SIGSTOP));
+	CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
+	CHECK(WIFSTOPPED(status));
+	CHECK_OK(kill(child, SIGCONT));
+	give_time(200);
+	CHECK_EQ(waitpid(child, &status, WNOHANG), 0);
+	CHECK_OK(kill(child, SIGUSR2));
+	give_time(200);
+	CHECK_EQ(waitpid(child, &status, WNOHANG), 0);
+	CHECK_OK(kill(child, SIGUSR1));
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+	CHECK_OK(close(fd));
+}
+
 /* Who sleeps when another thread turns the stream off hears of it: nothing else will wake him. */
 static void sleepers_hear_the_end(void)
 {
@@ -835,7 +872,8 @@ static const struct ktap_test tests[] = {
 	{ "bad_pointers", bad_pointers }, { "unknown_calls", unknown_calls }, { "version", version },
 	{ "wrong_gpu", wrong_gpu }, { "other_process", other_process }, { "knobs_and_policy", knobs_and_policy },
 	{ "presets", presets }, { "device_node", device_node }, { "privileges", privileges }, { "others", others }, { "counters", counters },
-	{ "event_stream", event_stream }, { "sleepers_are_woken", sleepers_are_woken }, { "sleepers_hear_the_end", sleepers_hear_the_end },
+	{ "event_stream", event_stream }, { "sleepers_are_woken", sleepers_are_woken },
+	{ "sleepers_are_stopped", sleepers_are_stopped }, { "sleepers_hear_the_end", sleepers_hear_the_end },
 	{ "drops_of_the_listener", drops_of_the_listener },
 	{ "result_not_lost", result_not_lost },
 	{ "events_not_lost", events_not_lost }, { "clients", clients }, { "ranges", ranges }, { "advice", advice },
