@@ -795,7 +795,8 @@ const TRIES: u32 = 64;
 #[inline(never)] // stack
 pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -> Result<u64> {
     let mut room = Room::empty();
-    let mut moved = 0;
+    // On its way at any time: what fails and begins anew is moved once.
+    let mut sent = PageMask::EMPTY;
     for _ in 0..TRIES {
         if task::fatal_signal_pending() {
             return Err(EINTR);
@@ -813,7 +814,7 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
             match start(block, &mut s, sg, &mut room, &step) {
                 Ok(()) if s.inflight.is_some() || !is_last => {
                     if is_last {
-                        moved += bytes(missing.count());
+                        sent |= missing;
                     }
                     false
                 }
@@ -821,7 +822,7 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
                     if let Place::Gpu(g) = m.dst {
                         map_valid(&mut s, g, &pages)?;
                     }
-                    return Ok(moved);
+                    return Ok(bytes(sent.count()));
                 }
                 Err(Stop::NeedChunk) => true,
                 Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => false,

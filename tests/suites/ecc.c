@@ -774,6 +774,24 @@ static int without_engine(struct job *j, uint64_t blocks)
 	return fd;
 }
 
+/* The engine's copy fails, then the CPU's does not: it was moved once. */
+static void moved_at_the_second_try(void)
+{
+	int fd = comes_anew(0);
+	struct job j = job_begin(0, 1, 47);
+	ARG(huvm_migrate, m, .va = (uintptr_t)j.p, .length = BLOCK, .dst = HUVM_PLACE_HOST);
+
+	test_reg(fd, 0, INJ_CE_FAULT_EACH, 2);
+	CHECK_OK(ioctl(j.fd, HUVM_IOC_MIGRATE, &m));
+	test_reg(fd, 0, INJ_CE_FAULT_EACH, 0);
+	doctor_finds("gpu 0 channels *given up: gpu-to-host; *bind it again");
+	CHECK_EQ(m.moved_bytes, BLOCK);
+	cpu_check(j.p, j.len, j.add, j.mul);
+	job_end(&j);
+	CHECK_OK(close(fd));
+	CHECK_OK(close(comes_anew(0)));
+}
+
 static void met_without_the_engine(void)
 {
 	/* No engine stands at a page that failed, for it is the CPU that reads: all comes home but what is known to have failed. */
@@ -1076,7 +1094,7 @@ static const struct ktap_test tests[] = {
 	{ "met_without_the_engine", met_without_the_engine, 60 },
 	{ "told_to_nobody", told_to_nobody, 60 },
 	{ "more_than_is_reported", more_than_is_reported, 60 },
-	{ "silent_for_a_moment", silent_for_a_moment, 60 },
+	{ "moved_at_the_second_try", moved_at_the_second_try, 60 }, { "silent_for_a_moment", silent_for_a_moment, 60 },
 	{ "met_after_much_was_said", met_after_much_was_said, 60 },
 	{ "more_than_is_noted", more_than_is_noted, 60 },
 	{ "said_of_what_arrives", said_of_what_arrives, 60 },
