@@ -6,6 +6,7 @@
 //! everything but the copy that needs its room.
 
 use super::fair;
+use super::gpu_fault::{AGAIN_MAX, MOMENT_US};
 use super::harvest::{self, Found};
 use super::map;
 use super::pool::{self, Need};
@@ -170,7 +171,7 @@ pub(crate) fn make_room(
     let _waits = in_fault.then(|| Demand::new(gpu));
     let need = space.map_or(Need::Owner, Need::Of);
     let mut why = ENOMEM;
-    let (mut tried, mut idle) = (0, 0);
+    let (mut tried, mut idle, mut silent) = (0, 0, 0);
     let mut own_first = false;
     let mut waiting = None;
     while tried < tries && idle < ALL_BUSY_TURNS {
@@ -190,7 +191,7 @@ pub(crate) fn make_room(
         match back {
             Some(Ok(())) => return Ok(()),
             Some(Err(e)) => {
-                tried += 1;
+                tried += u64::from(!outlasts(gpu, e, &mut silent));
                 why = e;
                 own_first = enabled;
                 continue;
@@ -218,17 +219,30 @@ pub(crate) fn make_room(
             continue;
         };
         waiting = None;
-        tried += 1;
         match evict(gpu, victim, need, in_fault, room) {
             Ok(()) => {
                 let took = time::now_ns().saturating_sub(started);
                 account::count(Some(gpu), space, Counter::EvictNs, took);
                 return Ok(());
             }
-            Err(e) => why = e,
+            Err(e) => {
+                tried += u64::from(!outlasts(gpu, e, &mut silent));
+                why = e;
+            }
         }
     }
     Err(if why == EIO { EIO } else { ENOMEM })
+}
+
+/// Waits for a moment if the GPU says nothing, which made an eviction fail with `e` and would the next one; `turns` so far. Whether it did.
+#[cold]
+fn outlasts(gpu: &Gpu, e: Error, turns: &mut u32) -> bool {
+    if e != EAGAIN || *turns >= AGAIN_MAX || gpu.answers() {
+        return false;
+    }
+    *turns += 1;
+    time::sleep_us(MOMENT_US);
+    true
 }
 
 /// Empties one chunk, and takes it in hand.

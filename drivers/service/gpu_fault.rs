@@ -919,8 +919,8 @@ const OVERTAKEN_MAX: u32 = 64;
 
 /// How often because a copy was refused for what may be over in a moment, and how long a moment is. Together they are longer than a GPU
 /// may be silent and not be lost ([`Gpu::check`]).
-const AGAIN_MAX: u32 = 64;
-const MOMENT_US: u64 = 2000;
+pub(super) const AGAIN_MAX: u32 = 64;
+pub(super) const MOMENT_US: u64 = 2000;
 
 fn copy(gpu: &Arc<Gpu>, w: &mut Work, block: &Arc<Block>, p: &Policy) -> Result {
     let here = Place::Gpu(gpu.index());

@@ -7,13 +7,14 @@
 //! [`Stop::NeedChunk`] and has changed nothing.
 
 use super::evict::{self, Room};
+use super::gpu_fault::{AGAIN_MAX, MOMENT_US};
 use super::{aperture, ecc, map};
 use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::{self, Engine, Tracker};
 use crate::device::{registry, Gpu};
 use crate::kernel::ffi::uapi;
 use crate::kernel::memcg::{self, For};
-use crate::kernel::task;
+use crate::kernel::{task, time};
 use crate::memory::backing::Backing;
 use crate::memory::block::{Block, Inflight, Others, Part, State};
 use crate::memory::gpu_space::SpaceGpu;
@@ -785,8 +786,8 @@ pub(crate) fn before(s: &State, m: &Move) -> Option<Move> {
     })
 }
 
-/// Tries of one block before its client gets an error.
-const TRIES: u32 = 64;
+/// Tries of one block before its client gets an error; with a pause after each they are longer than a GPU may be silent.
+const TRIES: u32 = AGAIN_MAX;
 
 /// Does `m` to the end, making room as needed, and maps the pages on a destination GPU.
 ///
@@ -797,6 +798,7 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
     let mut room = Room::empty();
     // On its way at any time: what fails and begins anew is moved once.
     let mut sent = PageMask::EMPTY;
+    let mut refused = false;
     for _ in 0..TRIES {
         if task::fatal_signal_pending() {
             return Err(EINTR);
@@ -825,7 +827,14 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
                     return Ok(bytes(sent.count()));
                 }
                 Err(Stop::NeedChunk) => true,
-                Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => false,
+                Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => {
+                    drop(s);
+                    // Again at once if a road is gone; a GPU may be silent for a moment.
+                    if core::mem::replace(&mut refused, true) {
+                        time::sleep_us(MOMENT_US);
+                    }
+                    false
+                }
                 Err(Stop::Failed(e)) => return Err(e),
             }
         };

@@ -878,6 +878,47 @@ static void silent_for_a_moment(void)
 	CHECK_OK(close(comes_anew(0)));
 }
 
+/* GPU 0 answers again after a while. */
+static void *answers_soon(void *arg)
+{
+	int *fd = arg;
+
+	usleep(20000);
+	test_reg(*fd, 0, INJ_READS_ONES, 0);
+	return NULL;
+}
+
+static void silent_for_a_while(void)
+{
+	/* The same where it says nothing for a while, yet not so long that it is gone: that is no want of memory. */
+	uint32_t came = 0, lost = 0;
+
+	for (uint32_t n = 0; n < 16; n++) {
+		struct job j;
+		int fd = without_engine(&j, 1);
+		pthread_t t;
+
+		test_reg(fd, 0, INJ_READS_ONES, n << 16 | 0xffff);
+		CHECK_EQ(pthread_create(&t, NULL, answers_soon, &fd), 0);
+		if (!migrate(j.fd, j.p, BLOCK, HUVM_PLACE_HOST)) {
+			came++;
+			pthread_join(t, NULL);
+			cpu_check(j.p, j.len, j.add, j.mul);
+			CHECK_OK(munmap(j.p, j.len));
+			CHECK_OK(close(j.fd));
+		} else {
+			CHECK_EQ(errno, EIO);
+			CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+			lost++;
+			pthread_join(t, NULL);
+			ends_without(&j, PAGES);
+		}
+		close(fd);
+	}
+	printf("# %u times all came, %u times the GPU was lost\n", came, lost);
+	CHECK_OK(close(comes_anew(0)));
+}
+
 /* The GPU says of many pages of a chunk that they failed, and that is heard, as each time one of a job's did. Returns chunks that are lost by it. */
 static uint32_t says_much(int fd, uint32_t chunk)
 {
@@ -1095,6 +1136,7 @@ static const struct ktap_test tests[] = {
 	{ "told_to_nobody", told_to_nobody, 60 },
 	{ "more_than_is_reported", more_than_is_reported, 60 },
 	{ "moved_at_the_second_try", moved_at_the_second_try, 60 }, { "silent_for_a_moment", silent_for_a_moment, 60 },
+	{ "silent_for_a_while", silent_for_a_while, 60 },
 	{ "met_after_much_was_said", met_after_much_was_said, 60 },
 	{ "more_than_is_noted", more_than_is_noted, 60 },
 	{ "said_of_what_arrives", said_of_what_arrives, 60 },
