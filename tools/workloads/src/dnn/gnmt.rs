@@ -5,6 +5,10 @@
 //! A token's multiply-adds are those of the layer's matrices, forward once, backward twice. How many tokens a batch has follows
 //! from its activations: of each token we take a layer to keep the four gates, the cell and the output. That is our assumption;
 //! what cuDNN keeps is not published.
+//!
+//! By these a token computes 3.2 us a layer on a V100, five times as long as what is kept of it takes over the host's link. A V100 takes
+//! longer yet: in 32-bit floats 21,346 tokens a second through four layers each (NVIDIA, DeepLearningExamples, PyTorch/Translation/GNMT,
+//! README.md, one GPU of a DGX-1), 11.7 us a layer, attention and vocabulary included; with tensor cores 66,050.
 
 use super::{kernel, FLOAT};
 use crate::size::{empty, filled};
