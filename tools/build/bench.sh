@@ -38,7 +38,7 @@ alone() {
 # several ARGUMENTS…: guests of four GPUs, whose jobs are recorded first. They are named after the last word of their arguments.
 several() {
 	local a vram=1536
-	mem=5G data=phantom taped=yes command=$exp
+	mem=5G cpus=8 data=phantom taped=yes command=$exp
 	[ -z "$quick" ] || { vram=768 mem=3G; }
 	for a in "$@"; do guest_of "${a##*[ ,]}" 4 $vram "$a"; done
 }
