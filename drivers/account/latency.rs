@@ -39,7 +39,7 @@ pub(crate) enum Kind {
 impl From<Engine> for Kind {
     fn from(e: Engine) -> Self {
         match e {
-            Engine::HostToDevice => Kind::H2d,
+            Engine::HostToDevice | Engine::Ahead => Kind::H2d,
             Engine::DeviceToHost => Kind::D2h,
             Engine::Peer => Kind::PeerOut,
             Engine::PeerIn => Kind::PeerIn,

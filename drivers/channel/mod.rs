@@ -43,11 +43,13 @@ pub(crate) enum Engine {
     PeerIn,
     /// Within the GPU's memory: copies, fills; invalidates and cancels.
     Local,
+    /// From host memory, ahead of need: on a copy engine of its own where there is one more, else with what is needed.
+    Ahead,
 }
 
 impl Engine {
     /// How many there are.
-    const COUNT: usize = 5;
+    const COUNT: usize = 6;
     /// All, in the order of their discriminants; the first get copy engines of their own first.
     const ALL: [Engine; Engine::COUNT] = [
         Engine::HostToDevice,
@@ -55,11 +57,12 @@ impl Engine {
         Engine::Peer,
         Engine::PeerIn,
         Engine::Local,
+        Engine::Ahead,
     ];
 
     /// Whether what it moves comes into the GPU's memory, or is done there.
     const fn is_inward(self) -> bool {
-        matches!(self, Engine::HostToDevice | Engine::PeerIn | Engine::Local)
+        !matches!(self, Engine::DeviceToHost | Engine::Peer)
     }
 }
 

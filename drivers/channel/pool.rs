@@ -174,15 +174,29 @@ impl Pool {
 
     /// Kinds of copies whose channel was given up: bits by `enum huvm_latency_kind`. All of them once the GPU is lost.
     pub(crate) fn given_up(&self) -> u32 {
+        // Without the one for what is fetched ahead, the other one does it.
         Engine::ALL
             .iter()
-            .filter(|e| !self.works(**e))
+            .filter(|e| **e != Engine::Ahead && !self.works(**e))
             .fold(0, |all, e| all | 1 << Kind::from(*e) as u32)
     }
 
     /// Pushes that an engine has not ended yet: what a new one waits for.
     pub(crate) fn pending(&self, engine: Engine) -> u32 {
         self.lane(engine).map_or(0, |l| l.pending())
+    }
+
+    /// As [`Self::pending`], of all that comes from the host.
+    pub(crate) fn pending_from_host(&self) -> u32 {
+        let (needed, ahead) = (self.lane(Engine::HostToDevice), self.lane(Engine::Ahead));
+        let apart = |(n, a): (&Arc<Lane>, &Arc<Lane>)| n.id() != a.id();
+        let is_apart = needed.ok().zip(ahead.ok()).is_some_and(apart);
+        let more = if is_apart {
+            self.pending(Engine::Ahead)
+        } else {
+            0
+        };
+        self.pending(Engine::HostToDevice).saturating_add(more)
     }
 
     /// An interrupt came: pushes of a channel ended, or its engine refuses to go on. `false` if it is not of a channel. Any context.

@@ -189,25 +189,30 @@ pub(crate) fn errno(e: huvm_hal::Error) -> Error {
 /// Whether a copy engine can serve a kind of traffic.
 fn fits(ce: &Ce, engine: Engine) -> bool {
     ce.caps.is_none_or(|c| match engine {
-        Engine::HostToDevice => c.sys_read,
+        Engine::HostToDevice | Engine::Ahead => c.sys_read,
         Engine::DeviceToHost => c.sys_write,
         Engine::Peer | Engine::PeerIn => c.peer,
         Engine::Local => c.local,
     })
 }
 
-/// A copy engine for each kind of traffic: one of its own if there is one that can, else one that is shared, else any.
+/// A copy engine for each kind of traffic: one of its own if there is one that can, else one that is shared, else any. What is fetched
+/// ahead shares that of what is needed.
 fn choose(engines: &[Ce]) -> [usize; Engine::COUNT] {
     let mut of = [0usize; Engine::COUNT];
     let mut taken = 0u32;
+    let mut needed = None;
     for (slot, kind) in of.iter_mut().zip(Engine::ALL) {
+        let shared = needed.filter(|_| kind == Engine::Ahead);
         let able = |i: &usize| engines.get(*i).is_some_and(|c| fits(c, kind));
         let free = |i: &usize| taken & (1 << (*i & 31)) == 0;
         let best = (0..engines.len())
             .find(|i| able(i) && free(i))
+            .or(shared)
             .or_else(|| (0..engines.len()).find(able))
             .unwrap_or(0);
         taken |= 1 << (best & 31);
+        needed.get_or_insert(best);
         *slot = best;
     }
     of

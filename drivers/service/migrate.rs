@@ -124,7 +124,7 @@ pub(crate) fn start(
             // chunk would be free, and written, before its old pages are home.
             let after = room.take_tracker();
             tracker = after;
-            to_gpu(block, s, g, &need, &after, &mut tracker).map(|()| PageMask::EMPTY)
+            to_gpu(block, s, g, &need, (&after, m.cause), &mut tracker).map(|()| PageMask::EMPTY)
         }
         Place::Spare => host_to_spare(block, s, &need, &mut tracker).map(|()| PageMask::EMPTY),
     };
@@ -585,8 +585,8 @@ fn submit_host_runs(
     let ends = |run: &Run| {
         let (there, here) = (Loc::Sys(run.host), Loc::Vid(in_chunk(chunk, run.first)));
         match engine {
-            Engine::HostToDevice => (Some(there), here),
-            _ => (Some(here), there),
+            Engine::DeviceToHost => (Some(here), there),
+            _ => (Some(there), here),
         }
     };
     let mut runs = NO_RUNS;
@@ -620,7 +620,7 @@ fn to_gpu(
     s: &mut State,
     g: u8,
     need: &PageMask,
-    after: &Tracker,
+    (after, cause): (&Tracker, u32),
     done: &mut Tracker,
 ) -> Result {
     let State {
@@ -668,15 +668,8 @@ fn to_gpu(
         }
     }
     if !from_host.is_empty() {
-        submit_host_runs(
-            host,
-            &gpu,
-            Engine::HostToDevice,
-            after,
-            dst,
-            &from_host,
-            done,
-        )?;
+        let engine = from_host_to(&gpu, cause);
+        submit_host_runs(host, &gpu, engine, after, dst, &from_host, done)?;
         let moved = bytes(from_host.count());
         account::count(Some(&gpu), space, Counter::BytesH2d, moved);
     }
@@ -736,6 +729,19 @@ fn to_gpu(
         account::count(Some(&gpu), space, Counter::BytesZeroed, zeroed);
     }
     Ok(())
+}
+
+/// Which engine of `gpu` fetches from the host: what is needed does not wait behind what is fetched ahead.
+fn from_host_to(gpu: &Gpu, cause: u32) -> Engine {
+    let is_ahead = cause == uapi::HUVM_CAUSE_PREFETCH;
+    if is_ahead
+        && policy::of_gpu(gpu).is_on(KnobId::FetchApart)
+        && gpu.channels().works(Engine::Ahead)
+    {
+        Engine::Ahead
+    } else {
+        Engine::HostToDevice
+    }
 }
 
 /// What a failed copy of `gpu` from or to `other` means: if only the road between them is gone, the next try goes by the host.

@@ -5,8 +5,12 @@
 //! says what to fetch ahead of them. A thread per GPU does it: it starts the copies of several blocks, from the host over
 //! the host link and from a neighbour's memory over that link, and maps each when it is there. With the knob
 //! `prefetch_multi_path` blocks come from the host over lenders' links too, as [`relay`] has it, at the same time. A
-//! fault for a block that is on its way waits for it as for any copy. A fault of no stream makes the thread give up what
-//! it has not begun.
+//! fault for a block that is on its way waits for it as for any copy.
+//!
+//! A fault of no stream makes the thread give up what it has not begun: that fault's copy would wait behind it, and the stream may be
+//! one by chance. With the knob `prefetch_apart` what is ahead has a copy engine of its own, so that the two share the link, and a
+//! stream that has proven itself goes on. What is given up comes back with the stream's next fault alone, so that a job whose other
+//! accesses miss as well, as gathers do, leaves its link idle for a quarter of the time.
 
 use super::evict::{self, Room};
 use super::migrate::{self, Move, Stop};
@@ -34,8 +38,10 @@ use kernel::sync::{new_mutex, Arc, Mutex};
 
 /// Runs of blocks that wait for the thread of a GPU; one more is not fetched ahead.
 const QUEUE: usize = 16;
-/// Blocks on their way at once: as many as keep the link busy while one is mapped.
-const IN_FLIGHT: usize = 4;
+/// Blocks on their way at once: as many as keep the link from the host busy while some come from neighbours, and those are mapped.
+const IN_FLIGHT: usize = 8;
+/// And where a fault waits behind them (no `prefetch_apart`): as many as keep it busy while one is mapped.
+const IN_FLIGHT_SHARED: usize = 4;
 /// Blocks on their way to lenders at once, one more for each than is waited for on its link.
 const RELAYED: usize = SPARE_GPUS_MAX * (LENDER_QUEUE_MAX as usize + 1);
 /// Blocks on the GPU that a stream is followed beyond, for one fault.
@@ -99,6 +105,8 @@ struct Job {
     amount: u32,
     /// The stream writes what it goes over.
     writes: bool,
+    /// A fault of no stream does not end it.
+    stays: bool,
     /// Value of the GPU's abandon counter when it was asked for.
     asked: u32,
 }
@@ -205,6 +213,7 @@ pub(super) fn note_fault(
         span,
         amount: config.amount,
         writes: advice.writes,
+        stays: advice.proven && p.is_on(KnobId::FetchApart),
         asked: sg.prefetch_abandon.load(Relaxed),
     };
     match gpu.prefetch_queue.push(job) {
@@ -408,7 +417,11 @@ impl Prefetch {
         if !fetch(gpu, job, block, p) {
             return false;
         }
-        if self.on_the_way.len() == IN_FLIGHT {
+        let most = match p.is_on(KnobId::FetchApart) {
+            true => IN_FLIGHT,
+            false => IN_FLIGHT_SHARED,
+        };
+        if self.on_the_way.len() >= most {
             self.land(gpu);
         }
         self.on_the_way.push_within_capacity(block.clone()).is_ok()
@@ -435,7 +448,7 @@ impl Prefetch {
 
 /// Whether no more is to be fetched for a job.
 fn is_over(gpu: &Gpu, job: &Job) -> bool {
-    let given_up = job.asked != job.sg.prefetch_abandon.load(Relaxed);
+    let given_up = !job.stays && job.asked != job.sg.prefetch_abandon.load(Relaxed);
     given_up || thread::should_stop() || gpu.is_lost() || job.sg.is_stopped()
 }
 

@@ -117,7 +117,7 @@ fn borrowers(lender: &Gpu, gpu: &Gpu) -> u32 {
 fn host_link(gpu: &Gpu) -> LinkFacts {
     LinkFacts {
         mb_per_s: gpu.host_mbps(),
-        queued: gpu.channels().pending(Engine::HostToDevice),
+        queued: gpu.channels().pending_from_host(),
     }
 }
 

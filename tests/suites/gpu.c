@@ -1630,6 +1630,63 @@ static void four_or_none(int fd, uint8_t *p, uint64_t first, uint64_t four)
 	CHECK_EQ(on_gpu(fd, p, first + 4), 0);
 }
 
+static uint64_t begin_touch(int fd, uint8_t *at)
+{
+	struct huvm_instr i = { .op = HUVM_OP_FILL, .count = 1, .steps = 1, .dst = (uintptr_t)at };
+	uint64_t id;
+
+	CHECK_OK(launch(fd, 0, 1, &i, 1, 8, &id));
+	return id;
+}
+
+static int ends_within(int fd, uint64_t id, uint64_t ms)
+{
+	ARG(huvm_wait, w, .launch = id, .timeout_ns = ms * 1000000 * (uint64_t)time_scale());
+
+	return !ioctl(fd, HUVM_IOC_WAIT, &w);
+}
+
+/*
+ * The first copy that a stream has fetched ahead stands, or the one for its fault, whichever is the @nth: who goes first is not known.
+ * Whether it was the former; then what another fault wants comes all the same.
+ */
+static int stands_alone(uint32_t nth)
+{
+	const uint64_t blocks = 29;
+	int fd = with_streams(0), was_ahead;
+	uint8_t *p = managed(fd, blocks * BLOCK);
+	uint64_t id;
+
+	cpu_fill((uint64_t *)p, blocks * BLOCK, 3, 7);
+	touch_blocks(fd, p, 0, 5);
+	four_or_none(fd, p, 5, 1);
+	test_reg(fd, 0, INJ_CE_STALL, nth);
+	id = begin_touch(fd, p + 9 * BLOCK);
+	CHECK(WITHIN(5000, !read_reg(fd, 0, INJ_CE_STALL)));
+	was_ahead = ends_within(fd, id, 300);
+	if (was_ahead)
+		CHECK(ends_within(fd, begin_touch(fd, p + 28 * BLOCK), 2000));
+	test_reg(fd, 0, INJ_CE_STALL, 0);
+	if (!was_ahead)
+		CHECK_EQ(wait_launch(fd, id).error, 0);
+	CHECK(WITHIN(10000, on_gpu(fd, p, 10) == BLOCK / PAGE));
+	CHECK_OK(munmap(p, blocks * BLOCK));
+	close(fd);
+	return was_ahead;
+}
+
+/* Catches a fault that waits behind what is fetched ahead though that has a copy engine of its own. */
+static void need_beside_what_is_ahead(void)
+{
+	int fd = huvm_open(), tries = 0;
+
+	knob(fd, 0, "prefetch_apart", 1);
+	while (!stands_alone(2 - (uint32_t)tries % 2))
+		CHECK(++tries < 10);
+	knob(fd, 0, "prefetch_apart", 0);
+	close(fd);
+}
+
 /* Catches a stream that ends at what is there already, and one that is followed for more than its amount behind it. */
 static void stream_over_what_is_there(void)
 {
@@ -1674,7 +1731,8 @@ static const struct ktap_test tests[] = {
 	{ "gpu_writes_cpu_reads", gpu_writes_cpu_reads }, { "full_block_is_one_mapping", full_block_is_one_mapping },
 	{ "programs", programs }, { "trace_replay", trace_replay }, { "sparse_small_pages", sparse_small_pages },
 	{ "stream_of_first_touches", stream_of_first_touches },
-	{ "strays_of_another", strays_of_another, 120 }, { "stream_over_what_is_there", stream_over_what_is_there },
+	{ "strays_of_another", strays_of_another, 120 },
+	{ "need_beside_what_is_ahead", need_beside_what_is_ahead, 60 }, { "stream_over_what_is_there", stream_over_what_is_there },
 	{ "stream_of_the_next_pass", stream_of_the_next_pass },
 	{ "each_page_is_fetched_anew", each_page_is_fetched_anew },
 	{ "cpu_and_gpu_race", cpu_and_gpu_race }, { "atomic_additions", atomic_additions },

@@ -173,6 +173,7 @@ impl KnobId {
                 | Self::ChunkBatch
                 | Self::ReserveChunks
                 | Self::CopyOverlap
+                | Self::FetchApart
                 | Self::WriteBackSkip
                 | Self::PreEvict
                 | Self::PreEvictLow

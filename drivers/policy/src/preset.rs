@@ -45,6 +45,7 @@ pub static PRESETS: &[Preset] = &[
             (KnobId::FairMemory, 1),
             (KnobId::KeepHostCopy, 1),
             (KnobId::ReturnWhole, 1),
+            (KnobId::FetchApart, 1),
         ],
     },
     Preset {
@@ -281,6 +282,7 @@ mod tests {
             FairMemory,
             KeepHostCopy,
             ReturnWhole,
+            FetchApart,
         ] {
             assert_eq!(p.get(off), 0, "{}", off.knob().name);
         }
@@ -311,6 +313,7 @@ mod tests {
                 FairMemory,
                 KeepHostCopy,
                 ReturnWhole,
+                FetchApart,
             ])
             .collect();
         huvm.sort();

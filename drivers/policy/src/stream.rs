@@ -23,7 +23,7 @@
 //!   is fetched so early would leave again before it is used: its stream ends with the range, as all others.
 //! - **Forget.** There are sixteen streams at most, eight on a small memory; a new one replaces the one confirmed longest ago.
 //! - **Cancel.** A fault of no stream means that the GPU waits for something else: the prefetch under way is to stop at
-//!   the next chunk boundary.
+//!   the next chunk boundary. Of a stream that has proven itself ([`Advice::proven`]) it need not, if the two have not to share an engine.
 //!
 //! **The hard case** is order. Faults of a batch arrive sorted by address and those of many SMs jumbled, so a block just
 //! behind a stream's last fault is a straggler, not a new direction, until enough of them run the other way; and a run
@@ -61,6 +61,8 @@ pub const STREAMS_MAX: usize = 16;
 /// And where they share in what is less than the whole amount for each: more of them would each have less. (`make bench EXP=inter-job`,
 /// louvain of case 3 on 352 chunks: 16 streams take 16 % longer.)
 const STREAMS_SMALL: u32 = 8;
+/// Batches with a fault that followed it prove a stream.
+const PROVEN: u32 = 4;
 /// Steps past what was fetched ahead within which a fault still belongs to the stream. Chosen for this project, not measured
 /// yet.
 const GAP_STEPS: u64 = 4;
@@ -281,6 +283,9 @@ pub struct Advice {
     pub passed: [Option<BlockRun>; 2],
     /// The stream writes what it goes over.
     pub writes: bool,
+    /// What is fetched ahead is not by chance: its stream has been followed, for the most part. The next fault of no stream says nothing
+    /// about it.
+    pub proven: bool,
 }
 
 /// What became of a block that was fetched ahead.
@@ -356,6 +361,9 @@ struct Stream {
     strays: u32,
     /// Faults since that were of this one, stragglers among them.
     followed: u32,
+    /// Of so many batches a fault followed it, counted up to [`PROVEN`], since it was last not trusted; and the last of them.
+    proof: u32,
+    batch: u64,
     /// Value of the table's clock when the stream began.
     born: u64,
     /// The same for its last fault.
@@ -393,6 +401,8 @@ impl Stream {
             begun: block,
             strays: 0,
             followed: 0,
+            proof: 0,
+            batch: 0,
             born: now,
             confirmed: now,
         }
@@ -542,6 +552,21 @@ impl Stream {
         expected
     }
 
+    /// A fault of `batch` followed it. Those of one batch are sorted, and prove nothing together.
+    fn prove(&mut self, batch: u64) {
+        if !self.is_trusted() {
+            self.proof = 0;
+        } else if self.batch != batch {
+            self.proof = self.proof.saturating_add(1).min(PROVEN);
+        }
+        self.batch = batch;
+    }
+
+    /// Whether it is one, and not there by chance.
+    fn is_proven(&self) -> bool {
+        self.proof == PROVEN
+    }
+
     /// At most half as many faults of its range were of no stream as were its own.
     fn is_trusted(&self) -> bool {
         self.strays.saturating_mul(2) <= self.followed
@@ -657,9 +682,11 @@ impl StreamTable {
             if let Some(s) = self.streams.get_mut(i).and_then(Option::as_mut) {
                 let passed = s.between(i, steps);
                 let expected = s.advance(block, steps, now);
+                s.prove(batch);
                 s.writes |= writes;
                 return Advice {
                     writes: s.writes,
+                    proven: s.is_proven(),
                     run: self.advise(i, config),
                     cancel: false,
                     expected,
@@ -675,6 +702,7 @@ impl StreamTable {
             if let Some(Some(s)) = self.streams.get(i) {
                 let next = Stream {
                     round: s.elsewhere == 0,
+                    proof: s.proof,
                     writes,
                     ..Stream::new(span, block, s.step, now)
                 };
@@ -811,6 +839,7 @@ impl StreamTable {
         self.counts.streams = self.counts.streams.saturating_add(1);
         Advice {
             writes: stream.writes,
+            proven: stream.is_proven(),
             run: self.advise(i, config),
             ..Advice::default()
         }

@@ -191,6 +191,32 @@ fn a_fault_of_no_stream_cancels_and_a_straggler_does_not() {
     assert_eq!(blocks(&fault(&mut t, 6, &s, &STRIDE)), [10]);
 }
 
+/// Catches a stream by chance that is fetched to the end, and one that has to prove itself in each pass.
+#[test]
+fn four_faults_prove_a_stream_until_most_are_of_none() {
+    let s = span(0, 40);
+    let mut t = StreamTable::new();
+    let proven = |t: &mut StreamTable, at: &[u64]| -> Vec<bool> {
+        faults(t, at, &s, &CYCLES)
+            .iter()
+            .map(|a| a.proven)
+            .collect()
+    };
+    // The third finds it, four more follow it.
+    let first = proven(&mut t, &[0, 1, 2, 7, 12, 17, 22, 27]);
+    assert_eq!(
+        first,
+        [false, false, false, false, false, false, true, true]
+    );
+    // The next pass, found by its first fault.
+    assert_eq!(proven(&mut t, &[32, 37, 0, 5]), [true; 4]);
+    // One of five is of another: it is still trusted. Not so where they are as many.
+    assert!(fault(&mut t, 24, &s, &CYCLES).cancel);
+    assert_eq!(proven(&mut t, &[10, 15]), [true; 2]);
+    faults(&mut t, &[30, 37, 33, 39], &s, &CYCLES);
+    assert_eq!(proven(&mut t, &[20]), [false]);
+}
+
 #[test]
 fn what_was_given_up_is_advised_again() {
     let s = span(0, 1000);
