@@ -74,6 +74,12 @@ const BRIDGE_LEAST: u32 = 4;
 /// once, here 80 blocks of 192 KiB, and what is on its way to the back of it faults again with every batch: taken for no part
 /// of the stream, that gave up the prefetch behind it.
 const STRAGGLER_STEPS: u64 = 16;
+/// Blocks past what belongs to a stream in which a fault of no stream speaks against it, and what it takes of the stream's credit.
+/// A stream has [`CREDIT`] when it begins and one more for each fault that it foresaw, up to twice as much: the end of a phase
+/// costs no more than some batches, however long it was.
+const BESIDE: u64 = 32;
+const BESIDE_COST: u32 = 4;
+const CREDIT: u32 = 32;
 
 /// A 2 MiB block: virtual address / 2 MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -361,6 +367,12 @@ struct Stream {
     strays: u32,
     /// Faults since that were of this one, stragglers among them.
     followed: u32,
+    /// For what it foresaw, less what else was around it. None is left of a stream that is no better than chance.
+    credit: u32,
+    /// Steps past `last` that are its own, for the batch that was last seen; and that batch. A batch is sorted: what moved on with each
+    /// fault of it would find all of them in reach, whatever they are of.
+    reach: u64,
+    seen: u64,
     /// Of so many batches a fault followed it, counted up to [`PROVEN`], since it was last not trusted; and the last of them.
     proof: u32,
     batch: u64,
@@ -401,6 +413,9 @@ impl Stream {
             begun: block,
             strays: 0,
             followed: 0,
+            credit: CREDIT,
+            reach: GAP_STEPS,
+            seen: 0,
             proof: 0,
             batch: 0,
             born: now,
@@ -453,11 +468,35 @@ impl Stream {
     /// Whether a block so many steps past the last fault, or behind it, is this stream's.
     fn is_near(&self, steps: i64) -> bool {
         let reach = if steps > 0 {
-            GAP_STEPS.saturating_add(self.ahead.into())
+            self.reach.max(1)
         } else {
             self.front()
         };
         steps.unsigned_abs() <= reach
+    }
+
+    /// A fault of `batch` is looked at. With the first one of each it reaches as far as it has fetched ahead by then, and a little more.
+    fn look(&mut self, batch: u64) {
+        if self.seen != batch {
+            (self.seen, self.reach) = (batch, GAP_STEPS.saturating_add(self.ahead.into()));
+        }
+    }
+
+    /// Whether `block`, which is not its own, is a little further on than it reaches.
+    fn is_beside(&self, block: BlockNo) -> bool {
+        let Some(distance) = self.last.distance(block) else {
+            return false;
+        };
+        let own = self.reach.saturating_mul(self.step.unsigned_abs());
+        (distance < 0) == (self.step < 0) && distance.unsigned_abs() <= own.saturating_add(BESIDE)
+    }
+
+    /// A fault of no stream was at `block`. Whether what this one follows is what is around it anyway.
+    fn is_chance(&mut self, block: BlockNo) -> bool {
+        if self.is_beside(block) {
+            self.credit = self.credit.saturating_sub(BESIDE_COST);
+        }
+        self.credit == 0
     }
 
     /// Where `block` is.
@@ -541,6 +580,10 @@ impl Stream {
             (self.begun, self.strays, self.followed) = (self.cycle().0, 0, 0);
             self.writes = false;
         }
+        if steps <= self.reach {
+            self.credit = self.credit.saturating_add(1).min(2 * CREDIT);
+        }
+        self.reach = self.reach.saturating_sub(steps);
         self.elsewhere = 0;
         self.last = block;
         self.followed = self.followed.saturating_add(1);
@@ -666,6 +709,7 @@ impl StreamTable {
         let mut behind: Option<i64> = None;
         for (i, s) in self.streams.iter_mut().enumerate() {
             let Some(s) = s else { continue };
+            s.look(batch);
             s.elsewhere = s.elsewhere.saturating_add(u32::from(s.span != *span));
             match s.see(block, span) {
                 Seen::Ahead(steps) if nearest.is_none_or(|(best, _)| steps < best) => {
@@ -703,6 +747,7 @@ impl StreamTable {
                 let next = Stream {
                     round: s.elsewhere == 0,
                     proof: s.proof,
+                    seen: batch,
                     writes,
                     ..Stream::new(span, block, s.step, now)
                 };
@@ -710,14 +755,15 @@ impl StreamTable {
             }
         }
 
-        for s in self
-            .streams
-            .iter_mut()
-            .flatten()
-            .filter(|s| s.span == *span)
-        {
+        for slot in &mut self.streams {
+            let Some(s) = slot.as_mut().filter(|s| s.span == *span) else {
+                continue;
+            };
             if behind.is_none() {
                 s.strays = s.strays.saturating_add(1);
+                if s.is_chance(block) {
+                    *slot = None;
+                }
             } else {
                 s.followed = s.followed.saturating_add(1);
             }
@@ -733,6 +779,7 @@ impl StreamTable {
         };
         let i = self.slot_for_new(slots);
         let stream = Stream {
+            seen: batch,
             writes,
             ..Stream::new(span, block, step, now)
         };
@@ -945,10 +992,10 @@ mod tests {
         assert!(pass(&mut t, None).iter().all(|w| !w));
         // A straggler counts as well.
         t.fault(BlockNo(0), &span, 99, false, &config);
-        t.fault(BlockNo(20), &span, 99, false, &config);
-        let behind = t.fault(BlockNo(18), &span, 100, true, &config);
+        t.fault(BlockNo(20), &span, 100, false, &config);
+        let behind = t.fault(BlockNo(18), &span, 101, true, &config);
         assert!(!behind.writes);
-        assert!(t.fault(BlockNo(21), &span, 101, false, &config).writes);
+        assert!(t.fault(BlockNo(21), &span, 102, false, &config).writes);
     }
 
     #[test]
@@ -992,6 +1039,94 @@ mod tests {
         let mut p = Policy::new();
         p.set(KnobId::StreamMode, 2).unwrap();
         (span, p)
+    }
+
+    /// Catches a batch of touches anywhere, each taken for the next of a stream as the one before it was; and one of a front of many
+    /// blocks that is not.
+    #[test]
+    fn a_stream_reaches_no_further_in_a_batch_than_it_did_before_it() {
+        let span = BlockSpan {
+            first: BlockNo(0),
+            end: BlockNo(400),
+        };
+        let mut p = Policy::new();
+        p.set(KnobId::StreamMode, 2).unwrap();
+        let config = StreamConfig::of(&p).on(64);
+        let mut t = StreamTable::new();
+        for b in 0..20 {
+            t.fault(BlockNo(b), &span, b, false, &config);
+        }
+        let own = |t: &StreamTable, blocks: &[u64]| -> Vec<bool> {
+            let (mut t, batch) = (t.clone(), 100);
+            let fault = |b: &u64| t.fault(BlockNo(*b), &span, batch, false, &config);
+            blocks.iter().map(fault).map(|a| !a.cancel).collect()
+        };
+        // Eight are ahead of 19, and four may be left out.
+        assert_eq!(own(&t, &[31]), [true]);
+        assert_eq!(own(&t, &[32]), [false]);
+        assert_eq!(
+            own(&t, &[21, 26, 31, 33, 36]),
+            [true, true, true, false, false]
+        );
+        // What lies side by side is one front.
+        assert!(own(&t, &(20..60).collect::<Vec<_>>()).iter().all(|b| *b));
+        // With the next batch it reaches as far again.
+        t.fault(BlockNo(31), &span, 99, false, &config);
+        assert_eq!(own(&t, &[43]), [true]);
+    }
+
+    /// Catches a stream that its past keeps alive, and one that touches far away or behind it end.
+    #[test]
+    fn what_is_around_a_stream_ends_it_and_nothing_else_does() {
+        let span = BlockSpan {
+            first: BlockNo(0),
+            end: BlockNo(10_000),
+        };
+        let mut p = Policy::new();
+        p.set(KnobId::StreamMode, 2).unwrap();
+        let config = StreamConfig::of(&p).on(64);
+        let after = |faults: u64| {
+            let mut t = StreamTable::new();
+            for b in 0..faults {
+                t.fault(BlockNo(b), &span, b, false, &config);
+            }
+            t
+        };
+        // Strays `at` steps past the last fault, until it is gone.
+        let ends = |mut t: StreamTable, last: u64, at: u64| {
+            let block = BlockNo(last + at);
+            (1..100).find(|n| {
+                t.fault(block, &span, 20_000 + n, false, &config);
+                t.is_empty()
+            })
+        };
+        // Eight blocks are ahead, four may be left out.
+        let reach = u64::from(config.amount) + GAP_STEPS;
+        assert_eq!(
+            ends(after(5), 4, reach + 1),
+            Some(u64::from(CREDIT / BESIDE_COST))
+        );
+        assert_eq!(ends(after(5), 4, reach + BESIDE), Some(8));
+        assert_eq!(ends(after(5), 4, reach + BESIDE + 1), None);
+        // A long one, sixteen.
+        for faults in [40, 5000] {
+            assert_eq!(ends(after(faults), faults - 1, reach + 1), Some(16));
+        }
+        // Far behind.
+        let mut t = after(5000);
+        for n in 0..100 {
+            t.fault(BlockNo(100), &span, 20_000 + n, false, &config);
+        }
+        assert_eq!(t.len(), 1);
+        // What it foresees in between makes up for it.
+        let mut t = after(40);
+        for b in 40..400 {
+            assert!(!t.fault(BlockNo(b), &span, b, false, &config).cancel);
+            if b % u64::from(BESIDE_COST) == 0 {
+                let stray = BlockNo(b + reach + 1 + b * b % 23);
+                t.fault(stray, &span, b, false, &config);
+            }
+        }
     }
 
     /// Catches a bridge that leaves the range, one of a stream that was replaced, and blocks counted that were never fetched.
