@@ -43,6 +43,8 @@ pub(crate) struct Part {
     pub(crate) departed: Option<Departure>,
     /// How it comes back.
     pub(crate) returns: Returns,
+    /// Of what it came with by faults is seen how much more is wanted of it.
+    pub(crate) sample: Option<u8>,
     /// Pages whose copy in the chunk is valid.
     pub(crate) valid: PageMask,
     /// Pages that the GPU has mapped, wherever they are.
@@ -248,6 +250,7 @@ impl State {
                 forfeited: false,
                 departed: None,
                 returns: Returns::UNKNOWN,
+                sample: None,
                 valid: PageMask::EMPTY,
                 mapped: PageMask::EMPTY,
                 read_only: PageMask::EMPTY,

@@ -10,6 +10,7 @@ use huvm_hal::ga100::instance;
 use huvm_hal::ids::{GpuVa, SysAddr, Veid};
 use huvm_hal::pagetable::{self, Invalidate, Level, Need, TableKey, Tree};
 use huvm_lockless::prepared::Prepared;
+use huvm_policy::grain::Grain;
 use kernel::prelude::*;
 use kernel::rbtree::{RBTree, RBTreeNodeReservation};
 use kernel::sync::atomic::{Atomic, Relaxed};
@@ -96,11 +97,16 @@ pub(crate) struct SpaceGpu {
     root: SysAddr,
     /// How often what is fetched ahead for it was given up.
     pub(crate) prefetch_abandon: Atomic<u32>,
+    /// [`Grain`] of its blocks.
+    grains: [Atomic<u32>; GRAINS],
     /// The last 512 MiB that [`Self::prepare`] was called for. Tables stay as long as the space.
     prepared: Prepared,
     #[pin]
     tree: Mutex<Tree<Store>>,
 }
+
+/// Of so many ranges is known whether their blocks are fetched whole.
+const GRAINS: usize = 16;
 
 /// Blocks take new state.
 const OPEN: u32 = 0;
@@ -139,11 +145,29 @@ impl SpaceGpu {
                 inst,
                 root,
                 prefetch_abandon: Atomic::new(0),
+                grains: [const { Atomic::new(Grain::UNKNOWN.word()) }; GRAINS],
                 prepared: Prepared::new(),
                 tree <- new_mutex!(tree, "huvm_tree"),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Where the ranges that begin at this block have theirs. Two may share one.
+    pub(crate) fn grain_of(range: u64) -> u8 {
+        // CAST: the number of slots.
+        (range.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u8 % GRAINS as u8
+    }
+
+    /// Asks or tells how its blocks are fetched. Of two who do so at once one may not be heard: it is statistics.
+    pub(crate) fn grain(&self, slot: u8, f: impl FnOnce(&mut Grain) -> bool) -> bool {
+        let Some(word) = self.grains.get(usize::from(slot)) else {
+            return false;
+        };
+        let mut grain = Grain::of_word(word.load(Relaxed));
+        let did = f(&mut grain);
+        word.store(grain.word(), Relaxed);
+        did
     }
 
     /// No block takes new state on this GPU from here on. Set before the blocks are walked, read under their locks.

@@ -28,6 +28,7 @@ use huvm_hal::ga100::fault as hw;
 use huvm_hal::ga100::invalidate::CancelAccess;
 use huvm_policy::batch::{self, BatchStats, Fault, FlushMode, ReplayConfig, ServiceRun, Spared};
 use huvm_policy::config::{KnobId, Policy};
+use huvm_policy::grain::Grain;
 use huvm_policy::prefetch::tree_prefetch;
 use huvm_policy::types::{Access, GpuId, Nanos};
 use kernel::prelude::*;
@@ -51,6 +52,8 @@ struct Work {
     fatal: bool,
     /// They continue a stream.
     stream: bool,
+    /// First block of the range that it is in.
+    range: u64,
     /// Which writes what it goes over.
     writes: bool,
     /// What becomes of them, once it was decided.
@@ -748,6 +751,7 @@ fn begin(
         atomic,
         fatal: faults.iter().any(|f| f.is_fatal),
         stream: false,
+        range: 0,
         writes: false,
         plan: None,
         begun: false,
@@ -866,16 +870,24 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
         let brings = !plan.local.or(&plan.copies).is_empty();
         let rest = match w.stream {
             true => s.valid_beside(here),
-            false if brings && returns_whole(gpu, s, w.batch, p) => s.host_valid.or(&s.in_spare()),
+            false if brings && comes_whole(w, s, p) => s.host_valid.or(&s.in_spare()),
             false => PageMask::EMPTY,
         };
         densify(gpu, space, s, &mut plan, p, &rest);
         let all = s.managed.count().get();
         if let Some(part) = s.part_mut(gpu.index()) {
             let there = part.valid.or(&plan.local).or(&plan.copies);
-            match w.stream {
-                true => part.returns.is_unseen(),
-                false => part.returns.has(w.batch, there.count().get(), all),
+            let there = there.count().get();
+            if w.stream {
+                part.returns.is_unseen();
+                part.sample = None;
+            } else {
+                part.returns.has(w.batch, there, all);
+                if there >= all.div_ceil(2) {
+                    if let Some(slot) = part.sample.take() {
+                        part.sg.grain(slot, |grain| grain.vote(true));
+                    }
+                }
             }
         }
         w.plan = Some(plan);
@@ -883,13 +895,27 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
     w.plan.as_ref()
 }
 
-/// Whether a block was evicted from the GPU, comes back by a fault of `batch`, and is to be fetched whole.
-fn returns_whole(gpu: &Gpu, s: &mut State, batch: u64, p: &Policy) -> bool {
-    let part = s.part_mut(gpu.index());
-    let Some(part) = part.filter(|part| part.departed.is_some()) else {
-        return false;
+/// Whether a block comes to the GPU by these faults, and is to be fetched whole.
+fn comes_whole(w: &Work, s: &mut State, p: &Policy) -> bool {
+    let slot = SpaceGpu::grain_of(w.range);
+    let whole = || p.is_on(KnobId::FetchWhole) && w.sg.grain(slot, Grain::comes);
+    let Some(part) = s.part_mut(w.sg.gpu.index()) else {
+        // For the first time.
+        return whole();
     };
-    part.returns.comes(batch, p.is_on(KnobId::ReturnWhole))
+    if part.chunk.is_some() {
+        return false;
+    }
+    let may = p.is_on(KnobId::ReturnWhole);
+    if part.departed.is_some() && part.returns.comes(w.batch, may) {
+        return true;
+    }
+    let whole = whole();
+    part.sample = (!whole).then_some(slot);
+    if whole {
+        part.returns.is_unseen();
+    }
+    whole
 }
 
 /// First pass: starts what brings the faulted pages, and those that prefetch adds, to where they are mapped from.
@@ -902,6 +928,7 @@ fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
     let stream = prefetch::note_fault(gpu, &w.sg, &block, w.fetched_ns, writes, &p);
     w.stream = stream.as_ref().is_some_and(|s| s.goes_on);
     w.writes = stream.as_ref().is_some_and(|s| s.writes);
+    w.range = stream.as_ref().map_or(0, |s| s.range);
     let did = copy(gpu, w, &block, &p);
     // What was fetched ahead until here came too late for this fault.
     if let Some(stream) = stream {

@@ -156,6 +156,8 @@ pub(super) struct InStream {
     expected: bool,
     /// The stream writes what it goes over.
     pub(super) writes: bool,
+    /// First block of the range that it is in.
+    pub(super) range: u64,
 }
 
 /// A demand fault of `gpu` reached `block`, with others of the same `batch`; `writes`: some wanted to write. Call [`judge`] with what
@@ -199,6 +201,7 @@ pub(super) fn note_fault(
         goes_on: advice.expected || advice.run.is_some(),
         expected: advice.expected && !in_time,
         writes: advice.writes,
+        range: span.first.0,
     };
     if advice.cancel {
         sg.prefetch_abandon.add(1, Relaxed);

@@ -207,6 +207,51 @@ static void comes_back_whole(void)
 	close(fd);
 }
 
+/* Pages that the GPU has of a block once it read a piece of it; then the block leaves. */
+static uint32_t comes_with(int fd, uint64_t *p)
+{
+	uint32_t pages;
+
+	gpu_reads(fd, p, 0, 1);
+	pages = block_info(fd, p).gpu_pages[0];
+	CHECK_EQ(evicts(fd, 1), 1);
+	return pages;
+}
+
+/*
+ * What comes is fetched whole (knob fetch_whole), but for one in eight, until these say that little of it is wanted, and again once they
+ * say that much is; each range has its own say.
+ */
+static void comes_whole(void)
+{
+	int fd = huvm_open(), whole = 0;
+	uint64_t *few = managed(fd, BLOCK), *other = managed(fd, BLOCK);
+
+	CHECK_OK(gpu_register(fd, 0));
+	cpu_fill(few, BLOCK, 4, 9);
+	cpu_fill(other, BLOCK, 4, 9);
+	/* A range is told from another where streams are looked for. */
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "stream_prefetch", 1));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "return_whole", 0));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "fetch_whole", 0));
+	CHECK_EQ(comes_with(fd, few), PIECE / PAGE);
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "fetch_whole", 1));
+	/* One that was never there says nothing. Of these eight do. */
+	for (int i = 1; i <= 64; i++)
+		CHECK_EQ(comes_with(fd, few), i % 8 ? BLOCK / PAGE : PIECE / PAGE);
+	for (int i = 0; i < 24; i++)
+		CHECK_EQ(comes_with(fd, few), PIECE / PAGE);
+	CHECK_EQ(comes_with(fd, other), BLOCK / PAGE);
+	for (int i = 0; i < 40; i++)
+		comes_and_goes(fd, few, 0, 32);
+	for (int i = 0; i < 8; i++)
+		whole += comes_with(fd, few) == BLOCK / PAGE;
+	CHECK_EQ(whole, 7);
+	cpu_check(few, BLOCK, 4, 9);
+	cpu_check(other, BLOCK, 4, 9);
+	close(fd);
+}
+
 /* A GPU with four chunks, all in use by the first four blocks of eight: word i is 6 + i. */
 static uint64_t *four_of_eight(int fd)
 {
@@ -408,6 +453,7 @@ static const struct ktap_test tests[] = {
 	{ "cycles_keep_a_part", cycles_keep_a_part, 240 },
 	{ "host_pieces", host_pieces }, { "zero_copy", zero_copy }, { "evicted_on_request", evicted_on_request },
 	{ "comes_back_whole", comes_back_whole, 120 },
+	{ "comes_whole", comes_whole, 120 },
 	{ "copy_in_waits_for_copy_out", copy_in_waits_for_copy_out }, { "free_when_copied_out", free_when_copied_out },
 	{ "who_waits_is_listed", who_waits_is_listed },
 	{ "one_that_fails_keeps_its_chunk", one_that_fails_keeps_its_chunk },

@@ -534,6 +534,7 @@ static void new_policy(void)
 		knob(ctl, g, "fair_memory", dice(2));
 		knob(ctl, g, "keep_host_copy", dice(2));
 		knob(ctl, g, "return_whole", dice(2));
+		knob(ctl, g, "fetch_whole", dice(2));
 		knob(ctl, g, "prefetch_apart", dice(2));
 	}
 	did.policies++;

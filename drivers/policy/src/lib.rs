@@ -43,6 +43,7 @@ pub mod batch;
 pub mod chunk;
 pub mod config;
 pub mod evict;
+pub mod grain;
 pub mod host_pool;
 pub mod keep;
 pub mod pace;

@@ -46,6 +46,7 @@ pub static PRESETS: &[Preset] = &[
             (KnobId::KeepHostCopy, 1),
             (KnobId::ReturnWhole, 1),
             (KnobId::FetchApart, 1),
+            (KnobId::FetchWhole, 1),
         ],
     },
     Preset {
@@ -283,6 +284,7 @@ mod tests {
             KeepHostCopy,
             ReturnWhole,
             FetchApart,
+            FetchWhole,
         ] {
             assert_eq!(p.get(off), 0, "{}", off.knob().name);
         }
@@ -314,6 +316,7 @@ mod tests {
                 KeepHostCopy,
                 ReturnWhole,
                 FetchApart,
+                FetchWhole,
             ])
             .collect();
         huvm.sort();

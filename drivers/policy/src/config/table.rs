@@ -429,4 +429,11 @@ knobs! {
         "Fetch ahead from the host by a copy engine of its own, so that what is needed at once does not queue behind it.",
         "chosen for this project: four blocks on their way ahead are 0.7 ms of PCIe 3.0"
     }
+
+    // Fetching, continued.
+    FetchWhole {
+        "fetch_whole", "", Choice(OFF_ON), 0..=1, 0, true,
+        "While of most blocks that come by faults half is wanted before they leave, the first fault of a block fetches all of it.",
+        "chosen for this project: the HUVM paper's driver always does, which moves many times what is wanted here and there (grain.rs)"
+    }
 }
