@@ -43,7 +43,7 @@ pub(crate) struct Part {
     pub(crate) departed: Option<Departure>,
     /// How it comes back.
     pub(crate) returns: Returns,
-    /// Of what it came with by faults is seen how much more is wanted of it.
+    /// It came by faults, and less than half of it is there: whose [`Grain`](huvm_policy::grain::Grain) is told what becomes of it.
     pub(crate) sample: Option<u8>,
     /// Pages whose copy in the chunk is valid.
     pub(crate) valid: PageMask,
@@ -63,6 +63,13 @@ impl Part {
     /// Index of the GPU.
     pub(crate) fn gpu(&self) -> u8 {
         self.sg.gpu.index()
+    }
+
+    /// If it is a sample: half of it is there by now (`filled`), or it leaves before that.
+    pub(crate) fn votes(&mut self, filled: bool) {
+        if let Some(slot) = self.sample.take() {
+            self.sg.grain(slot, |grain| grain.vote(filled));
+        }
     }
 }
 

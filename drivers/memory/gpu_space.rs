@@ -97,7 +97,7 @@ pub(crate) struct SpaceGpu {
     root: SysAddr,
     /// How often what is fetched ahead for it was given up.
     pub(crate) prefetch_abandon: Atomic<u32>,
-    /// [`Grain`] of its blocks.
+    /// [`Grain`] of its ranges, by [`Self::grain_of`].
     grains: [Atomic<u32>; GRAINS],
     /// The last 512 MiB that [`Self::prepare`] was called for. Tables stay as long as the space.
     prepared: Prepared,
@@ -160,9 +160,9 @@ impl SpaceGpu {
     }
 
     /// Asks or tells how its blocks are fetched. Of two who do so at once one may not be heard: it is statistics.
-    pub(crate) fn grain(&self, slot: u8, f: impl FnOnce(&mut Grain) -> bool) -> bool {
+    pub(crate) fn grain<T: Default>(&self, slot: u8, f: impl FnOnce(&mut Grain) -> T) -> T {
         let Some(word) = self.grains.get(usize::from(slot)) else {
-            return false;
+            return T::default();
         };
         let mut grain = Grain::of_word(word.load(Relaxed));
         let did = f(&mut grain);

@@ -409,9 +409,7 @@ pub(super) fn empty(
     }
     if let Some(part) = s.part_mut(g) {
         part.returns.leaves();
-        if let Some(slot) = part.sample.take() {
-            part.sg.grain(slot, |grain| grain.vote(false));
-        }
+        part.votes(false);
         part.valid = PageMask::EMPTY;
         part.chunk = None;
         part.departed = Some(Departure::of(gpu));

@@ -30,6 +30,7 @@ use huvm_policy::batch::{self, BatchStats, Fault, FlushMode, ReplayConfig, Servi
 use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::grain::Grain;
 use huvm_policy::prefetch::tree_prefetch;
+use huvm_policy::returns::is_half;
 use huvm_policy::types::{Access, GpuId, Nanos};
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
@@ -876,17 +877,14 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
         densify(gpu, space, s, &mut plan, p, &rest);
         let all = s.managed.count().get();
         if let Some(part) = s.part_mut(gpu.index()) {
-            let there = part.valid.or(&plan.local).or(&plan.copies);
-            let there = there.count().get();
+            let there = part.valid.or(&plan.local).or(&plan.copies).count().get();
             if w.stream {
                 part.returns.is_unseen();
                 part.sample = None;
             } else {
                 part.returns.has(w.batch, there, all);
-                if there >= all.div_ceil(2) {
-                    if let Some(slot) = part.sample.take() {
-                        part.sg.grain(slot, |grain| grain.vote(true));
-                    }
+                if is_half(there, all) {
+                    part.votes(true);
                 }
             }
         }

@@ -164,20 +164,26 @@ static void comes_and_goes(int fd, uint64_t *p, uint32_t first, uint32_t n)
 	CHECK_EQ(evicts(fd, 1), 1);
 }
 
-/* Pages that the GPU has of a block after it read a piece of it, when all of the block was wanted three times before, @at_once or in parts. */
-static uint32_t comes_back_with(int fd, uint64_t *p, int at_once)
+/* Pages that the GPU has of a block once it read a piece of it; then the block leaves. */
+static uint32_t comes_with(int fd, uint64_t *p)
 {
 	uint32_t pages;
 
+	gpu_reads(fd, p, 0, 1);
+	pages = block_info(fd, p).gpu_pages[0];
+	CHECK_EQ(evicts(fd, 1), 1);
+	return pages;
+}
+
+/* The same, when all of the block was wanted three times before, @at_once or in parts. */
+static uint32_t comes_back_with(int fd, uint64_t *p, int at_once)
+{
 	for (int turn = 0; turn < 3; turn++) {
 		for (uint32_t i = 1; !at_once && i < 32; i++)
 			gpu_reads(fd, p, i, 1);
 		comes_and_goes(fd, p, 0, at_once ? 32 : 1);
 	}
-	gpu_reads(fd, p, 0, 1);
-	pages = block_info(fd, p).gpu_pages[0];
-	CHECK_EQ(evicts(fd, 1), 1);
-	return pages;
+	return comes_with(fd, p);
 }
 
 /* What was wanted at once the last times is fetched whole by the first fault (knob return_whole), what was wanted in parts is not. */
@@ -205,17 +211,6 @@ static void comes_back_whole(void)
 	cpu_check(p, BLOCK, 4, 9);
 	printf("# whole after %d turns that were too slow\n", turns);
 	close(fd);
-}
-
-/* Pages that the GPU has of a block once it read a piece of it; then the block leaves. */
-static uint32_t comes_with(int fd, uint64_t *p)
-{
-	uint32_t pages;
-
-	gpu_reads(fd, p, 0, 1);
-	pages = block_info(fd, p).gpu_pages[0];
-	CHECK_EQ(evicts(fd, 1), 1);
-	return pages;
 }
 
 /*

@@ -7,13 +7,13 @@
 //! one in [`SAMPLE`] blocks comes by faults, whatever is known, and when half of it is there, or it leaves before, that is a vote.
 //! One that is fetched whole tells nothing about what was wanted of it.
 //!
-//! One of these per VA space and GPU: a phase of a program is of one kind, mostly, and one that is not goes on by faults, as without.
+//! One of these for each VA range on each GPU: one array is gone over, another one touched here and there.
 
 /// Of so many blocks one is tried by faults.
 const SAMPLE: u8 = 8;
 /// Votes that count, either way.
 const SCORE_MAX: i8 = 16;
-/// Ahead by so many votes, blocks are fetched whole.
+/// Ahead by so many votes, blocks are fetched whole again.
 const WHOLE_AT: i8 = 8;
 
 /// What the blocks of late said.
@@ -42,14 +42,13 @@ impl Grain {
     }
 
     /// A sample of which half is there by now (`filled`), or that leaves before that.
-    pub fn vote(&mut self, filled: bool) -> bool {
+    pub fn vote(&mut self, filled: bool) {
         let one = if filled { 1 } else { -1 };
         self.score = self.score.saturating_add(one).clamp(-SCORE_MAX, SCORE_MAX);
         self.whole = match self.whole {
             true => self.score > 0,
             false => self.score >= WHOLE_AT,
         };
-        self.whole
     }
 
     /// As a word, for who keeps it in one.

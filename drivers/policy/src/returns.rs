@@ -20,6 +20,11 @@ const STREAK: u8 = 3;
 /// Returns that are fetched whole before one that is not, at most: a power of two.
 const TRUST_MAX: u8 = 16;
 
+/// Whether so many pages are half of `all`, or more: then a block was wanted in full.
+pub const fn is_half(pages: u32, all: u32) -> bool {
+    pages >= all.div_ceil(2)
+}
+
 /// How a block came, this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stay {
@@ -81,7 +86,7 @@ impl Returns {
         let Stay::Fills(since) = self.stay else {
             return;
         };
-        if pages < all.div_ceil(2) {
+        if !is_half(pages, all) {
             return;
         }
         self.stay = if batch.saturating_sub(since) <= AT_ONCE {

@@ -10,7 +10,8 @@
 //!   as soon as each has a few faults of its own. Next-line mode allows one length of step, stride mode any up to a
 //!   limit; both directions in both modes.
 //! - **Follow.** A stream knows its last fault and how far it has been fetched ahead. A fault up to four steps past that
-//!   continues it: what is resident already does not fault. So do faults on blocks fetched ahead but not there yet.
+//!   continues it: what is resident already does not fault. So do faults on blocks fetched ahead but not there yet. Within a batch, which
+//!   is sorted, it reaches no further than it did before, but for blocks side by side: any touches would be the next of it, one by one.
 //! - **Fetch.** After each fault, up to the amount ahead of it, within the VA range, nothing twice. Where that is bounded by the
 //!   memory, the streams of late share in it ([`StreamConfig::on`]). What the driver gave
 //!   up it reports ([`StreamTable::abandoned`]), and is advised again with the next fault of that stream.
@@ -22,6 +23,7 @@
 //!   the range to the beginning, so that the next pass is fetched ahead while this one ends. Where the program goes elsewhere first, what
 //!   is fetched so early would leave again before it is used: its stream ends with the range, as all others.
 //! - **Forget.** There are sixteen streams at most, eight on a small memory; a new one replaces the one confirmed longest ago.
+//!   And one ends that faults of no stream just ahead of it show to be no better than chance ([`CREDIT`]): what a phase leaves behind.
 //! - **Cancel.** A fault of no stream means that the GPU waits for something else: the prefetch under way is to stop at
 //!   the next chunk boundary. Of a stream that has proven itself ([`Advice::proven`]) it need not, if the two have not to share an engine.
 //!
@@ -972,12 +974,7 @@ mod tests {
     /// Catches blocks ahead of a stream that writes, kept on the host for nothing; and one that does so for ever.
     #[test]
     fn a_stream_that_writes_says_so_for_the_rest_of_its_pass() {
-        let span = BlockSpan {
-            first: BlockNo(0),
-            end: BlockNo(64),
-        };
-        let mut p = Policy::new();
-        p.set(KnobId::StreamMode, 2).unwrap();
+        let (span, mut p) = by_stride(64);
         p.set(KnobId::StreamCycles, 1).unwrap();
         let config = StreamConfig::of(&p);
         let mut t = StreamTable::new();
@@ -1030,11 +1027,11 @@ mod tests {
         assert!(!odd.comes_to(BlockNo(150), u32::MAX));
     }
 
-    /// A range of forty blocks, and a policy that follows streams in it.
-    fn forty_by_stride() -> (BlockSpan, Policy) {
+    /// A range of so many blocks, and a policy that follows streams in it.
+    fn by_stride(blocks: u64) -> (BlockSpan, Policy) {
         let span = BlockSpan {
             first: BlockNo(0),
-            end: BlockNo(40),
+            end: BlockNo(blocks),
         };
         let mut p = Policy::new();
         p.set(KnobId::StreamMode, 2).unwrap();
@@ -1045,12 +1042,7 @@ mod tests {
     /// blocks that is not.
     #[test]
     fn a_stream_reaches_no_further_in_a_batch_than_it_did_before_it() {
-        let span = BlockSpan {
-            first: BlockNo(0),
-            end: BlockNo(400),
-        };
-        let mut p = Policy::new();
-        p.set(KnobId::StreamMode, 2).unwrap();
+        let (span, p) = by_stride(400);
         let config = StreamConfig::of(&p).on(64);
         let mut t = StreamTable::new();
         for b in 0..20 {
@@ -1078,12 +1070,7 @@ mod tests {
     /// Catches a stream that its past keeps alive, and one that touches far away or behind it end.
     #[test]
     fn what_is_around_a_stream_ends_it_and_nothing_else_does() {
-        let span = BlockSpan {
-            first: BlockNo(0),
-            end: BlockNo(10_000),
-        };
-        let mut p = Policy::new();
-        p.set(KnobId::StreamMode, 2).unwrap();
+        let (span, p) = by_stride(10_000);
         let config = StreamConfig::of(&p).on(64);
         let after = |faults: u64| {
             let mut t = StreamTable::new();
@@ -1132,7 +1119,7 @@ mod tests {
     /// Catches a bridge that leaves the range, one of a stream that was replaced, and blocks counted that were never fetched.
     #[test]
     fn what_is_there_is_gone_beyond() {
-        let (span, p) = forty_by_stride();
+        let (span, p) = by_stride(40);
         let config = StreamConfig::of(&p);
         let mut t = StreamTable::new();
         let mut run = None;
@@ -1167,7 +1154,7 @@ mod tests {
     /// cycles are not followed.
     #[test]
     fn the_next_pass_goes_on_with_its_first_fault() {
-        let (span, mut p) = forty_by_stride();
+        let (span, mut p) = by_stride(40);
         let off = StreamConfig::of(&p);
         p.set(KnobId::StreamCycles, 1).unwrap();
         let on = StreamConfig::of(&p);
