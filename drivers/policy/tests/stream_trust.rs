@@ -311,8 +311,10 @@ fn what_has_an_order_is_fetched_ahead_and_moves_no_more() {
                 on.faults * 100 <= off.faults * faults,
                 "{name} {room}/{blocks}"
             );
+            // Where the scan comes to the touches by chance its stream ends, and is found anew.
+            let moved = if name == "pagerank" { 122 } else { 120 };
             assert!(
-                on.moved * 100 <= off.moved * of(105, 122),
+                on.moved * 100 <= off.moved * of(105, moved),
                 "{name} {room}/{blocks}"
             );
         }
