@@ -868,7 +868,7 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
         let mut plan = placement::plan(space, gpu, s, &wanted, p);
         let here = Place::Gpu(gpu.index());
         // The thread of a stream would fetch the rest of the block right behind. What else comes back leaves other GPUs what they have.
-        let brings = !plan.local.or(&plan.copies).is_empty();
+        let brings = !plan.local.or(&plan.copies).is_empty() && p.get(KnobId::PrefetchMode) != 0;
         let rest = match w.stream {
             true => s.valid_beside(here),
             false if brings && comes_whole(w, s, p) => s.host_valid.or(&s.in_spare()),

@@ -231,6 +231,10 @@ static void comes_whole(void)
 	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "fetch_whole", 0));
 	CHECK_EQ(comes_with(fd, few), PIECE / PAGE);
 	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "fetch_whole", 1));
+	/* Nothing is nothing; who said so asked nobody. */
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_mode", 0));
+	CHECK_EQ(comes_with(fd, few), PIECE / PAGE);
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_mode", 1));
 	/* One that was never there says nothing. Of these eight do. */
 	for (int i = 1; i <= 64; i++)
 		CHECK_EQ(comes_with(fd, few), i % 8 ? BLOCK / PAGE : PIECE / PAGE);
