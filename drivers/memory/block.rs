@@ -290,6 +290,16 @@ impl State {
         self.beside(place, |_, _| PageMask::FULL)
     }
 
+    /// The same where they can be read, and stay: not on a GPU that leaves, which may find no memory on the host for what it has. So a
+    /// copy may be given away.
+    pub(crate) fn stays_beside(&self, place: Place) -> PageMask {
+        self.beside(place, |gpu, id| match id {
+            _ if gpu.is_lost() || gpu.chunks().is_closed() => PageMask::EMPTY,
+            Some(id) => PageMask::FULL.and_not(&gpu.unfit(id)),
+            None => PageMask::FULL,
+        })
+    }
+
     /// The same where they can be read: a copy may go if others are there.
     pub(crate) fn kept_beside(&self, place: Place) -> PageMask {
         self.beside(place, |gpu, id| match id {

@@ -104,14 +104,13 @@ impl Inner {
         self.lent_to.iter().fold(0, |n, m| n.saturating_add(*m))
     }
 
-    /// Takes the next victim, past those who keep theirs when room is made for `by`.
-    fn choose(&mut self, order: VictimOrder, by: Option<u8>) -> Option<FairVictim> {
+    /// Takes the next victim; if it is to be `fair`, past those who keep theirs when room is made for `by`.
+    fn choose(&mut self, order: VictimOrder, by: Option<u8>, fair: bool) -> Option<FairVictim> {
         let (seed, owners, stakes) = (self.picks, &self.owners, &self.stakes);
         let keeps = |id: ChunkId| {
             let owner = owners.get(id.as_usize()).and_then(Option::as_ref);
-            owner
-                .and_then(|o| o.veid)
-                .is_some_and(|v| stakes.keeps(v, by))
+            let veid = owner.and_then(|o| o.veid).filter(|_| fair);
+            veid.is_some_and(|v| stakes.keeps(v, by))
         };
         ChunkTable::new(&mut self.entries, &mut self.lists).take_fair_victim(order, seed, keeps)
     }
@@ -310,9 +309,15 @@ impl ChunkPool {
         }
     }
 
-    /// Takes the next victim off the lists, to make room for subcontext `by`, or nobody in particular. What `config` says of the order
-    /// is kept to until the next call.
-    pub(crate) fn take_victim(&self, config: &EvictConfig, by: Option<u8>) -> Option<Victim> {
+    /// Takes the next victim off the lists, to make room for subcontext `by`, or nobody in particular; `fair`: of those who have more than
+    /// their share first. Where these cannot be emptied others have to go, or nothing would. What `config` says of the order is kept to
+    /// until the next call.
+    pub(crate) fn take_victim(
+        &self,
+        config: &EvictConfig,
+        by: Option<u8>,
+        fair: bool,
+    ) -> Option<Victim> {
         let mut inner = self.lock();
         inner.picks = inner.picks.wrapping_add(1);
         inner.evict = *config;
@@ -323,7 +328,7 @@ impl ChunkPool {
             chunk,
             recent,
             passed,
-        } = inner.choose(order, by)?;
+        } = inner.choose(order, by, fair)?;
         let owner = inner.block(chunk.id());
         Some(Victim {
             chunk,

@@ -172,7 +172,7 @@ pub(crate) fn make_room(
     let need = space.map_or(Need::Owner, Need::Of);
     let mut why = ENOMEM;
     let (mut tried, mut idle, mut silent) = (0, 0, 0);
-    let mut own_first = false;
+    let (mut own_first, mut fair) = (false, true);
     let mut waiting = None;
     while tried < tries && idle < ALL_BUSY_TURNS {
         if gpu.is_lost() {
@@ -199,7 +199,7 @@ pub(crate) fn make_room(
             None if !enabled => break,
             None => own_first = false,
         }
-        let Some(victim) = gpu.chunks().take_victim(&order, by) else {
+        let Some(victim) = gpu.chunks().take_victim(&order, by, fair) else {
             let listed = || {
                 let listed = Waiting::on(What::Chunk, gpu.index(), 0, ALL_BUSY_BOUND_NS);
                 (listed, time::now_ns())
@@ -228,6 +228,13 @@ pub(crate) fn make_room(
             Err(e) => {
                 tried += u64::from(!outlasts(gpu, e, &mut silent));
                 why = e;
+                // Not the same one again, nor only those of who has too much.
+                if e != EAGAIN {
+                    fair = false;
+                    if order.order == VictimOrder::Recent {
+                        order.order = VictimOrder::Random;
+                    }
+                }
             }
         }
     }
@@ -314,7 +321,7 @@ fn prepare(
         Some(p) if p.chunk == Some(id) => p.valid,
         _ => return Ok(Next::NotThere),
     };
-    let only = valid.and_not(&s.kept_beside(Place::Gpu(g)));
+    let only = valid.and_not(&s.stays_beside(Place::Gpu(g)));
     // From a neighbour it comes back sooner, so what the host has goes there as well; but nothing makes way for that, nor does an
     // engine try to read what is known to have failed.
     let mut near = only;
@@ -348,7 +355,7 @@ fn prepare(
     }
     map::unmap_gpus(s, &valid);
     // Who does not acknowledge that is lost, and what it had beside this GPU is here alone now.
-    if valid.and_not(&s.kept_beside(Place::Gpu(g))) != only {
+    if valid.and_not(&s.stays_beside(Place::Gpu(g))) != only {
         return Ok(Next::Again);
     }
     let copy = if dst == Place::Host { only } else { near };
@@ -459,7 +466,7 @@ pub(super) fn empty(
 pub(crate) fn some(gpu: &Arc<Gpu>, max: u32) -> Result<u32> {
     let mut done = 0;
     while done < max {
-        let Some(victim) = gpu.chunks().take_victim(&EvictConfig::LRM, None) else {
+        let Some(victim) = gpu.chunks().take_victim(&EvictConfig::LRM, None, false) else {
             break;
         };
         // Dropping the room waits for the copy and frees the chunk.

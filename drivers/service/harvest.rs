@@ -189,7 +189,7 @@ fn is_dropped(gpu: &Arc<Gpu>, block: &Block, id: ChunkId) -> bool {
         return false;
     };
     let only = match s.spare.as_ref() {
-        Some(spare) if spare.is(gpu, id) => spare.valid.and_not(&s.kept_beside(Place::Spare)),
+        Some(spare) if spare.is(gpu, id) => spare.valid.and_not(&s.stays_beside(Place::Spare)),
         // The block let go of it in the meantime.
         _ => return true,
     };
@@ -422,7 +422,7 @@ pub(super) fn take_back(
 ) -> Result<bool> {
     let mut s = block.settled();
     let copy = match s.spare.as_ref() {
-        Some(spare) if spare.is(gpu, id) => spare.valid.and_not(&s.kept_beside(Place::Spare)),
+        Some(spare) if spare.is(gpu, id) => spare.valid.and_not(&s.stays_beside(Place::Spare)),
         // The block let go of it in the meantime.
         _ => return Ok(false),
     };
@@ -634,7 +634,12 @@ pub(crate) fn recall(gpu: &Arc<Gpu>) {
     let leaving = Leaving::new(gpu);
     for _ in 0..pool.count().saturating_mul(2) {
         let Some(Victim { chunk, owner, .. }) = pool.take_lent() else {
-            if leaving.lets_others_end() {
+            // He who had the last one may have put it back since it was looked for.
+            let left = |state| pool.in_state(state) != 0;
+            if leaving.lets_others_end()
+                || left(ChunkState::LentOnly)
+                || left(ChunkState::LentRemovable)
+            {
                 continue;
             }
             break;

@@ -86,7 +86,7 @@ impl PreEvict {
     /// Begins one eviction. `false`: none can be begun now.
     fn begin(&mut self, gpu: &Arc<Gpu>, order: &EvictConfig) -> bool {
         for _ in 0..=pool::REFUSED_MAX {
-            let Some(victim) = gpu.chunks().take_victim(order, None) else {
+            let Some(victim) = gpu.chunks().take_victim(order, None, true) else {
                 return false;
             };
             let is_limited = victim.owner.as_ref().is_some_and(|b| pool::is_limited(b));

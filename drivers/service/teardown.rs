@@ -171,7 +171,8 @@ pub(crate) fn evacuate(gpu: &Arc<Gpu>) -> u32 {
     let mut in_vain = 0;
     for _ in 0..pool.count().saturating_mul(2) {
         match leaving.insist(|| evict::some(gpu, u32::MAX)) {
-            Ok(0) if !leaving.lets_others_end() => break,
+            // He who had the last one may have put it back since it was looked for.
+            Ok(0) if !leaving.lets_others_end() && pool.in_state(ChunkState::Used) == 0 => break,
             Ok(_) => in_vain = 0,
             Err(_) => in_vain += 1,
         }

@@ -919,6 +919,44 @@ static void silent_for_a_while(void)
 	CHECK_OK(close(comes_anew(0)));
 }
 
+static void silent_while_room_is_made(void)
+{
+	/* And where another job needs the only chunk. */
+	uint32_t came = 0, lost = 0;
+
+	for (uint32_t n = 0; n < 16; n++) {
+		struct job j, k;
+		int fd = without_engine(&j, 1);
+		pthread_t t;
+
+		k = job_make(0, 1, 51);
+		cpu_fill(k.p, k.len, k.add, k.mul);
+		CHECK_OK(limit_chunks(fd, 0, 1));
+		test_reg(fd, 0, INJ_READS_ONES, n << 16 | 0xffff);
+		CHECK_EQ(pthread_create(&t, NULL, answers_soon, &fd), 0);
+		if (!migrate(k.fd, k.p, BLOCK, 0)) {
+			came++;
+			pthread_join(t, NULL);
+			cpu_check(j.p, j.len, j.add, j.mul);
+			CHECK_OK(munmap(j.p, j.len));
+			CHECK_OK(close(j.fd));
+		} else {
+			CHECK_EQ(errno, EIO);
+			CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+			lost++;
+			pthread_join(t, NULL);
+			ends_without(&j, PAGES);
+		}
+		cpu_check(k.p, k.len, k.add, k.mul);
+		CHECK_OK(munmap(k.p, k.len));
+		CHECK_OK(close(k.fd));
+		close(fd);
+	}
+	printf("# %u times all came, %u times the GPU was lost\n", came, lost);
+	CHECK(came > 0);
+	CHECK_OK(close(comes_anew(0)));
+}
+
 /* The GPU says of many pages of a chunk that they failed, and that is heard, as each time one of a job's did. Returns chunks that are lost by it. */
 static uint32_t says_much(int fd, uint32_t chunk)
 {
@@ -1136,7 +1174,7 @@ static const struct ktap_test tests[] = {
 	{ "told_to_nobody", told_to_nobody, 60 },
 	{ "more_than_is_reported", more_than_is_reported, 60 },
 	{ "moved_at_the_second_try", moved_at_the_second_try, 60 }, { "silent_for_a_moment", silent_for_a_moment, 60 },
-	{ "silent_for_a_while", silent_for_a_while, 60 },
+	{ "silent_for_a_while", silent_for_a_while, 60 }, { "silent_while_room_is_made", silent_while_room_is_made, 60 },
 	{ "met_after_much_was_said", met_after_much_was_said, 60 },
 	{ "more_than_is_noted", more_than_is_noted, 60 },
 	{ "said_of_what_arrives", said_of_what_arrives, 60 },

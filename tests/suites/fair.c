@@ -529,6 +529,56 @@ static void one_that_computes_alone_has_all(void)
 	CHECK_OK(close(ctl));
 }
 
+/* Data born on the GPU, for all of its memory but a quarter and two more, so that some of it leaves again; and a launch that goes on. */
+static void fill_the_rest(void)
+{
+	uint64_t len = gpu_bytes() / 4 * 3 + 2 * BLOCK, id;
+	int fd = huvm_open();
+
+	CHECK_OK(gpu_register(fd, 0));
+	gpu_fill(fd, 0, managed(fd, len), len, 8, 11, 5);
+	CHECK_OK(launch(fd, 0, 1, &for_ever, 1, 8, &id));
+}
+
+/* Nobody's chunk can be emptied but those of one who has less than a share: then he gives one up, for his own next data, and for anybody's. */
+static void who_fails_stands_before_nobody(void)
+{
+	int ctl = huvm_open(), fd = huvm_open();
+	uint64_t quarter = chunk_count(ctl, 0) / 4, len = quarter * BLOCK, clean, id;
+	uint64_t *p = managed(fd, len), *next = managed(fd, BLOCK);
+	unsigned int tries = 0;
+	pid_t pid;
+
+	all_idle(ctl);
+	knob(ctl, 0, "fair_memory", 1);
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "keep_host_copy", 1));
+	CHECK_OK(gpu_register(fd, 0));
+	cpu_fill(p, len, 3, 7);
+	/* The host has a copy of these, so that nothing is needed to empty them. */
+	gpu_check(fd, 0, p, len, 8, 3, 7);
+	CHECK_OK(launch(fd, 0, 1, &for_ever, 1, 8, &id));
+	pid = beside(ATTACKER, fill_the_rest);
+	CHECK_EQ(own(fd, HUVM_CNT_EVICTIONS), 0);
+	CHECK_EQ(free_chunks(ctl, 0), 0);
+	let_fail(ctl, HUVM_FAIL_DMA_MAP, ~0u);
+	clean = of_gpu(ctl, 0, HUVM_CNT_EVICTIONS_CLEAN);
+	gpu_fill(fd, 0, next, BLOCK, 1, 5, 9);
+	CHECK_EQ(of_gpu(ctl, 0, HUVM_CNT_EVICTIONS_CLEAN), clean + 1);
+	for (ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1); own(fd, HUVM_CNT_EVICTIONS) < quarter; tries++) {
+		CHECK(tries < 2 * chunk_count(ctl, 0));
+		if (ioctl(ctl, HUVM_IOC_TEST_EVICT, &e))
+			CHECK_EQ(errno, ENOMEM);
+	}
+	let_fail(ctl, HUVM_FAIL_DMA_MAP, 0);
+	cpu_check(p, len, 3, 7);
+	cpu_check(next, BLOCK, 5, 9);
+	printf("# in %u tries\n", tries);
+	end_child(pid);
+	CHECK_OK(close(fd));
+	all_idle(ctl);
+	CHECK_OK(close(ctl));
+}
+
 static const struct ktap_test tests[] = {
 	{ "launches_are_left_for_others", launches_are_left_for_others, 60 },
 	{ "files_are_left_for_others", files_are_left_for_others, 60 },
@@ -538,5 +588,6 @@ static const struct ktap_test tests[] = {
 	{ "a_quarter_that_stays", a_quarter_that_stays, 240 },
 	{ "idle_memory_is_anybodys", idle_memory_is_anybodys, 60 },
 	{ "one_that_computes_alone_has_all", one_that_computes_alone_has_all, 60 },
+	{ "who_fails_stands_before_nobody", who_fails_stands_before_nobody, 60 },
 };
 KTAP_MAIN(tests)

@@ -135,6 +135,53 @@ static void link_goes_down(void)
 	}
 }
 
+static void *unbind(void *name)
+{
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	return NULL;
+}
+
+/*
+ * A GPU leaves, and there is no host memory for what it has; another one, which stays, has a copy of some of it. That one is not given
+ * up for the one that leaves.
+ */
+static void who_leaves_keeps_nothing_for_others(void)
+{
+	int fd = start(0, 0);
+	ARG(huvm_test_evict, e, .gpu = 1, .chunks = 1);
+	struct job others, j;
+	pthread_t t;
+	char name[32];
+
+	pci_name(fd, 0, name);
+	CHECK_OK(limit_chunks(fd, 0, 0));
+	/* These are tried first, in vain. */
+	others = job_begin(0, 24, 95);
+	j = job_begin(0, 1, 96);
+	CHECK_OK(gpu_register(j.fd, 1));
+	CHECK_OK(advise(j.fd, j.p, j.len, HUVM_ADVISE_READ_MOSTLY, 0));
+	gpu_check(j.fd, 1, j.p, j.len, WIDE, j.add, j.mul);
+	for (uint32_t g = 0; g < 2; g++)
+		CHECK_EQ(block_info(j.fd, j.p).gpu_pages[g], BLOCK / PAGE);
+	CHECK_EQ(block_info(j.fd, j.p).host_pages, 0);
+	let_fail(fd, HUVM_FAIL_DMA_MAP, ~0u);
+	CHECK_EQ(pthread_create(&t, NULL, unbind, name), 0);
+	CHECK(WITHIN(5000, is_listed("host-memory", 0)));
+	CHECK_ERR(ioctl(fd, HUVM_IOC_TEST_EVICT, &e), ENOMEM);
+	let_fail(fd, HUVM_FAIL_DMA_MAP, 0);
+	CHECK_EQ(pthread_join(t, NULL), 0);
+	CHECK_EQ(block_info(j.fd, j.p).gpu_pages[1], BLOCK / PAGE);
+	cpu_check(j.p, j.len, j.add, j.mul);
+	cpu_check(others.p, others.len, others.add, others.mul);
+	CHECK_OK(munmap(j.p, j.len));
+	CHECK_OK(munmap(others.p, others.len));
+	CHECK_OK(close(j.fd));
+	CHECK_OK(close(others.fd));
+	CHECK_OK(write_file(DRIVER "bind", name));
+	all_idle(fd);
+	CHECK_OK(close(fd));
+}
+
 static void link_is_back(int fd, const char *name)
 {
 	test_reg(fd, 0, INJ_LINK_DOWN, 0);
@@ -574,6 +621,7 @@ static void lost_while_lending(void)
 
 static const struct ktap_test tests[] = {
 	{ "unbound_while_lending", unbound_while_lending, 60 },
+	{ "who_leaves_keeps_nothing_for_others", who_leaves_keeps_nothing_for_others, 60 },
 	{ "link_goes_down", link_goes_down, 60 },
 	{ "link_goes_down_under_load", link_goes_down_under_load, 60 },
 	{ "evictions_are_rescued", evictions_are_rescued, 60 },
