@@ -188,15 +188,23 @@ impl Pool {
 
     /// As [`Self::pending`], of all that comes from the host.
     pub(crate) fn pending_from_host(&self) -> u32 {
-        let (needed, ahead) = (self.lane(Engine::HostToDevice), self.lane(Engine::Ahead));
-        let apart = |(n, a): (&Arc<Lane>, &Arc<Lane>)| n.id() != a.id();
-        let is_apart = needed.ok().zip(ahead.ok()).is_some_and(apart);
-        let more = if is_apart {
-            self.pending(Engine::Ahead)
-        } else {
-            0
+        let more = match self.are_two_from_host() {
+            true => self.pending(Engine::Ahead),
+            false => 0,
         };
         self.pending(Engine::HostToDevice).saturating_add(more)
+    }
+
+    /// Whether what is fetched ahead has a channel of its own.
+    fn are_two_from_host(&self) -> bool {
+        let (needed, ahead) = (self.lane(Engine::HostToDevice), self.lane(Engine::Ahead));
+        let apart = |(n, a): (&Arc<Lane>, &Arc<Lane>)| n.id() != a.id();
+        needed.ok().zip(ahead.ok()).is_some_and(apart)
+    }
+
+    /// And it was not given up: nothing that is needed waits behind what is ahead.
+    pub(crate) fn fetches_apart(&self) -> bool {
+        self.are_two_from_host() && self.works(Engine::Ahead)
     }
 
     /// An interrupt came: pushes of a channel ended, or its engine refuses to go on. `false` if it is not of a channel. Any context.

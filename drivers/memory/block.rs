@@ -285,6 +285,12 @@ impl State {
         self.spare.as_ref().map_or(PageMask::EMPTY, |s| s.valid)
     }
 
+    /// Pages valid in the memory of other GPUs that use the block.
+    pub(crate) fn on_gpus_beside(&self, gpu: u8) -> PageMask {
+        let others = self.parts.iter().filter(|p| p.gpu() != gpu);
+        others.fold(PageMask::EMPTY, |m, p| m.or(&p.valid))
+    }
+
     /// Pages valid anywhere but at `place`. Some may be on a GPU that was lost: until it is unbound nobody says that they are gone.
     pub(crate) fn valid_beside(&self, place: Place) -> PageMask {
         self.beside(place, |_, _| PageMask::FULL)

@@ -12,6 +12,7 @@ use super::launch::LaunchFailure;
 use super::migrate::{self, Move, Stop};
 use super::parallel::{self, Blocks, Sent};
 use super::placement::{self, Plan};
+use super::prefetch::InStream;
 use super::relay::{self, Ways};
 use super::{launch, map, prefetch, thrash};
 use crate::account::latency::Kind as Latency;
@@ -51,12 +52,10 @@ struct Work {
     atomic: PageMask,
     /// There are fatal faults beside these.
     fatal: bool,
-    /// They continue a stream.
-    stream: bool,
-    /// First block of the range that it is in.
-    range: u64,
-    /// Which writes what it goes over.
-    writes: bool,
+    /// The streams of its space were told of it ([`note`]).
+    noted: bool,
+    /// What they said, where they are looked for.
+    stream: Option<InStream>,
     /// What becomes of them, once it was decided.
     plan: Option<Plan>,
     /// The first pass is over.
@@ -751,9 +750,8 @@ fn begin(
         write,
         atomic,
         fatal: faults.iter().any(|f| f.is_fatal),
-        stream: false,
-        range: 0,
-        writes: false,
+        noted: false,
+        stream: None,
         plan: None,
         begun: false,
         failed: None,
@@ -775,6 +773,11 @@ fn fetch_in_parallel(gpu: &Arc<Gpu>, work: &mut [Work]) {
     }
     let ways = Ways::to(gpu, &p);
     if let Some(ways) = ways.as_ref() {
+        // In the order of the batch, which streams know, not as they are served: what goes over lenders is planned from its end.
+        for w in work.iter_mut() {
+            let p = policy::in_force(w.block.space(), Some(gpu));
+            note(gpu, w, &p);
+        }
         parallel::serve(&mut Faulted { gpu, work }, ways);
     }
 }
@@ -863,22 +866,26 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
             pages: faulted,
             write: &w.write,
             atomic: &w.atomic,
-            writes: w.writes,
+            writes: w.stream.as_ref().is_some_and(|s| s.writes),
         };
         let mut plan = placement::plan(space, gpu, s, &wanted, p);
         let here = Place::Gpu(gpu.index());
         // The thread of a stream would fetch the rest of the block right behind. What else comes back leaves other GPUs what they have.
         let brings = !plan.local.or(&plan.copies).is_empty() && p.get(KnobId::PrefetchMode) != 0;
-        let rest = match w.stream {
+        let goes_on = w.stream.as_ref().is_some_and(|s| s.goes_on);
+        let rest = match goes_on {
             true => s.valid_beside(here),
-            false if brings && comes_whole(w, s, p) => s.host_valid.or(&s.in_spare()),
+            false if brings && comes_whole(w, s, p) => {
+                let theirs = s.on_gpus_beside(gpu.index());
+                s.host_valid.or(&s.in_spare()).and_not(&theirs)
+            }
             false => PageMask::EMPTY,
         };
         densify(gpu, space, s, &mut plan, p, &rest);
         let all = s.managed.count().get();
         if let Some(part) = s.part_mut(gpu.index()) {
             let there = part.valid.or(&plan.local).or(&plan.copies).count().get();
-            if w.stream {
+            if goes_on {
                 part.returns.is_unseen();
                 part.sample = None;
             } else {
@@ -895,7 +902,7 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
 
 /// Whether a block comes to the GPU by these faults, and is to be fetched whole.
 fn comes_whole(w: &Work, s: &mut State, p: &Policy) -> bool {
-    let slot = SpaceGpu::grain_of(w.range);
+    let slot = SpaceGpu::grain_of(w.stream.as_ref().map_or(0, |s| s.range));
     let whole = || p.is_on(KnobId::FetchWhole) && w.sg.grain(slot, Grain::comes);
     let Some(part) = s.part_mut(w.sg.gpu.index()) else {
         // For the first time.
@@ -920,19 +927,25 @@ fn comes_whole(w: &Work, s: &mut State, p: &Policy) -> bool {
 fn copy_pass(gpu: &Arc<Gpu>, w: &mut Work) -> Result {
     let block = w.block.clone();
     let p = policy::in_force(block.space(), Some(gpu));
-    // Before the block is locked: it looks at the space's ranges.
-    // No two batches of a GPU are fetched in the same nanosecond, nor served at once.
-    let writes = !w.write.is_empty();
-    let stream = prefetch::note_fault(gpu, &w.sg, &block, w.fetched_ns, writes, &p);
-    w.stream = stream.as_ref().is_some_and(|s| s.goes_on);
-    w.writes = stream.as_ref().is_some_and(|s| s.writes);
-    w.range = stream.as_ref().map_or(0, |s| s.range);
+    note(gpu, w, &p);
     let did = copy(gpu, w, &block, &p);
     // What was fetched ahead until here came too late for this fault.
-    if let Some(stream) = stream {
-        prefetch::judge(gpu, &block, &stream);
+    if let Some(stream) = &w.stream {
+        prefetch::judge(gpu, &block, stream);
     }
     did
+}
+
+/// Tells the streams of a space of the faults of a block, once, and before its plan is made, which hangs on what they say. Without the
+/// block's lock: it looks at the space's ranges.
+#[inline(never)] // stack
+fn note(gpu: &Arc<Gpu>, w: &mut Work, p: &Policy) {
+    if core::mem::replace(&mut w.noted, true) {
+        return;
+    }
+    // No two batches of a GPU are fetched in the same nanosecond, nor served at once.
+    let writes = !w.write.is_empty();
+    w.stream = prefetch::note_fault(gpu, &w.sg, &w.block, w.fetched_ns, writes, p);
 }
 
 /// How often a block is begun again for want of host memory, or of a mapping for DMA: no more than a hiccup is waited out, as
@@ -981,8 +994,12 @@ fn copy(gpu: &Arc<Gpu>, w: &mut Work, block: &Arc<Block>, p: &Policy) -> Result 
                     short += 1;
                     continue;
                 }
-                // What was to come along is no reason to fail: another GPU that was lost over it, say.
-                Err(Stop::Failed(e)) if e == EIO && !gpu.is_lost() && comes_alone(w) => continue,
+                // What was to come along is no reason to fail: another GPU that was lost over it, say, or mappings for DMA that nobody needs.
+                Err(Stop::Failed(e))
+                    if (e == EIO || e == ENOMEM) && !gpu.is_lost() && comes_alone(w) =>
+                {
+                    continue
+                }
                 Err(Stop::Failed(e)) => return Err(e),
                 Err(Stop::NeedChunk) => false,
             }

@@ -216,7 +216,7 @@ pub(super) fn note_fault(
         span,
         amount: config.amount,
         writes: advice.writes,
-        stays: advice.proven && p.is_on(KnobId::FetchApart),
+        stays: advice.proven && is_apart(gpu, p),
         asked: sg.prefetch_abandon.load(Relaxed),
     };
     match gpu.prefetch_queue.push(job) {
@@ -420,7 +420,7 @@ impl Prefetch {
         if !fetch(gpu, job, block, p) {
             return false;
         }
-        let most = match p.is_on(KnobId::FetchApart) {
+        let most = match is_apart(gpu, p) {
             true => IN_FLIGHT,
             false => IN_FLIGHT_SHARED,
         };
@@ -449,9 +449,15 @@ impl Prefetch {
     }
 }
 
+/// Whether what is fetched ahead is in nobody's way: policy says so, and the GPU has a copy engine for it.
+fn is_apart(gpu: &Gpu, p: &Policy) -> bool {
+    p.is_on(KnobId::FetchApart) && gpu.channels().fetches_apart()
+}
+
 /// Whether no more is to be fetched for a job.
 fn is_over(gpu: &Gpu, job: &Job) -> bool {
-    let given_up = !job.stays && job.asked != job.sg.prefetch_abandon.load(Relaxed);
+    let given_up = job.asked != job.sg.prefetch_abandon.load(Relaxed)
+        && !(job.stays && gpu.channels().fetches_apart());
     given_up || thread::should_stop() || gpu.is_lost() || job.sg.is_stopped()
 }
 

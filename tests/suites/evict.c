@@ -251,6 +251,31 @@ static void comes_whole(void)
 	close(fd);
 }
 
+/* What nobody asked for cannot be mapped for DMA: what was asked for comes without it. */
+static void comes_whole_or_alone(void)
+{
+	int fd = huvm_open();
+	uint64_t len = BLOCK, *p = managed(fd, len);
+
+	CHECK_OK(gpu_register(fd, 0));
+	/* The host has it in small pieces, each with a mapping of its own. */
+	let_fail(fd, HUVM_FAIL_HOST_2M, ~0u);
+	let_fail(fd, HUVM_FAIL_HOST_64K, ~0u);
+	cpu_fill(p, len, 4, 9);
+	let_fail(fd, HUVM_FAIL_HOST_2M, 0);
+	let_fail(fd, HUVM_FAIL_HOST_64K, 0);
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "return_whole", 0));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "fetch_whole", 0));
+	CHECK_EQ(comes_with(fd, p), PIECE / PAGE);
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "fetch_whole", 1));
+	let_fail(fd, HUVM_FAIL_DMA_MAP, ~0u);
+	CHECK_EQ(comes_with(fd, p), PIECE / PAGE);
+	let_fail(fd, HUVM_FAIL_DMA_MAP, 0);
+	CHECK_EQ(comes_with(fd, p), len / PAGE);
+	cpu_check(p, len, 4, 9);
+	close(fd);
+}
+
 /* A GPU with four chunks, all in use by the first four blocks of eight: word i is 6 + i. */
 static uint64_t *four_of_eight(int fd)
 {
@@ -452,7 +477,7 @@ static const struct ktap_test tests[] = {
 	{ "cycles_keep_a_part", cycles_keep_a_part, 240 },
 	{ "host_pieces", host_pieces }, { "zero_copy", zero_copy }, { "evicted_on_request", evicted_on_request },
 	{ "comes_back_whole", comes_back_whole, 120 },
-	{ "comes_whole", comes_whole, 120 },
+	{ "comes_whole", comes_whole, 120 }, { "comes_whole_or_alone", comes_whole_or_alone },
 	{ "copy_in_waits_for_copy_out", copy_in_waits_for_copy_out }, { "free_when_copied_out", free_when_copied_out },
 	{ "who_waits_is_listed", who_waits_is_listed },
 	{ "one_that_fails_keeps_its_chunk", one_that_fails_keeps_its_chunk },

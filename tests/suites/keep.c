@@ -58,6 +58,25 @@ static void stays_on_the_host_while_it_is_read(void)
 	CHECK_OK(close(fd));
 }
 
+/* What is fetched whole (knob fetch_whole) is what no other GPU has: the host's copy of that is no reason to take it from there. */
+static void whole_blocks_leave_others_theirs(void)
+{
+	int fd = open_with(2, 1);
+	uint64_t *p = managed(fd, BLOCK), piece = 16;
+
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "stream_prefetch", 0));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "fetch_whole", 1));
+	cpu_fill(p, BLOCK, 3, 7);
+	gpu_check(fd, 1, p, BLOCK, BLOCKS, 3, 7);
+	CHECK_EQ(block_info(fd, p).gpu_pages[1], PAGES);
+	gpu_check(fd, 0, p, piece * PAGE, 1, 3, 7);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], piece);
+	CHECK_EQ(block_info(fd, p).gpu_pages[1], PAGES - piece);
+	CHECK_EQ(block_info(fd, p).host_pages, PAGES);
+	cpu_check(p, BLOCK, 3, 7);
+	CHECK_OK(close(fd));
+}
+
 static void goes_there_with_the_first_write(void)
 {
 	int fd = open_with(1, 1);
@@ -444,6 +463,7 @@ static void what_is_fought_over_is_pinned(void)
 
 static const struct ktap_test tests[] = {
 	{ "stays_on_the_host_while_it_is_read", stays_on_the_host_while_it_is_read },
+	{ "whole_blocks_leave_others_theirs", whole_blocks_leave_others_theirs },
 	{ "goes_there_with_the_first_write", goes_there_with_the_first_write },
 	{ "a_cpu_that_writes_takes_it_back", a_cpu_that_writes_takes_it_back, 60 },
 	{ "what_is_written_each_time_does_without", what_is_written_each_time_does_without },

@@ -198,7 +198,7 @@ static struct ahead ahead(int fd)
 	};
 }
 
-/* Waits until nothing more is fetched ahead of [p, p + len): no copy there, and none begun for a while. */
+/* Waits until nothing more is fetched ahead of [p, p + len): no copy there (with a @len), and none begun for a while. */
 static void quiet(int fd, const void *p, uint64_t len)
 {
 	uint64_t last = ahead(fd).blocks;
@@ -209,7 +209,7 @@ static void quiet(int fd, const void *p, uint64_t len)
 
 		give_time(25);
 		now = ahead(fd).blocks;
-		still = now == last && !copying(p, len) ? still + 1 : 0;
+		still = now == last && (!len || !copying(p, len)) ? still + 1 : 0;
 		last = now;
 	}
 	if (still < 8)
@@ -273,6 +273,46 @@ static void prefetch_is_judged(void)
 	CHECK_EQ(b.wasted, 0);
 	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_PREFETCH_USEFUL) - before, a.useful + b.useful);
 	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_PREFETCH_WASTED) - spoiled, a.wasted + b.wasted);
+	close(fd);
+}
+
+/*
+ * Two passes over more than GPU 0 holds, in order, then single words of the same range by chance, by many blocks of threads at once.
+ * What the streams of the first had to say is over: catches one that goes on among touches which are sorted, batch by batch, and fetches
+ * whole blocks for each.
+ */
+static void streams_end_with_their_scan(void)
+{
+	enum { BLOCKS = 36, ROOM = 24, THREADS = 16, EACH = 100 };
+	int fd = begin(0, 1, ROOM);
+	uint64_t *p = managed(fd, BLOCKS * BLOCK), *rec = managed(fd, BLOCK), pages = BLOCKS * BLOCK / PAGE, rng = 7, moved;
+	/* One at a time for each block of threads: so many at once always fit. */
+	struct huvm_instr touch = { .op = HUVM_OP_TRACE, .count = 1, .steps = EACH, .step_stride = 8, .block_stride = EACH * 8 };
+	struct ahead scan, chance;
+
+	touch.a = (uintptr_t)rec;
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "stream_prefetch", 1));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_amount_mib", 16));
+	cpu_fill(p, BLOCKS * BLOCK, 2, 1);
+	for (int pass = 0; pass < 2; pass++)
+		gpu_check(fd, 0, p, BLOCKS * BLOCK, 1, 2, 1);
+	quiet(fd, NULL, 0);
+	scan = ahead(fd);
+	moved = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_PAGES_PREFETCHED);
+	for (unsigned int i = 0; i < THREADS * EACH; i++)
+		rec[i] = (uintptr_t)p + ((rng = rng * 6364136223846793005ull + 1) >> 33) % pages * PAGE;
+	run_ok(fd, 0, THREADS, &touch, 1, 8);
+	quiet(fd, NULL, 0);
+	chance = ahead(fd);
+	moved = counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_PAGES_PREFETCHED) - moved;
+	chance.blocks -= scan.blocks;
+	printf("# %llu blocks fetched ahead in two passes; %llu, and %llu pages, for %d touches by chance\n",
+	       (unsigned long long)scan.blocks, (unsigned long long)chance.blocks, (unsigned long long)moved, THREADS * EACH);
+	CHECK(scan.blocks > BLOCKS);
+	CHECK(chance.blocks <= 2 * BLOCKS);
+	cpu_check(p, BLOCKS * BLOCK, 2, 1);
+	CHECK_OK(limit_chunks(fd, 0, 0));
 	close(fd);
 }
 
@@ -554,6 +594,7 @@ static const struct ktap_test tests[] = {
 	{ "how_long_it_takes", how_long_it_takes, 120 },
 	{ "latency_is_refused", latency_is_refused },
 	{ "prefetch_is_judged", prefetch_is_judged, 90 },
+	{ "streams_end_with_their_scan", streams_end_with_their_scan, 120 },
 	{ "switches_act_in_each_scope", switches_act_in_each_scope, 180 },
 	{ "lending_and_pre_eviction_are_of_a_gpu", lending_and_pre_eviction_are_of_a_gpu, 120 },
 	{ "events_of_each_technique", events_of_each_technique, 120 },

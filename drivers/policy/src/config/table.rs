@@ -83,7 +83,7 @@ knobs! {
     // Prefetch.
     PrefetchMode {
         "prefetch_mode", "", Choice(&["none", "tree"]), 0..=1, 1, true,
-        "What faults bring in beside their pages: nothing, or what the tree prefetcher finds dense, and what return_whole and fetch_whole say.",
+        "What faults bring in beside their pages: nothing, or what the tree prefetcher finds dense (and return_whole, fetch_whole).",
         "nvidia-uvm.md 5.1"
     }
     PrefetchThreshold {
