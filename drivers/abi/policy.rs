@@ -53,7 +53,7 @@ pub(super) enum Scope<'a> {
     /// An open file.
     Space(&'a Space),
     /// The open files of a process; at least one.
-    Process(KVec<Arc<Space>>),
+    Process(KVVec<Arc<Space>>),
 }
 
 impl<'a> Scope<'a> {

@@ -63,6 +63,8 @@ const PUSH_DWORDS: u32 = 1000;
 const LOOK_NS: u64 = 10_000_000;
 /// A channel that completes nothing for so long, while somebody waits, is broken. Device time: thousands of 2 MiB copies.
 pub(super) const STALL_NS: u64 = 10_000_000_000;
+/// And was seen to stand so often: for a second, as often as it is looked at.
+const STALL_LOOKS: u32 = 100;
 /// What a channel was copying that was given up is seen to in less, but for copies of another channel (`service/rescue.rs`).
 const RESCUE_NS: u64 = 12_000_000_000;
 /// The same with those copies: the other channel stands, is given up, and is seen to.
@@ -118,6 +120,8 @@ struct Seen {
     behind: Option<(ChannelId, (u32, bool))>,
     /// Since when it is there, ns.
     since: u64,
+    /// Looks since then.
+    looks: u32,
 }
 
 /// What a lane is made from.
@@ -467,6 +471,7 @@ impl Lane {
             at: at(self),
             behind: first.as_ref().map(|lane| (lane.id, at(lane))),
             since: time::now_ns(),
+            looks: 0,
         };
         (seen, first)
     }
@@ -510,7 +515,10 @@ impl Lane {
         let (now, before) = self.look();
         let (_, leaves) = now.at;
         let last = seen.get_or_insert(now);
+        last.looks = last.looks.saturating_add(1);
         let stood = now.since.saturating_sub(last.since);
+        // A machine that stood still has not looked.
+        let stands = stood >= STALL_NS && last.looks >= STALL_LOOKS;
         if leaves && stood < SEEN_TO_NS {
             listed.got_on();
         }
@@ -521,7 +529,7 @@ impl Lane {
             listed.got_on();
         } else if self.is_gone() {
             self.miss();
-        } else if !leaves && stood >= STALL_NS {
+        } else if !leaves && stands {
             match before {
                 // It is seen to. Where that does not end, who does so waits for this one, which waits for that.
                 Some(first) if first.leaves() => {
@@ -896,7 +904,9 @@ impl Lane {
                     if outage
                         .get_or_insert_with(|| time::Patience::new(OUTAGE_NS))
                         .again() => {}
-                Err(huvm_hal::Error::Gone) => break true,
+                // Whoever looks may not have run since it did not answer: once more.
+                Err(huvm_hal::Error::Gone) if self.is_gone() => break true,
+                Err(huvm_hal::Error::Gone) if patience.again() => *outage = None,
                 Ok(_) | Err(_) => break false,
             }
             self.silence();

@@ -29,6 +29,8 @@ const VALID_NS: u64 = 100_000_000;
 pub(super) const FLAG_NS: u64 = 100_000;
 /// A ring that gives nothing but errors for so long does not work, nor does its GPU.
 const ILL_NS: u64 = 1_000_000_000;
+/// And so many of them: the thread that looks may be away for longer.
+const ILL_ERRORS: u32 = 5;
 /// The thread looks at the rings this often when a client may be stalled, so that a lost interrupt costs time only.
 const LOOK_NS: u64 = 20_000_000;
 /// And so often when there are no clients.
@@ -63,6 +65,8 @@ fn patience(gpu: u8) -> Listed {
 struct Health {
     /// Since when there were errors and no packet, ns; 0: there were none.
     ill_since: u64,
+    /// Errors since then.
+    errors: u32,
     /// When the first of a row was told.
     told: Pause,
     /// There was an error since [`Self::looked`].
@@ -75,20 +79,21 @@ impl Health {
     #[cold]
     fn fails(&mut self, gpu: &Gpu, what: &str, e: Error) {
         self.failed = true;
+        self.errors = self.errors.saturating_add(1);
         let now = time::now_ns();
         if self.ill_since == 0 {
             self.ill_since = now.max(1);
             if self.told.is_over(now, TELL_PACKETS_NS) {
                 gpu.complain(what, e);
             }
-        } else if now.saturating_sub(self.ill_since) >= ILL_NS {
+        } else if now.saturating_sub(self.ill_since) >= ILL_NS && self.errors >= ILL_ERRORS {
             gpu.mark_lost(Loss::FaultRing);
         }
     }
 
     /// A packet came.
     fn works(&mut self) {
-        self.ill_since = 0;
+        (self.ill_since, self.errors) = (0, 0);
     }
 
     /// All was looked at: without an error it is well, also if it was empty.

@@ -114,14 +114,15 @@ pub(crate) fn next_space(id: u64) -> Option<Arc<Space>> {
 ///
 /// # Errors
 /// `ESRCH` if there is none, `ENOMEM`.
-pub(crate) fn of_process(pid: u32) -> Result<KVec<Arc<Space>>> {
-    let mut found = KVec::new();
+pub(crate) fn of_process(pid: u32) -> Result<KVVec<Arc<Space>>> {
+    let mut found = KVVec::new();
     let mut id = 0;
     while let Some(space) = next_space(id) {
         id = space.id().saturating_add(1);
         if space.pid() == pid {
-            found.push(space, GFP_KERNEL)?;
+            found.push(space, LISTED)?;
         }
+        task::give_way();
     }
     if found.is_empty() {
         return Err(ESRCH);
