@@ -63,8 +63,9 @@ const PUSH_DWORDS: u32 = 1000;
 const LOOK_NS: u64 = 10_000_000;
 /// A channel that completes nothing for so long, while somebody waits, is broken. Device time: thousands of 2 MiB copies.
 pub(super) const STALL_NS: u64 = 10_000_000_000;
-/// And was seen to stand so often: for a second, as often as it is looked at.
-const STALL_LOOKS: u32 = 100;
+/// And was seen to stand so often: the machine may have stood still for all that time. No more, as a look may take a fifth of a second on
+/// one that is short of CPUs.
+const STALL_LOOKS: u32 = 10;
 /// What a channel was copying that was given up is seen to in less, but for copies of another channel (`service/rescue.rs`).
 const RESCUE_NS: u64 = 12_000_000_000;
 /// The same with those copies: the other channel stands, is given up, and is seen to.
