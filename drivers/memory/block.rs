@@ -227,6 +227,15 @@ pub(crate) struct State {
     pub(crate) writes: Writes,
 }
 
+/// Pages of a chunk of a GPU that can be read: not of one that was lost, nor what failed.
+fn readable(gpu: &Gpu, id: Option<ChunkId>) -> PageMask {
+    match id {
+        _ if gpu.is_lost() => PageMask::EMPTY,
+        Some(id) => PageMask::FULL.and_not(&gpu.unfit(id)),
+        None => PageMask::FULL,
+    }
+}
+
 impl State {
     /// These of its pages are in ranges, beside those that it has: of one that was cut without memory for its tail nothing says any more that
     /// the tail is mapped ([`super::layout::Layout::remove_range`]). Pages go where they are unmapped.
@@ -296,22 +305,17 @@ impl State {
         self.beside(place, |_, _| PageMask::FULL)
     }
 
-    /// The same where they can be read, and stay: not on a GPU that leaves, which may find no memory on the host for what it has. So a
-    /// copy may be given away.
-    pub(crate) fn stays_beside(&self, place: Place) -> PageMask {
-        self.beside(place, |gpu, id| match id {
-            _ if gpu.is_lost() || gpu.chunks().is_closed() => PageMask::EMPTY,
-            Some(id) => PageMask::FULL.and_not(&gpu.unfit(id)),
-            None => PageMask::FULL,
-        })
-    }
-
     /// The same where they can be read: a copy may go if others are there.
     pub(crate) fn kept_beside(&self, place: Place) -> PageMask {
-        self.beside(place, |gpu, id| match id {
-            _ if gpu.is_lost() => PageMask::EMPTY,
-            Some(id) => PageMask::FULL.and_not(&gpu.unfit(id)),
-            None => PageMask::FULL,
+        self.beside(place, readable)
+    }
+
+    /// The same where they stay, too: not on a GPU that leaves, which may find no memory on the host for what it has. So a copy may be
+    /// given away.
+    pub(crate) fn stays_beside(&self, place: Place) -> PageMask {
+        self.beside(place, |gpu, id| match gpu.chunks().is_closed() {
+            true => PageMask::EMPTY,
+            false => readable(gpu, id),
         })
     }
 

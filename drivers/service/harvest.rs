@@ -634,12 +634,7 @@ pub(crate) fn recall(gpu: &Arc<Gpu>) {
     let leaving = Leaving::new(gpu);
     for _ in 0..pool.count().saturating_mul(2) {
         let Some(Victim { chunk, owner, .. }) = pool.take_lent() else {
-            // He who had the last one may have put it back since it was looked for.
-            let left = |state| pool.in_state(state) != 0;
-            if leaving.lets_others_end()
-                || left(ChunkState::LentOnly)
-                || left(ChunkState::LentRemovable)
-            {
+            if leaving.may_find_more(&[ChunkState::LentOnly, ChunkState::LentRemovable]) {
                 continue;
             }
             break;

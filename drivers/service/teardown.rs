@@ -138,16 +138,19 @@ impl<'a> Leaving<'a> {
         }
     }
 
-    /// Waits until no chunk is in the hands of somebody who empties it: he may put it back, full. Whether there was one.
-    pub(super) fn lets_others_end(&self) -> bool {
+    /// Waits until no chunk is in the hands of somebody who empties it: he may put it back, full. Whether there was one, or one of these
+    /// `states` is there: he may have done so since it was looked for.
+    pub(super) fn may_find_more(&self, states: &[ChunkState]) -> bool {
+        let pool = self.gpu.chunks();
         let mut waiting = None;
-        while self.gpu.chunks().in_state(ChunkState::Evicting) != 0 {
+        while pool.in_state(ChunkState::Evicting) != 0 {
             if !self.nap(&mut waiting, What::Chunk) {
                 waits::tell();
-                return false;
+                waiting = None;
+                break;
             }
         }
-        waiting.is_some()
+        waiting.is_some() || states.iter().any(|s| pool.in_state(*s) != 0)
     }
 
     /// `false` when its patience is at an end.
@@ -171,8 +174,7 @@ pub(crate) fn evacuate(gpu: &Arc<Gpu>) -> u32 {
     let mut in_vain = 0;
     for _ in 0..pool.count().saturating_mul(2) {
         match leaving.insist(|| evict::some(gpu, u32::MAX)) {
-            // He who had the last one may have put it back since it was looked for.
-            Ok(0) if !leaving.lets_others_end() && pool.in_state(ChunkState::Used) == 0 => break,
+            Ok(0) if !leaving.may_find_more(&[ChunkState::Used]) => break,
             Ok(_) => in_vain = 0,
             Err(_) => in_vain += 1,
         }

@@ -888,6 +888,27 @@ static void *answers_soon(void *arg)
 	return NULL;
 }
 
+/*
+ * GPU 0 says nothing for a while, from the n-th read on, and the block of @moves goes to @dst, for which that of @j has to come home. Whether
+ * it did; else the GPU was lost.
+ */
+static int comes_while_silent(int fd, uint32_t n, struct job *j, const struct job *moves, uint32_t dst)
+{
+	pthread_t t;
+	int came;
+
+	test_reg(fd, 0, INJ_READS_ONES, n << 16 | 0xffff);
+	CHECK_EQ(pthread_create(&t, NULL, answers_soon, &fd), 0);
+	came = !migrate(moves->fd, moves->p, BLOCK, dst);
+	if (!came) {
+		CHECK_EQ(errno, EIO);
+		CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+	}
+	pthread_join(t, NULL);
+	ends_without(j, came ? 0 : PAGES);
+	return came;
+}
+
 static void silent_for_a_while(void)
 {
 	/* The same where it says nothing for a while, yet not so long that it is gone: that is no want of memory. */
@@ -896,23 +917,11 @@ static void silent_for_a_while(void)
 	for (uint32_t n = 0; n < 16; n++) {
 		struct job j;
 		int fd = without_engine(&j, 1);
-		pthread_t t;
 
-		test_reg(fd, 0, INJ_READS_ONES, n << 16 | 0xffff);
-		CHECK_EQ(pthread_create(&t, NULL, answers_soon, &fd), 0);
-		if (!migrate(j.fd, j.p, BLOCK, HUVM_PLACE_HOST)) {
+		if (comes_while_silent(fd, n, &j, &j, HUVM_PLACE_HOST))
 			came++;
-			pthread_join(t, NULL);
-			cpu_check(j.p, j.len, j.add, j.mul);
-			CHECK_OK(munmap(j.p, j.len));
-			CHECK_OK(close(j.fd));
-		} else {
-			CHECK_EQ(errno, EIO);
-			CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+		else
 			lost++;
-			pthread_join(t, NULL);
-			ends_without(&j, PAGES);
-		}
 		close(fd);
 	}
 	printf("# %u times all came, %u times the GPU was lost\n", came, lost);
@@ -927,26 +936,14 @@ static void silent_while_room_is_made(void)
 	for (uint32_t n = 0; n < 16; n++) {
 		struct job j, k;
 		int fd = without_engine(&j, 1);
-		pthread_t t;
 
 		k = job_make(0, 1, 51);
 		cpu_fill(k.p, k.len, k.add, k.mul);
 		CHECK_OK(limit_chunks(fd, 0, 1));
-		test_reg(fd, 0, INJ_READS_ONES, n << 16 | 0xffff);
-		CHECK_EQ(pthread_create(&t, NULL, answers_soon, &fd), 0);
-		if (!migrate(k.fd, k.p, BLOCK, 0)) {
+		if (comes_while_silent(fd, n, &j, &k, 0))
 			came++;
-			pthread_join(t, NULL);
-			cpu_check(j.p, j.len, j.add, j.mul);
-			CHECK_OK(munmap(j.p, j.len));
-			CHECK_OK(close(j.fd));
-		} else {
-			CHECK_EQ(errno, EIO);
-			CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
+		else
 			lost++;
-			pthread_join(t, NULL);
-			ends_without(&j, PAGES);
-		}
 		cpu_check(k.p, k.len, k.add, k.mul);
 		CHECK_OK(munmap(k.p, k.len));
 		CHECK_OK(close(k.fd));
