@@ -890,7 +890,7 @@ static void *answers_soon(void *arg)
 
 /*
  * GPU 0 says nothing for a while, from the n-th read on, and the block of @moves goes to @dst, for which that of @j has to come home. Whether
- * it did; else the GPU was lost.
+ * it went; else the GPU was lost, and the pages of @j with it, unless they were home before: another's move may fail after that.
  */
 static int comes_while_silent(int fd, uint32_t n, struct job *j, const struct job *moves, uint32_t dst)
 {
@@ -905,7 +905,7 @@ static int comes_while_silent(int fd, uint32_t n, struct job *j, const struct jo
 		CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_LOST);
 	}
 	pthread_join(t, NULL);
-	ends_without(j, came ? 0 : PAGES);
+	ends_without(j, came || (moves != j && !unreadable(j->p, j->len, j->add, j->mul)) ? 0 : PAGES);
 	return came;
 }
 
