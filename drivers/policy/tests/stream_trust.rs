@@ -347,7 +347,7 @@ fn short_arrays_in_ranges_of_their_own_are_streams() {
 /// is sorted: it would find any of them in reach, and fetch whole blocks for as long as the program runs (3 to 20 times what is wanted).
 #[test]
 fn what_a_scan_leaves_behind_ends_with_it() {
-    for (room, blocks) in SIZES.into_iter().chain([(72, 108)]) {
+    for (room, blocks) in SIZES.into_iter().chain([(72, 108), (128, 192), (352, 450)]) {
         let of = |cycles| StreamConfig { cycles, ..CONFIG }.on(u32::try_from(room).unwrap());
         let span = BlockSpan {
             first: BlockNo(0),
