@@ -5,7 +5,7 @@
 # once. What does not fit cargo builds anew.
 . "$(dirname "$0")/lib.sh"
 folder=$2
-kept=$CACHE/crates-${folder##*/}-$( (cd "$ROOT" && cat Cargo.lock Cargo.toml && rustc -V) | short_hash)
+kept=$CACHE/crates-${folder##*/}-$( (cd "$ROOT" && cat Cargo.lock Cargo.toml && rustc -V && guest_rustflags) | short_hash)
 
 from() {
 	[ -d "$kept" ] && [ ! -e "$folder" ] || return 0

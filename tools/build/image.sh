@@ -30,9 +30,9 @@ suites() {
 		die "the suites do not link" "see the lines above"
 }
 
-# guest_cargo ARGUMENTS…: cargo, for programs that run in a bare initramfs: static ones.
+# guest_cargo ARGUMENTS…: cargo, for programs that run in a bare initramfs.
 guest_cargo() {
-	(cd "$ROOT" && RUSTFLAGS="-C target-feature=+crt-static" CARGO_TARGET_DIR=$BUILD/cargo-guest \
+	(cd "$ROOT" && RUSTFLAGS=$(guest_rustflags) CARGO_TARGET_DIR=$BUILD/cargo-guest \
 		logged "$BUILD/logs/uvmctl.log" cargo "$@" --release --locked --target x86_64-unknown-linux-gnu)
 }
 

@@ -65,7 +65,9 @@ fetch_source() {
 [ "$print" != --print ] || exec 3>&1 1>&2
 source_tree
 fragments=("$ROOT/tests/config/base.config" "$ROOT/tests/config/$conf.config")
-key=$( (cat "${fragments[@]}" && echo "$version" && toolchain_id) | short_hash)
+# Who builds it, where and when is not in it: the same source, options and compiler make the same bytes, and so the same figures, anywhere.
+stamps=(KBUILD_BUILD_TIMESTAMP="Thu Jan 1 00:00:00 UTC 1970" KBUILD_BUILD_VERSION=1 KBUILD_BUILD_USER=huvm KBUILD_BUILD_HOST=huvm)
+key=$( (cat "${fragments[@]}" && echo "$version" "${stamps[@]}" && toolchain_id) | short_hash)
 out=$CACHE/kernel-$version-$conf-$key
 if [ "$print" = --print ]; then
 	[ -f "$out/.huvm-done" ] || "$0" "$conf"
@@ -77,7 +79,7 @@ fi
 build() {
 	[ ! -f "$out/.huvm-done" ] || return 0
 	need_space "$CACHE" 4 "the $conf kernel"
-	local mk=(make -C "$tree" "O=$out" "LLVM=$(llvm)" "BINDGEN=$(bindgen_)" "-j$JOBS") minutes=6
+	local mk=(make -C "$tree" "O=$out" "LLVM=$(llvm)" "BINDGEN=$(bindgen_)" "${stamps[@]}" "-j$JOBS") minutes=6
 	[ "$conf" = fast ] || minutes=12
 	# What an interrupted build of an older configuration left; the lock says that none is running.
 	for old in "$CACHE"/kernel-*-"$conf"-*/; do

@@ -100,6 +100,12 @@ toolchain_id() { rustc -V; "$(clang_)" --version | head -1; "$(bindgen_)" --vers
 
 short_hash() { sha256sum | cut -c1-12; }
 
+# How programs for the guest are compiled: static ones, since its initramfs has no libraries; and the same bytes wherever crates and checkout
+# lie (an id of the build is made of debug information, too).
+guest_rustflags() {
+	echo "-C target-feature=+crt-static -C link-arg=-Wl,--build-id=none --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
+}
+
 # made_of fast|debug|race [IMAGE]: all that every guest of that kernel is made of, one after the other, for a hash.
 made_of() {
 	cat "$("$ROOT/tools/build/kernel.sh" "$1" --print)/arch/x86/boot/bzImage" "$("$ROOT/qemu/build.sh" --print)" "$BUILD/image-${2:-$1}.cpio.gz" \

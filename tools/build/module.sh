@@ -7,8 +7,10 @@ shift || true
 kdir=$("$ROOT/tools/build/kernel.sh" "$conf" --print)
 out=$BUILD/module-$conf
 mkdir -p "$out"
+# Where the kernel's headers lie is not in it.
+source=$(readlink -f "$kdir/source" || echo "$kdir")
 locked "module-$conf-$(here)" logged "$BUILD/logs/module-$conf.log" make -C "$kdir" "M=$ROOT" "MO=$out" "LLVM=$(llvm)" "BINDGEN=$(bindgen_)" \
-	"CLIPPY_CONF_DIR=$ROOT" "-j$JOBS" "$@" modules
+	"CLIPPY_CONF_DIR=$ROOT" "KCPPFLAGS=-fmacro-prefix-map=$source/=" "-j$JOBS" "$@" modules
 
 # A kernel stack has 16 KiB, twice that with KASAN, and need not have a guard behind it: the driver takes half of one at most, and on a
 # kernel whose instrumentation makes frames larger five eighths; the rest is for what the kernel calls it from, and what it calls.
