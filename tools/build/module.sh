@@ -8,7 +8,7 @@ kdir=$("$ROOT/tools/build/kernel.sh" "$conf" --print)
 out=$BUILD/module-$conf
 mkdir -p "$out"
 # Where the kernel's headers lie is not in it.
-source=$(readlink -f "$kdir/source" || echo "$kdir")
+source=$(readlink -e "$kdir/source" || echo "$kdir")
 locked "module-$conf-$(here)" logged "$BUILD/logs/module-$conf.log" make -C "$kdir" "M=$ROOT" "MO=$out" "LLVM=$(llvm)" "BINDGEN=$(bindgen_)" \
 	"CLIPPY_CONF_DIR=$ROOT" "KCPPFLAGS=-fmacro-prefix-map=$source/=" "-j$JOBS" "$@" modules
 
