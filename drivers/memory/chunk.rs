@@ -14,7 +14,7 @@ use huvm_policy::chunk::{
     ChunkEntry, ChunkLists, ChunkState, ChunkTable, EvictingChunk, FairVictim, FreeChunk, Reclaim,
 };
 use huvm_policy::evict::VictimOrder;
-use huvm_policy::refault::{EvictConfig, Refaults};
+use huvm_policy::refault::{EvictConfig, Left, Refaults};
 use huvm_policy::share::{Stakes, CLIENTS};
 use huvm_policy::spare::{LendConfig, SPARE_GPUS_MAX};
 use huvm_policy::types::ChunkId;
@@ -186,17 +186,23 @@ pub(crate) struct Victim {
 /// A block was evicted from a GPU and is not back: which eviction that was. The block keeps it; the GPU counts them.
 pub(crate) struct Departure {
     gpu: Arc<Gpu>,
-    number: u64,
+    left: Left,
 }
 
 impl Departure {
-    /// A block was evicted from `gpu`.
-    pub(crate) fn of(gpu: &Arc<Gpu>) -> Self {
+    /// A block was evicted from `chunk` of `gpu`.
+    pub(crate) fn of(gpu: &Arc<Gpu>, chunk: ChunkId) -> Self {
         let pool = gpu.chunks();
         pool.away.add(1, Relaxed);
+        let mut inner = pool.lock();
+        let left = Left {
+            number: inner.refaults.evicted(),
+            reuse: inner.table().reuse(chunk),
+        };
+        drop(inner);
         Departure {
             gpu: gpu.clone(),
-            number: pool.lock().refaults.evicted(),
+            left,
         }
     }
 }
@@ -380,10 +386,11 @@ impl ChunkPool {
                 };
                 let _none = inner.set_owner(id, Some(owner));
                 let config = inner.evict;
-                let left = left.as_ref().map(|d| d.number);
+                let left = left.as_ref().map(|d| d.left);
                 let back = inner.refaults.brought_in(left, by_fault, &config);
+                // Neither can fail: the chunk is there.
+                let _known = inner.table().set_reuse(id, back.reuse);
                 if back.is_soon {
-                    // Cannot fail: the chunk is there.
                     let _kept = inner.table().keep(id);
                 }
                 Ok((id, back.is_refault))

@@ -419,7 +419,7 @@ pub(super) fn empty(
         part.votes(false);
         part.valid = PageMask::EMPTY;
         part.chunk = None;
-        part.departed = Some(Departure::of(gpu));
+        part.departed = Some(Departure::of(gpu, id));
     }
     s.left(g);
     s.writes.left();

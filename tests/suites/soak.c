@@ -535,6 +535,7 @@ static void new_policy(void)
 		knob(ctl, g, "keep_host_copy", dice(2));
 		knob(ctl, g, "return_whole", dice(2));
 		knob(ctl, g, "fetch_whole", dice(2));
+		knob(ctl, g, "evict_by_reuse", dice(2));
 		knob(ctl, g, "prefetch_apart", dice(2));
 	}
 	did.policies++;

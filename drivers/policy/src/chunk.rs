@@ -52,10 +52,10 @@
 //! **Order.** [`ChunkState::Used`] is a list with the chunk migrated to longest ago at its head
 //! (`nvidia-uvm.md` 4.5). Its last chunks may be a list of their own, the *young*: no more than the guard
 //! ([`ChunkTable::steer`]), so that [`VictimOrder::Recent`] finds the youngest of the others at once; one of these that is to stay
-//! ([`ChunkTable::keep`]) sends the oldest in its place. A third list has those that an order chose and that were passed over, as their
-//! owner has no more than its share ([`ChunkTable::pick_fair_victim`]): the *deferred*. Before it,
-//! victims come from the chunks with no resident page and then from those with
-//! discarded pages only (4.4).
+//! ([`ChunkTable::keep`]) sends the oldest in its place, unless one that was looked at comes back later than it ([`Reuse`]). A third list has
+//! those that an order chose and that were passed over, as their owner has no more than its share
+//! ([`ChunkTable::pick_fair_victim`]): the *deferred*. Before it, victims come from the chunks with no resident page and then from those
+//! with discarded pages only (4.4).
 //!
 //! **The hard case** is a table whose entries do not match its lists: the slices are the caller's, and may be the wrong
 //! ones. Each operation therefore checks every entry that it is about to write, and answers
@@ -69,6 +69,7 @@ mod list;
 pub mod token;
 
 use crate::evict::{SplitMix64, VictimOrder};
+use crate::reuse::Reuse;
 use crate::types::ChunkId;
 
 pub use lend::{EvictNeed, Reclaim, WriteBackEnd};
@@ -251,6 +252,8 @@ pub struct ChunkEntry {
     comes_back: bool,
     /// In use, and passed over once ([`ChunkTable::pick_fair_victim`]).
     deferred: bool,
+    /// How soon it comes back ([`ChunkTable::set_reuse`]).
+    reuse: Reuse,
 }
 
 impl ChunkEntry {
@@ -266,6 +269,7 @@ impl ChunkEntry {
             condemned: false,
             comes_back: false,
             deferred: false,
+            reuse: Reuse::UNKNOWN,
         }
     }
 
@@ -366,6 +370,9 @@ pub struct ChunkTable<'a> {
 /// How often [`VictimOrder::Random`] draws before it settles for the head of the list. With three of four chunks in use
 /// (a GPU that must evict has nearly all) the chance of that is 1 in 2^64.
 const RANDOM_DRAWS: u32 = 32;
+/// Chunks of which the one that comes back last goes: under [`VictimOrder::Random`] of those in use, under [`VictimOrder::Recent`] of
+/// all, and it has to come later than the youngest behind the guard.
+const REUSE_DRAWS: usize = 6;
 /// One victim of this many is the oldest under [`VictimOrder::Recent`] (the bimodal throttle, Qureshi et al., ISCA'07).
 const RECENT_OLDEST_OF: u32 = 32;
 /// Chunks that [`ChunkTable::pick_fair_victim`] passes over, at most, before it takes the next one whoever has it.
@@ -497,6 +504,19 @@ impl<'a> ChunkTable<'a> {
         Ok(())
     }
 
+    /// How soon the chunk comes back, once it is evicted ([`pick_victim`](Self::pick_victim)). It stays with the chunk until it is said
+    /// anew, whatever becomes of it.
+    pub fn set_reuse(&mut self, id: ChunkId, reuse: Reuse) -> Result<(), ChunkError> {
+        let e = self.entry_mut(id).ok_or(ChunkError::NoSuchChunk { id })?;
+        e.reuse = reuse;
+        Ok(())
+    }
+
+    /// What [`set_reuse`](Self::set_reuse) said last; unknown if there is no such chunk.
+    pub fn reuse(&self, id: ChunkId) -> Reuse {
+        self.entry(id).map_or(Reuse::UNKNOWN, |e| e.reuse)
+    }
+
     /// Used or Discarded → Unused: the last page that was resident in the chunk left it.
     pub fn mark_unused(&mut self, id: ChunkId) -> Result<(), ChunkError> {
         self.check(id, StateSet::of(&[ChunkState::Used, ChunkState::Discarded]))?;
@@ -513,8 +533,8 @@ impl<'a> ChunkTable<'a> {
     /// that the chunk backs and then calls [`begin_evict`](Self::begin_evict).
     ///
     /// First a chunk without resident pages, then one with discarded pages only, then one in use by `order`.
-    /// [`VictimOrder::Random`] draws a bounded number of times from a generator started at `rng_seed`, which should differ from call
-    /// to call ([`SplitMix64::next_u64`]), and takes the least recently migrated chunk if it never hits one in use.
+    /// Draws are a bounded number from a generator started at `rng_seed`, which should differ from call
+    /// to call ([`SplitMix64::next_u64`]). [`VictimOrder::Random`] takes the least recently migrated chunk if it never hits one in use.
     pub fn pick_victim(&self, order: VictimOrder, rng_seed: u64) -> Option<ChunkId> {
         if let Some(id) = self
             .first(ChunkState::Unused)
@@ -530,19 +550,40 @@ impl<'a> ChunkTable<'a> {
             // Whoever has it to adapt says which of the others it is now.
             VictimOrder::LeastRecentlyMigrated | VictimOrder::Adaptive => Some(oldest),
             VictimOrder::Recent => {
-                let turn =
-                    self.lists.owed != 0 || SplitMix64::new(rng_seed).below(RECENT_OLDEST_OF) == 0;
-                let recent = self.last(ChunkState::Used).filter(|_| !turn);
-                Some(recent.unwrap_or(oldest))
+                let mut rng = SplitMix64::new(rng_seed);
+                let turn = rng.below(RECENT_OLDEST_OF) == 0;
+                let Some(recent) = self.last(ChunkState::Used).filter(|_| !turn) else {
+                    return Some(oldest);
+                };
+                let owed = self.lists.owed != 0;
+                let latest = self.latest_beside(recent, &mut rng);
+                Some(latest.unwrap_or(if owed { oldest } else { recent }))
             }
             VictimOrder::Random => {
                 let mut rng = SplitMix64::new(rng_seed);
-                let hit = (0..RANDOM_DRAWS)
+                let drawn = (0..RANDOM_DRAWS)
                     .map(|_| ChunkId(rng.below(self.len())))
-                    .find(|&id| self.is_drawn(id));
-                Some(hit.unwrap_or(oldest))
+                    .filter(|&id| self.is_drawn(id));
+                let last = drawn
+                    .take(REUSE_DRAWS)
+                    .max_by_key(|&id| self.reuse(id).word());
+                Some(last.unwrap_or(oldest))
             }
         }
+    }
+
+    /// Of some chunks in use behind the guard, the one that comes back last, if that is later than `recent` does.
+    fn latest_beside(&self, recent: ChunkId, rng: &mut SplitMix64) -> Option<ChunkId> {
+        let than = self.reuse(recent);
+        (0..REUSE_DRAWS)
+            .map(|_| ChunkId(rng.below(self.len())))
+            .filter(|&id| self.is_kept(id) && self.reuse(id).is_later_than(than))
+            .max_by_key(|&id| self.reuse(id).word())
+    }
+
+    /// Whether a chunk is in use, behind the guard, and was not passed over.
+    fn is_kept(&self, id: ChunkId) -> bool {
+        self.is_drawn(id) && self.entry(id).is_some_and(|e| !e.young)
     }
 
     /// Whether a chunk that [`pick_victim`](Self::pick_victim) or [`pick_fair_victim`](Self::pick_fair_victim) named just now was named
@@ -605,9 +646,12 @@ impl<'a> ChunkTable<'a> {
     pub fn begin_evict(&mut self, id: ChunkId) -> Result<(), ChunkError> {
         let have = self.check_state(id, CAN_EVICT)?;
         let copying = self.is_copying(id);
-        let is_oldest = self.first(ChunkState::Used) == Some(id);
+        // One of those that were kept.
+        let makes_way = self.is_kept(id)
+            && (self.last(ChunkState::Used) != Some(id)
+                || self.first(ChunkState::Used) == Some(id));
         self.shift_to(id, list::Place::new(ChunkState::Evicting, copying))?;
-        self.lists.owed = self.lists.owed.saturating_sub(is_oldest.into());
+        self.lists.owed = self.lists.owed.saturating_sub(makes_way.into());
         if let Some(e) = self.entry_mut(id) {
             e.before_evict = have;
         }

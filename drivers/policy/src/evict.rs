@@ -9,10 +9,12 @@ pub enum VictimOrder {
     /// The chunk that a migration touched longest ago (`nvidia-uvm.md` 4.5): what NVIDIA's driver does.
     #[default]
     LeastRecentlyMigrated = 0,
-    /// Any chunk in use, each as likely as the others.
+    /// Any chunk in use, each as likely as the others; as far as one knows how soon they come back ([`Reuse`](crate::reuse::Reuse)), of
+    /// some the one that comes last.
     Random = 1,
     /// The chunk migrated to last, behind a guard of younger ones; now and then the oldest, so that what stays is replaced in
-    /// time. What does not fit is gone over through the guard, and the rest stays: bimodal insertion (Qureshi et al., ISCA'07).
+    /// time. What does not fit is gone over through the guard, and the rest stays: bimodal insertion (Qureshi et al., ISCA'07). One of these
+    /// goes instead if it is known to come back later.
     Recent = 2,
     /// [`Self::Recent`] while [`Refaults`](crate::refault::Refaults) says that what is evicted comes back, [`Self::Random`] while that
     /// comes back at once, else the least recently migrated.

@@ -56,6 +56,7 @@ pub mod preset;
 pub mod refault;
 pub mod residency;
 pub mod returns;
+pub mod reuse;
 pub mod scope;
 pub mod share;
 pub mod spare;

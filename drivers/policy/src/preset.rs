@@ -47,6 +47,7 @@ pub static PRESETS: &[Preset] = &[
             (KnobId::ReturnWhole, 1),
             (KnobId::FetchApart, 1),
             (KnobId::FetchWhole, 1),
+            (KnobId::EvictByReuse, 1),
         ],
     },
     Preset {
@@ -285,6 +286,7 @@ mod tests {
             ReturnWhole,
             FetchApart,
             FetchWhole,
+            EvictByReuse,
         ] {
             assert_eq!(p.get(off), 0, "{}", off.knob().name);
         }
@@ -317,6 +319,7 @@ mod tests {
                 ReturnWhole,
                 FetchApart,
                 FetchWhole,
+                EvictByReuse,
             ])
             .collect();
         huvm.sort();

@@ -16,7 +16,7 @@
 //! more. The default, a quarter, is for cycles; tests/evict_order.rs has both in figures.
 //!
 //! **What is wanted at once.** A job that touches a little more than the memory, anywhere in it, wants back what was evicted just now, whatever
-//! that was. Then any victim is as good as another, but one that pages are filled into just now costs most, and that is what
+//! that was. Then any victim is as good as another of which no more is known, but one that pages are filled into just now costs most, and that is what
 //! [`VictimOrder::Recent`] takes; and what is evicted ahead is evicted in vain. So once most of what is brought in left no more
 //! evictions ago than pre-eviction is ahead by, victims are chosen by chance ([`Refaults::is_near`]), and pre-eviction holds off.
 //! (RA at 72 chunks, a table as large as the memory and an input that goes by, under stock-595: 1293 evictions, and 4741 with
@@ -29,6 +29,7 @@
 use crate::config::{KnobId, Policy};
 use crate::evict::VictimOrder;
 use crate::pre_evict::PreEvictConfig;
+use crate::reuse::Reuse;
 use crate::stream::StreamConfig;
 
 /// Evictions, in memories, within which a chunk that comes back counts as a refault. A cycle of so many times the memory is
@@ -87,6 +88,17 @@ pub struct EvictConfig {
     pub near: u64,
     /// What comes back within this part of a cycle is kept, percent ([`Return::is_soon`]).
     pub soon_percent: u32,
+    /// How soon a chunk comes back is learned ([`Return::reuse`]).
+    pub by_reuse: bool,
+}
+
+/// How a chunk left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The number of its eviction.
+    pub number: u64,
+    /// What was known of how soon it comes back.
+    pub reuse: Reuse,
 }
 
 /// What a chunk that is brought in says.
@@ -97,6 +109,8 @@ pub struct Return {
     /// It was evicted so short a time ago that it is wanted several times while the job goes over its data once, as the ranks of a
     /// graph's hubs are: worth more than one of those that are kept.
     pub is_soon: bool,
+    /// How soon it comes back, beside others. Unknown if it is not learned, or never left.
+    pub reuse: Reuse,
 }
 
 impl EvictConfig {
@@ -142,6 +156,7 @@ impl EvictConfig {
             span: u64::from(chunks).saturating_mul(SPAN_MEMORIES),
             near: PreEvictConfig::of(policy, chunks).ahead_max().into(),
             soon_percent: if adapts { soon } else { 0 },
+            by_reuse: adapts && policy.is_on(KnobId::EvictByReuse),
         }
     }
 
@@ -154,6 +169,7 @@ impl EvictConfig {
         span: 0,
         near: 0,
         soon_percent: 0,
+        by_reuse: false,
     };
 }
 
@@ -226,21 +242,21 @@ impl Refaults {
         self.evicted
     }
 
-    /// A chunk was brought in, for a block whose eviction from this GPU had the number `left`, if there was one;
+    /// A chunk was brought in, for a block that had been evicted from this GPU, if it was (`left`);
     /// `by_fault`: a GPU waits for it. Under another order than [`VictimOrder::Adaptive`] the switch stays as it is: jobs of both may share a GPU.
     /// Only that something is wanted at once ends under any: pre-eviction holds off for it, whatever the order.
     pub fn brought_in(
         &mut self,
-        left: Option<u64>,
+        left: Option<Left>,
         by_fault: bool,
         config: &EvictConfig,
     ) -> Return {
         self.returned = self.returned.wrapping_add(u64::from(left.is_some()));
-        let distance = left.map(|n| self.evicted.wrapping_sub(n));
+        let distance = left.map(|l| self.evicted.wrapping_sub(l.number));
         let refault = distance.is_some_and(|d| d < config.span);
         let mut back = Return {
             is_refault: refault,
-            is_soon: false,
+            ..Return::default()
         };
         let adapts = config.order == VictimOrder::Adaptive;
         if adapts || self.near {
@@ -252,10 +268,17 @@ impl Refaults {
         if !adapts {
             return back;
         }
-        if let Some(distance) = distance.filter(|_| self.cyclic) {
-            self.fit_guard(distance, config);
-            let part = self.cycle.saturating_mul(config.soon_percent.into()) / 100;
-            back.is_soon = distance < part;
+        if let (Some(left), Some(distance)) = (left, distance) {
+            self.note_cycle(distance, config);
+            let now = Reuse::UNKNOWN.comes_back(distance, self.cycle);
+            if config.by_reuse {
+                back.reuse = left.reuse.comes_back(distance, self.cycle);
+            }
+            if self.cyclic {
+                self.fit_guard(distance, config);
+                let reuse = if config.by_reuse { back.reuse } else { now };
+                back.is_soon = reuse.is_within(config.soon_percent);
+            }
         }
         let window = if self.cyclic {
             (config.window / OFF_SHORTER).max(1)
@@ -284,13 +307,26 @@ impl Refaults {
         config.guard.saturating_add(wider).min(config.guard_max)
     }
 
+    /// A chunk came back after `distance` evictions.
+    fn note_cycle(&mut self, distance: u64, config: &EvictConfig) {
+        if distance <= self.guard(config).into() {
+            return;
+        }
+        let distance = distance.min(config.span);
+        self.cycle = match self.cycle {
+            0 => distance,
+            known => {
+                known
+                    .saturating_mul(CYCLE_PART - 1)
+                    .saturating_add(distance)
+                    / CYCLE_PART
+            }
+        };
+    }
+
     fn fit_guard(&mut self, distance: u64, config: &EvictConfig) {
         let guard = self.guard(config);
         let short = distance <= guard.into();
-        if !short {
-            let before = self.cycle.saturating_mul(CYCLE_PART - 1);
-            self.cycle = before.saturating_add(distance.min(config.span)) / CYCLE_PART;
-        }
         let widest = config.guard_max.saturating_mul(PARTS);
         let step = (widest / WIDER_PART).max(WIDER_LEAST);
         let wider = self.wider.saturating_add(if short { step } else { 0 });
@@ -327,6 +363,17 @@ impl Refaults {
 mod tests {
     use super::*;
 
+    impl Refaults {
+        /// What left with this number, of which nothing else is known, is brought in.
+        fn comes(&mut self, left: Option<u64>, by_fault: bool, config: &EvictConfig) -> Return {
+            let left = left.map(|number| Left {
+                number,
+                reuse: Reuse::UNKNOWN,
+            });
+            self.brought_in(left, by_fault, config)
+        }
+    }
+
     fn config(window: u32, span: u64) -> EvictConfig {
         EvictConfig {
             order: VictimOrder::Adaptive,
@@ -336,6 +383,7 @@ mod tests {
             span,
             near: 0,
             soon_percent: 25,
+            by_reuse: false,
         }
     }
 
@@ -344,18 +392,18 @@ mod tests {
         let (mut r, c) = (Refaults::new(), config(8, 100));
         let left = Some(r.evicted());
         for _ in 0..4 {
-            assert!(!r.brought_in(None, false, &c).is_refault);
-            assert!(r.brought_in(left, false, &c).is_refault);
+            assert!(!r.comes(None, false, &c).is_refault);
+            assert!(r.comes(left, false, &c).is_refault);
         }
         // Half is no majority.
         assert_eq!(r.order(&c), VictimOrder::LeastRecentlyMigrated);
         for n in 0..8 {
-            r.brought_in(left.filter(|_| n >= 3), false, &c);
+            r.comes(left.filter(|_| n >= 3), false, &c);
         }
         assert_eq!(r.order(&c), VictimOrder::Recent);
-        r.brought_in(None, false, &c);
+        r.comes(None, false, &c);
         assert_eq!(r.order(&c), VictimOrder::Recent);
-        r.brought_in(left, false, &c);
+        r.comes(left, false, &c);
         assert_eq!(r.order(&c), VictimOrder::LeastRecentlyMigrated);
     }
 
@@ -365,7 +413,7 @@ mod tests {
         r.cyclic = true;
         for _ in 0..n {
             r.evicted();
-            r.brought_in(Some(r.evicted - distance), false, c);
+            r.comes(Some(r.evicted - distance), false, c);
         }
     }
 
@@ -382,7 +430,7 @@ mod tests {
         let (mut r, mut c) = (Refaults::new(), fits());
         let soon = |r: &mut Refaults, c: &EvictConfig, distance| {
             r.evicted();
-            r.brought_in(Some(r.evicted - distance), false, c).is_soon
+            r.comes(Some(r.evicted - distance), false, c).is_soon
         };
         // Nobody knows yet what a cycle is.
         r.evicted = 10_000;
@@ -396,7 +444,7 @@ mod tests {
         assert!(!soon(&mut r, &c, 0));
         // Nor out of a cycle, nor what never left.
         c.soon_percent = 25;
-        assert!(!r.brought_in(None, false, &c).is_soon);
+        assert!(!r.comes(None, false, &c).is_soon);
         r.cyclic = false;
         assert!(!soon(&mut r, &c, 5));
     }
@@ -445,7 +493,7 @@ mod tests {
         for _ in 0..1000 {
             let left = r.evicted();
             r.cyclic = false;
-            r.brought_in(Some(left), false, &c);
+            r.comes(Some(left), false, &c);
         }
         assert_eq!(r.guard(&c), 10);
     }
@@ -461,6 +509,7 @@ mod tests {
         let mut r = Refaults::new();
         for distance in [0, 1, u64::MAX / 2, u64::MAX] {
             r.cyclic = true;
+            r.note_cycle(distance, &c);
             r.fit_guard(distance, &c);
             assert_eq!(r.guard(&c), u32::MAX);
         }
@@ -474,9 +523,9 @@ mod tests {
         let left = Some(r.evicted());
         r.evicted();
         r.evicted();
-        assert!(r.brought_in(left, false, &c).is_refault);
+        assert!(r.comes(left, false, &c).is_refault);
         r.evicted();
-        assert!(!r.brought_in(left, false, &c).is_refault);
+        assert!(!r.comes(left, false, &c).is_refault);
     }
 
     /// Catches a switch that turns at a few, one that goes on for ever, and a window that does not end.
@@ -490,7 +539,7 @@ mod tests {
                 r.evicted();
                 let distance = if n < near { 3 } else { 4 };
                 let left = Some(r.evicted - distance);
-                r.brought_in(left, by_fault, c);
+                r.comes(left, by_fault, c);
             }
         };
         bring(&mut r, &c, 4, true);
@@ -524,7 +573,7 @@ mod tests {
         let bring = |r: &mut Refaults, c: &EvictConfig, distance| {
             for _ in 0..8 {
                 r.evicted();
-                r.brought_in(Some(r.evicted - distance), true, c);
+                r.comes(Some(r.evicted - distance), true, c);
             }
         };
         for order in [VictimOrder::LeastRecentlyMigrated, VictimOrder::Recent] {
@@ -564,12 +613,12 @@ mod tests {
         let mut r = Refaults::new();
         let mut c = config(1, 9);
         let left = Some(r.evicted());
-        r.brought_in(left, false, &c);
+        r.comes(left, false, &c);
         assert_eq!(r.order(&c), VictimOrder::Recent);
         c.order = VictimOrder::Random;
         assert_eq!(r.order(&c), VictimOrder::Random);
         // Nor does another order's job turn it off.
-        assert!(!r.brought_in(None, false, &c).is_refault);
+        assert!(!r.comes(None, false, &c).is_refault);
         c.order = VictimOrder::Adaptive;
         assert_eq!(r.order(&c), VictimOrder::Recent);
     }

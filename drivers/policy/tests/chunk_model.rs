@@ -13,6 +13,7 @@ use huvm_policy::chunk::{
     ALL_STATES, PASSES_MAX,
 };
 use huvm_policy::evict::VictimOrder;
+use huvm_policy::reuse::Reuse;
 use huvm_policy::types::ChunkId;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -43,6 +44,8 @@ struct Model {
     /// Of the young, those that are to be kept; and how many of the oldest make way for such.
     kept: Vec<u32>,
     owed: u32,
+    /// How soon each comes back.
+    reuse: Vec<Reuse>,
 }
 
 impl Model {
@@ -60,6 +63,7 @@ impl Model {
             keep_old: false,
             kept: Vec::new(),
             owed: 0,
+            reuse: vec![Reuse::UNKNOWN; CHUNKS as usize],
         }
     }
 
@@ -141,8 +145,9 @@ impl Model {
             Free if self.condemned[id as usize] => Retired,
             to => to,
         };
-        let is_oldest = self.old().first() == Some(&id);
-        self.owed -= u32::from(to == Evicting && is_oldest).min(self.owed);
+        let old = self.old();
+        let makes_way = old.contains(&id) && (old.last() != Some(&id) || old.first() == Some(&id));
+        self.owed -= u32::from(to == Evicting && makes_way).min(self.owed);
         for list in self.lists.values_mut() {
             list.retain(|&c| c != id);
         }
@@ -202,6 +207,7 @@ enum Op {
     Condemn(u32),
     Steer(u32, bool),
     Keep(u32),
+    Reuse(u32, u64),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -241,6 +247,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => id().prop_map(Op::Condemn),
         1 => (0..6u32, any::<bool>()).prop_map(|(n, k)| Op::Steer(n, k)),
         2 => id().prop_map(Op::Keep),
+        4 => (id(), 0..300u64).prop_map(|(i, d)| Op::Reuse(i, d)),
     ]
 }
 
@@ -279,8 +286,15 @@ fn apply(op: &Op, t: &mut ChunkTable<'_>, m: &mut Model) -> Result<(), TestCaseE
                 (None, VictimOrder::Recent) => {
                     let oldest = m.oldest().map(ChunkId);
                     let recent = m.old().last().map(|&c| ChunkId(c)).or(oldest);
-                    prop_assert!(pick == recent || pick == oldest, "{:?}", pick);
-                    if m.owed != 0 {
+                    let reuse = |id: ChunkId| m.reuse[id.as_usize()];
+                    let later = match (pick, recent) {
+                        (Some(p), Some(r)) => {
+                            m.old().contains(&p.0) && reuse(p).is_later_than(reuse(r))
+                        }
+                        _ => false,
+                    };
+                    prop_assert!(later || pick == recent || pick == oldest, "{:?}", pick);
+                    if m.owed != 0 && !later {
                         prop_assert_eq!(pick, oldest, "of {} that make way", m.owed);
                     }
                 }
@@ -366,6 +380,14 @@ fn apply(op: &Op, t: &mut ChunkTable<'_>, m: &mut Model) -> Result<(), TestCaseE
                 m.kept.push(i);
             }
             (t.keep(ChunkId(i)), i < CHUNKS)
+        }
+        Op::Reuse(i, distance) => {
+            let reuse = t.reuse(ChunkId(i)).comes_back(distance, 100);
+            if let Some(r) = m.reuse.get_mut(i as usize) {
+                *r = r.comes_back(distance, 100);
+                prop_assert_eq!(*r, reuse);
+            }
+            (t.set_reuse(ChunkId(i), reuse), i < CHUNKS)
         }
         Op::Usable(i) => (t.make_usable(ChunkId(i)), m.go(i, &[Unusable], Free)),
         Op::Condemn(i) => {
@@ -550,6 +572,7 @@ proptest! {
                     .map_or(Ok(()), |v| v.chunk.abort(&mut t).map_err(|e| e.1)),
                 Op::Activate(i) => t.activate(ChunkId(i)),
                 Op::Keep(i) => t.keep(ChunkId(i)),
+                Op::Reuse(i, d) => t.set_reuse(ChunkId(i), Reuse::UNKNOWN.comes_back(d, 100)),
                 Op::Pin(i) => t.pin(ChunkId(i)),
                 Op::Touch(i) => t.touch(ChunkId(i)),
                 Op::Begin(i) => t.begin_evict(ChunkId(i)),
@@ -918,4 +941,99 @@ fn recent_is_who_was_chosen_as_the_youngest() {
     assert_eq!(full(&passes_over, recent, seed), (5, false));
     let empties = |t: &mut ChunkTable<'_>| t.mark_unused(ChunkId(3)).unwrap();
     assert_eq!(full(&empties, recent, seed), (3, false));
+}
+
+/// How long a chunk that was away for so many evictions of 100 takes.
+fn away(distance: u64) -> Reuse {
+    Reuse::UNKNOWN.comes_back(distance, 100)
+}
+
+/// Of 16 in use, the last two behind the guard, who goes; `reuse` of each, and so many that are owed.
+fn goes(order: VictimOrder, reuse: &dyn Fn(u32) -> Reuse, owed: u32, seed: u64) -> (u32, u32) {
+    let (mut e, mut l) = table_of(16);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    t.steer(2, true);
+    for i in 0..16 {
+        let id = t.take_free().unwrap().activate(&mut t).unwrap();
+        t.set_reuse(id, reuse(i)).unwrap();
+        assert_eq!(t.reuse(id), reuse(i));
+        // It leaves the guard before the end.
+        if (4..4 + owed).contains(&i) {
+            t.keep(id).unwrap();
+        }
+    }
+    let mut victims = (0..2).map(|n| {
+        let v = t.take_victim(order, seed + n).unwrap();
+        v.id().0
+    });
+    (victims.next().unwrap(), victims.next().unwrap())
+}
+
+#[test]
+fn who_comes_back_later_makes_way() {
+    let recent = VictimOrder::Recent;
+    // 13 is the youngest behind the guard. The turn of the oldest apart, which comes for one seed in 32.
+    let victims = |reuse: &dyn Fn(u32) -> Reuse, owed| -> BTreeMap<u32, u32> {
+        let mut n = BTreeMap::new();
+        for seed in 0..256 {
+            *n.entry(goes(recent, reuse, owed, seed * 1000).0)
+                .or_default() += 1;
+        }
+        n
+    };
+    // As long as nobody knows, nor for a quarter or less.
+    for same in [&|_| Reuse::UNKNOWN, &|i: u32| {
+        away(100 + u64::from(i)) as Reuse
+    }] as [&dyn Fn(u32) -> Reuse; 2]
+    {
+        let n = victims(same, 0);
+        assert!(
+            n[&13] > 230 && n.keys().all(|v| [0, 13].contains(v)),
+            "{n:?}"
+        );
+    }
+    // Three that come later; none of the young, which do too.
+    let later = |i: u32| {
+        away(if [3, 7, 9].contains(&i) || i > 13 {
+            200
+        } else {
+            100
+        })
+    };
+    let n = victims(&later, 0);
+    assert!(n.keys().all(|v| [0, 3, 7, 9, 13].contains(v)), "{n:?}");
+    assert!(n[&3] + n[&7] + n[&9] > 120 && n[&13] > 20, "{n:?}");
+    // The latest of those that were looked at.
+    let one = |i: u32| {
+        away(if i == 7 {
+            300
+        } else if i < 13 {
+            200
+        } else {
+            100
+        })
+    };
+    let n = victims(&one, 0);
+    assert!(n[&7] > 60 && !n.contains_key(&13), "{n:?}");
+    // Who is kept, with nobody that comes later: the oldest goes instead; and it is paid by whoever makes way.
+    let n = victims(&|_| Reuse::UNKNOWN, 1);
+    assert_eq!(n.keys().copied().collect::<Vec<_>>(), [0]);
+    let turn = |seed| goes(recent, &|_| Reuse::UNKNOWN, 0, seed).0 == 0;
+    let seed = (0..).find(|&s| !turn(s) && !turn(s + 1)).unwrap();
+    assert_eq!(goes(recent, &|_| Reuse::UNKNOWN, 1, seed), (0, 13));
+    let paid = |seed| goes(recent, &later, 1, seed);
+    let (first, second) = (0..)
+        .map(|n| paid(n * 10))
+        .find(|v| v.0 == 3 && ![0, 7, 9].contains(&v.1))
+        .unwrap();
+    assert_eq!((first, second), (3, 13));
+}
+
+#[test]
+fn by_chance_too_who_comes_back_later_makes_way() {
+    let later = |i: u32| away(if i < 2 { 200 } else { 100 });
+    let hits = (0..256).filter(|s| goes(VictimOrder::Random, &later, 0, s * 1000).0 < 2);
+    // An eighth of the chunks; six are looked at.
+    let hits = hits.count();
+    assert!((110..170).contains(&hits), "{hits}");
 }

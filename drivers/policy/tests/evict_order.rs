@@ -11,20 +11,37 @@
 use huvm_policy::chunk::{ChunkEntry, ChunkLists, ChunkState, ChunkTable};
 use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::evict::{SplitMix64, VictimOrder};
-use huvm_policy::refault::{EvictConfig, Memory, Refaults};
+use huvm_policy::refault::{EvictConfig, Left, Memory, Refaults};
 use huvm_policy::types::ChunkId;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 /// Chunks of the memory.
 const CHUNKS: u32 = 800;
 
-fn config(order: VictimOrder, window_percent: u64, soon_percent: u64) -> EvictConfig {
+/// How much of the default is on.
+#[derive(Clone, Copy)]
+struct With {
+    window_percent: u64,
+    soon_percent: u64,
+    by_reuse: bool,
+}
+
+/// The preset huvm's.
+const ALL: With = With {
+    window_percent: 25,
+    soon_percent: 25,
+    by_reuse: true,
+};
+
+fn config(order: VictimOrder, with: With) -> EvictConfig {
     let mut p = Policy::new();
     p.set(KnobId::EvictOrder, order as u64).unwrap();
     p.set(KnobId::EvictGuardChunks, 16).unwrap();
-    p.set(KnobId::EvictWindowPercent, window_percent).unwrap();
+    p.set(KnobId::EvictWindowPercent, with.window_percent)
+        .unwrap();
     p.set(KnobId::EvictGuardFit, 1).unwrap();
-    p.set(KnobId::EvictKeepSoon, soon_percent).unwrap();
+    p.set(KnobId::EvictKeepSoon, with.soon_percent).unwrap();
+    p.set(KnobId::EvictByReuse, with.by_reuse.into()).unwrap();
     EvictConfig::of(
         &p,
         &Memory {
@@ -41,7 +58,7 @@ fn misses(trace: &[u32], config: &EvictConfig) -> usize {
     let mut table = ChunkTable::new(&mut entries, &mut lists);
     table.format();
     let mut refaults = Refaults::new();
-    let mut left: HashMap<u32, u64> = HashMap::new();
+    let mut left: HashMap<u32, Left> = HashMap::new();
     let (mut at, mut holds) = (HashMap::new(), vec![None; CHUNKS as usize]);
     let mut missed = 0;
     for page in trace {
@@ -56,13 +73,22 @@ fn misses(trace: &[u32], config: &EvictConfig) -> usize {
             table.begin_evict(id).unwrap();
             let old: u32 = holds[id.as_usize()].take().unwrap();
             at.remove(&old);
-            left.insert(old, refaults.evicted());
+            let reuse = table.reuse(id);
+            left.insert(
+                old,
+                Left {
+                    number: refaults.evicted(),
+                    reuse,
+                },
+            );
             table.hand_over(id).unwrap();
             id
         });
         table.activate(id).unwrap();
         let gone = left.get(page).copied();
-        if refaults.brought_in(gone, true, config).is_soon {
+        let back = refaults.brought_in(gone, true, config);
+        table.set_reuse(id, back.reuse).unwrap();
+        if back.is_soon {
             table.keep(id).unwrap();
         }
         at.insert(*page, id);
@@ -157,22 +183,29 @@ fn percent(misses: usize, trace: &[u32]) -> f64 {
     100.0 * misses as f64 / (trace.len() - distinct(trace)) as f64
 }
 
-/// Of the preset huvm: what comes back within that part of a cycle is kept.
-const SOON: u64 = 25;
-
-/// Least recently migrated, adaptive by default, adaptive with a long window, adaptive without what comes back soon, optimum.
+/// Least recently migrated, adaptive by default, adaptive with a long window, adaptive without what comes back soon and by age alone,
+/// optimum.
 fn row(name: &str, trace: &[u32]) -> [f64; 5] {
-    let with = |order, window, soon| percent(misses(trace, &config(order, window, soon)), trace);
+    let of = |order, with| percent(misses(trace, &config(order, with)), trace);
+    let long = With {
+        window_percent: 200,
+        ..ALL
+    };
+    let by_age = With {
+        soon_percent: 0,
+        by_reuse: false,
+        ..ALL
+    };
     let row = [
-        with(VictimOrder::LeastRecentlyMigrated, 25, SOON),
-        with(VictimOrder::Adaptive, 25, SOON),
-        with(VictimOrder::Adaptive, 200, SOON),
-        with(VictimOrder::Adaptive, 25, 0),
+        of(VictimOrder::LeastRecentlyMigrated, ALL),
+        of(VictimOrder::Adaptive, ALL),
+        of(VictimOrder::Adaptive, long),
+        of(VictimOrder::Adaptive, by_age),
         percent(belady(trace), trace),
     ];
     // For Documentation: cargo test -p huvm_policy --test evict_order -- --nocapture
     println!(
-        "{name:<24} lrm {:5.1}  adaptive {:5.1}  window 200 % {:5.1}  soon 0 {:5.1}  belady {:5.1}",
+        "{name:<24} lrm {:5.1}  adaptive {:5.1}  window 200 % {:5.1}  by age {:5.1}  belady {:5.1}",
         row[0], row[1], row[2], row[3], row[4]
     );
     row
@@ -197,6 +230,28 @@ fn forward_and_backward_is_near_the_optimum() {
             &forward_backward(ratio),
         );
         assert!(adaptive < best + 5.0 && adaptive < lrm - 10.0);
+    }
+}
+
+/// A network's training: weights and their gradients are wanted going forward or back, and all of both with each of two moments by the
+/// optimiser.
+fn training(ratio: f64) -> Vec<u32> {
+    let n = of(ratio) / 4;
+    let (w, g, m1, m2) = (0, n, 2 * n, 3 * n);
+    let pass = || {
+        let forward = (0..n).map(move |i| w + i);
+        let backward = (0..n).rev().flat_map(move |i| [w + i, g + i]);
+        let update = (0..n).flat_map(move |i| [w + i, g + i, m1 + i, m2 + i]);
+        forward.chain(backward).chain(update)
+    };
+    (0..12).flat_map(|_| pass()).collect()
+}
+
+#[test]
+fn what_is_wanted_often_in_a_pass_stays() {
+    for ratio in [1.25, 1.5, 2.0] {
+        let [lrm, adaptive, _, by_age, best] = row(&format!("training {ratio}"), &training(ratio));
+        assert!(adaptive < lrm && adaptive < by_age * 0.93 && adaptive < best + 15.0);
     }
 }
 
@@ -237,10 +292,10 @@ fn a_phase_that_ends_is_forgotten() {
     let mut trace = cycle(1.5);
     trace.extend(phases(&[10, 11, 12]));
     let (cycle, all) = (
-        misses(&cycle(1.5), &config(VictimOrder::Adaptive, 25, SOON)),
+        misses(&cycle(1.5), &config(VictimOrder::Adaptive, ALL)),
         trace.len(),
     );
-    let after = misses(&trace, &config(VictimOrder::Adaptive, 25, SOON)) - cycle;
+    let after = misses(&trace, &config(VictimOrder::Adaptive, ALL)) - cycle;
     assert!(after * 50 < all, "{after} of {all}");
 }
 

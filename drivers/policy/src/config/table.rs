@@ -436,4 +436,11 @@ knobs! {
         "While of most blocks that come by faults half is wanted before they leave, the first fault of a block fetches all of it.",
         "chosen for this project: the HUVM paper's driver always does, which moves many times what is wanted here and there (grain.rs)"
     }
+
+    // Eviction, continued.
+    EvictByReuse {
+        "evict_by_reuse", "", Choice(OFF_ON), 0..=1, 0, true,
+        "Of what evict_order=adaptive keeps, a chunk that comes back late makes way for one that comes back sooner.",
+        "chosen for this project, after TinyLFU (ACM ToS 2017): what is wanted often in a pass is worth more (reuse.rs)"
+    }
 }
