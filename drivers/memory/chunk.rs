@@ -329,7 +329,12 @@ impl ChunkPool {
         inner.evict = *config;
         let order = inner.refaults.order(config);
         let guard = inner.refaults.guard(config);
-        inner.table().steer(guard, order == VictimOrder::Recent);
+        let cycles = inner.refaults.cycles();
+        let mut table = inner.table();
+        table.steer(guard, order == VictimOrder::Recent);
+        if config.by_reuse {
+            table.set_cycle(cycles);
+        }
         let FairVictim {
             chunk,
             recent,

@@ -234,7 +234,7 @@ pub enum ChunkError {
     },
 }
 
-/// One chunk's place in the table. 16 bytes.
+/// One chunk's place in the table. 20 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkEntry {
     prev: u32,
@@ -252,8 +252,9 @@ pub struct ChunkEntry {
     comes_back: bool,
     /// In use, and passed over once ([`ChunkTable::pick_fair_victim`]).
     deferred: bool,
-    /// How soon it comes back ([`ChunkTable::set_reuse`]).
+    /// How soon it comes back ([`ChunkTable::set_reuse`]), and in which cycle that was said.
     reuse: Reuse,
+    said_in: u8,
 }
 
 impl ChunkEntry {
@@ -270,6 +271,7 @@ impl ChunkEntry {
             comes_back: false,
             deferred: false,
             reuse: Reuse::UNKNOWN,
+            said_in: 0,
         }
     }
 
@@ -307,6 +309,8 @@ pub struct ChunkLists {
     keep_old: bool,
     /// Chunks that are kept though they came last: so many of the oldest make way for them.
     owed: u32,
+    /// The cycle that it is, of those counted so far.
+    cycle: u8,
     /// Chunks in use that were passed over.
     deferred: u32,
 }
@@ -323,6 +327,7 @@ impl ChunkLists {
             guard: 0,
             keep_old: false,
             owed: 0,
+            cycle: 0,
             deferred: 0,
         }
     }
@@ -432,6 +437,11 @@ impl<'a> ChunkTable<'a> {
         (self.lists.guard, self.lists.keep_old) = (guard, keep_old);
     }
 
+    /// The cycle that it is, counted from anywhere, over [`u8::MAX`] back to 0: what is known of chunks that stay grows old by it.
+    pub fn set_cycle(&mut self, cycle: u8) {
+        self.lists.cycle = cycle;
+    }
+
     /// Unusable → Free, at the end of the free list.
     ///
     /// # Errors
@@ -507,14 +517,22 @@ impl<'a> ChunkTable<'a> {
     /// How soon the chunk comes back, once it is evicted ([`pick_victim`](Self::pick_victim)). It stays with the chunk until it is said
     /// anew, whatever becomes of it.
     pub fn set_reuse(&mut self, id: ChunkId, reuse: Reuse) -> Result<(), ChunkError> {
+        let cycle = self.lists.cycle;
         let e = self.entry_mut(id).ok_or(ChunkError::NoSuchChunk { id })?;
-        e.reuse = reuse;
+        (e.reuse, e.said_in) = (reuse, cycle);
         Ok(())
     }
 
     /// What [`set_reuse`](Self::set_reuse) said last; unknown if there is no such chunk.
     pub fn reuse(&self, id: ChunkId) -> Reuse {
         self.entry(id).map_or(Reuse::UNKNOWN, |e| e.reuse)
+    }
+
+    /// The same, as old as it is by now.
+    fn reuse_now(&self, id: ChunkId) -> Reuse {
+        self.entry(id).map_or(Reuse::UNKNOWN, |e| {
+            e.reuse.after(self.lists.cycle.wrapping_sub(e.said_in))
+        })
     }
 
     /// Used or Discarded → Unused: the last page that was resident in the chunk left it.
@@ -566,7 +584,7 @@ impl<'a> ChunkTable<'a> {
                     .filter(|&id| self.is_drawn(id));
                 let last = drawn
                     .take(REUSE_DRAWS)
-                    .max_by_key(|&id| self.reuse(id).word());
+                    .max_by_key(|&id| self.reuse_now(id).word());
                 Some(last.unwrap_or(oldest))
             }
         }
@@ -574,11 +592,11 @@ impl<'a> ChunkTable<'a> {
 
     /// Of some chunks in use behind the guard, the one that comes back last, if that is later than `recent` does.
     fn latest_beside(&self, recent: ChunkId, rng: &mut SplitMix64) -> Option<ChunkId> {
-        let than = self.reuse(recent);
+        let than = self.reuse_now(recent);
         (0..REUSE_DRAWS)
             .map(|_| ChunkId(rng.below(self.len())))
-            .filter(|&id| self.is_kept(id) && self.reuse(id).is_later_than(than))
-            .max_by_key(|&id| self.reuse(id).word())
+            .filter(|&id| self.is_kept(id) && self.reuse_now(id).is_later_than(than))
+            .max_by_key(|&id| self.reuse_now(id).word())
     }
 
     /// Whether a chunk is in use, behind the guard, and was not passed over.

@@ -219,6 +219,9 @@ pub struct Refaults {
     wider: u32,
     /// Evictions until a chunk comes back that is not needed at once, on the average.
     cycle: u64,
+    /// Cycles so far, and the eviction that the last one began with.
+    cycles: u8,
+    began: u64,
 }
 
 impl Refaults {
@@ -233,12 +236,17 @@ impl Refaults {
             near: false,
             wider: 0,
             cycle: 0,
+            cycles: 0,
+            began: 0,
         }
     }
 
     /// A chunk was evicted. Its block keeps the number, for [`Self::brought_in`].
     pub fn evicted(&mut self) -> u64 {
         self.evicted = self.evicted.wrapping_add(1);
+        if self.cycle != 0 && self.evicted.wrapping_sub(self.began) >= self.cycle {
+            (self.cycles, self.began) = (self.cycles.wrapping_add(1), self.evicted);
+        }
         self.evicted
     }
 
@@ -287,6 +295,11 @@ impl Refaults {
         };
         self.cyclic = self.again.note(refault, window, 2).unwrap_or(self.cyclic);
         back
+    }
+
+    /// Cycles so far: so old is what is known of how soon a chunk comes back. Goes on at 0 behind [`u8::MAX`].
+    pub const fn cycles(&self) -> u8 {
+        self.cycles
     }
 
     /// Whether what is evicted is wanted at once: by chance is as good as any order then, and ahead of need is in vain.
@@ -423,6 +436,32 @@ mod tests {
             guard_max: 100,
             ..config(1 << 30, 5000)
         }
+    }
+
+    /// Catches cycles that are counted before anybody knows what one is, one that is counted with each eviction, and none.
+    #[test]
+    fn cycles_are_counted_by_what_comes_back() {
+        let (mut r, c) = (Refaults::new(), fits());
+        for _ in 0..1000 {
+            r.evicted();
+        }
+        assert_eq!(r.cycles(), 0);
+        let left = Some(r.evicted - 400);
+        r.comes(left, false, &c);
+        let counted: std::vec::Vec<u8> = (0..4)
+            .map(|_| {
+                for _ in 0..400 {
+                    r.evicted();
+                }
+                r.cycles()
+            })
+            .collect();
+        assert_eq!(counted, [1, 2, 3, 4]);
+        r.cycles = u8::MAX;
+        for _ in 0..400 {
+            r.evicted();
+        }
+        assert_eq!(r.cycles(), 0);
     }
 
     #[test]

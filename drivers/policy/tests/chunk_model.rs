@@ -44,8 +44,9 @@ struct Model {
     /// Of the young, those that are to be kept; and how many of the oldest make way for such.
     kept: Vec<u32>,
     owed: u32,
-    /// How soon each comes back.
-    reuse: Vec<Reuse>,
+    /// How soon each comes back, and in which cycle that was said.
+    reuse: Vec<(Reuse, u8)>,
+    cycle: u8,
 }
 
 impl Model {
@@ -63,7 +64,8 @@ impl Model {
             keep_old: false,
             kept: Vec::new(),
             owed: 0,
-            reuse: vec![Reuse::UNKNOWN; CHUNKS as usize],
+            reuse: vec![(Reuse::UNKNOWN, 0); CHUNKS as usize],
+            cycle: 0,
         }
     }
 
@@ -208,6 +210,7 @@ enum Op {
     Steer(u32, bool),
     Keep(u32),
     Reuse(u32, u64),
+    Cycle(u8),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -248,6 +251,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..6u32, any::<bool>()).prop_map(|(n, k)| Op::Steer(n, k)),
         2 => id().prop_map(Op::Keep),
         4 => (id(), 0..300u64).prop_map(|(i, d)| Op::Reuse(i, d)),
+        1 => any::<u8>().prop_map(Op::Cycle),
     ]
 }
 
@@ -286,7 +290,10 @@ fn apply(op: &Op, t: &mut ChunkTable<'_>, m: &mut Model) -> Result<(), TestCaseE
                 (None, VictimOrder::Recent) => {
                     let oldest = m.oldest().map(ChunkId);
                     let recent = m.old().last().map(|&c| ChunkId(c)).or(oldest);
-                    let reuse = |id: ChunkId| m.reuse[id.as_usize()];
+                    let reuse = |id: ChunkId| {
+                        let (reuse, said_in) = m.reuse[id.as_usize()];
+                        reuse.after(m.cycle.wrapping_sub(said_in))
+                    };
                     let later = match (pick, recent) {
                         (Some(p), Some(r)) => {
                             m.old().contains(&p.0) && reuse(p).is_later_than(reuse(r))
@@ -384,10 +391,15 @@ fn apply(op: &Op, t: &mut ChunkTable<'_>, m: &mut Model) -> Result<(), TestCaseE
         Op::Reuse(i, distance) => {
             let reuse = t.reuse(ChunkId(i)).comes_back(distance, 100);
             if let Some(r) = m.reuse.get_mut(i as usize) {
-                *r = r.comes_back(distance, 100);
-                prop_assert_eq!(*r, reuse);
+                *r = (r.0.comes_back(distance, 100), m.cycle);
+                prop_assert_eq!(r.0, reuse);
             }
             (t.set_reuse(ChunkId(i), reuse), i < CHUNKS)
+        }
+        Op::Cycle(cycle) => {
+            t.set_cycle(cycle);
+            m.cycle = cycle;
+            return Ok(());
         }
         Op::Usable(i) => (t.make_usable(ChunkId(i)), m.go(i, &[Unusable], Free)),
         Op::Condemn(i) => {
@@ -585,6 +597,10 @@ proptest! {
                 Op::Prefetched(i) => t.lend_prefetched(ChunkId(i)),
                 Op::Unused(i) | Op::Discarded(i) | Op::HandOver(i) | Op::Free(i) | Op::Lend(i)
                 | Op::Removable(i, _) | Op::Retire(i) | Op::Usable(i) | Op::Condemn(i) => t.free(ChunkId(i)),
+                Op::Cycle(cycle) => {
+                    t.set_cycle(cycle);
+                    Ok(())
+                }
                 Op::Steer(guard, keep_old) => {
                     t.steer(guard, keep_old);
                     Ok(())
@@ -782,7 +798,7 @@ fn a_condemned_chunk_is_free_on_no_road() {
 
 #[test]
 fn an_entry_stays_small() {
-    assert_eq!(core::mem::size_of::<ChunkEntry>(), 16);
+    assert_eq!(core::mem::size_of::<ChunkEntry>(), 20);
 }
 
 /// `n` chunks lent, in ascending order.
