@@ -1053,3 +1053,28 @@ fn by_chance_too_who_comes_back_later_makes_way() {
     let hits = hits.count();
     assert!((110..170).contains(&hits), "{hits}");
 }
+
+#[test]
+fn who_stays_for_long_comes_back_as_is_usual() {
+    let goes = |cycles: u8, seed| {
+        let (mut e, mut l) = table_of(16);
+        let mut t = ChunkTable::new(&mut e, &mut l);
+        t.steer(2, true);
+        t.set_cycle(250);
+        for i in 0..16 {
+            let id = t.take_free().unwrap().activate(&mut t).unwrap();
+            // The youngest behind the guard, and those in it, came just now.
+            t.set_cycle(if i < 13 {
+                250
+            } else {
+                cycles.wrapping_add(250)
+            });
+            t.set_reuse(id, away(if i < 13 { 50 } else { 70 })).unwrap();
+        }
+        t.take_victim(VictimOrder::Recent, seed).unwrap().id().0
+    };
+    let youngest = |cycles| (0..256).filter(|s| goes(cycles, s * 1000) == 13).count();
+    // Until they are a quarter later than it.
+    assert!([0, 1, 11].iter().all(|&n| youngest(n) > 230));
+    assert!([12, 50, u8::MAX].iter().all(|&n| youngest(n) < 10));
+}
