@@ -307,7 +307,7 @@ pub struct ChunkLists {
     guard: u32,
     /// Chunks that are not young stay where they are when they are touched.
     keep_old: bool,
-    /// Chunks that are kept though they came last: so many of the oldest make way for them.
+    /// Chunks that are kept though they came last: so many of those before them make way, the oldest if none comes back later.
     owed: u32,
     /// The cycle that it is, of those counted so far.
     cycle: u8,
