@@ -332,9 +332,7 @@ impl ChunkPool {
         let cycles = inner.refaults.cycles();
         let mut table = inner.table();
         table.steer(guard, order == VictimOrder::Recent);
-        if config.by_reuse {
-            table.set_cycle(cycles);
-        }
+        table.set_cycle(cycles);
         let FairVictim {
             chunk,
             recent,

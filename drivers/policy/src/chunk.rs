@@ -244,7 +244,7 @@ pub struct ChunkEntry {
     before_evict: ChunkState,
     /// A copy to the host is in flight: the star of the diagram.
     copying: bool,
-    /// In use, and behind the guard ([`ChunkTable::steer`]).
+    /// In use, and in the guard ([`ChunkTable::steer`]).
     young: bool,
     /// Its memory failed.
     condemned: bool,
@@ -283,6 +283,11 @@ impl ChunkEntry {
     /// True while a copy to the host is in flight.
     pub const fn is_copying(&self) -> bool {
         self.copying
+    }
+
+    /// Whether a victim chosen by chance may be this one.
+    fn is_drawn(&self) -> bool {
+        self.state == ChunkState::Used && !self.deferred
     }
 }
 
@@ -343,7 +348,7 @@ impl ChunkLists {
         self.writing
     }
 
-    /// Chunks in use behind the guard. They count as [`ChunkState::Used`] too.
+    /// Chunks in use that the guard holds. They count as [`ChunkState::Used`] too.
     pub const fn young(&self) -> u32 {
         self.young
     }
@@ -376,7 +381,7 @@ pub struct ChunkTable<'a> {
 /// (a GPU that must evict has nearly all) the chance of that is 1 in 2^64.
 const RANDOM_DRAWS: u32 = 32;
 /// Chunks of which the one that comes back last goes: under [`VictimOrder::Random`] of those in use, under [`VictimOrder::Recent`] of
-/// all, and it has to come later than the youngest behind the guard.
+/// all, and it has to come later than the youngest past the guard.
 const REUSE_DRAWS: usize = 6;
 /// One victim of this many is the oldest under [`VictimOrder::Recent`] (the bimodal throttle, Qureshi et al., ISCA'07).
 const RECENT_OLDEST_OF: u32 = 32;
@@ -432,7 +437,7 @@ impl<'a> ChunkTable<'a> {
     }
 
     /// Sets how many chunks the guard of [`VictimOrder::Recent`] holds, and whether a [`touch`](Self::touch) leaves a chunk
-    /// behind it where it is. Without a guard, as at first, chunks are in the order of their migration alone.
+    /// past it where it is. Without a guard, as at first, chunks are in the order of their migration alone.
     pub fn steer(&mut self, guard: u32, keep_old: bool) {
         (self.lists.guard, self.lists.keep_old) = (guard, keep_old);
     }
@@ -573,49 +578,41 @@ impl<'a> ChunkTable<'a> {
                 let Some(recent) = self.last(ChunkState::Used).filter(|_| !turn) else {
                     return Some(oldest);
                 };
+                let drawn = (0..REUSE_DRAWS)
+                    .map(|_| ChunkId(rng.below(self.len())))
+                    .filter(|&id| self.is_kept(id));
+                let latest = self
+                    .latest(drawn)
+                    .filter(|&id| self.reuse_now(id).is_later_than(self.reuse_now(recent)));
                 let owed = self.lists.owed != 0;
-                let latest = self.latest_beside(recent, &mut rng);
                 Some(latest.unwrap_or(if owed { oldest } else { recent }))
             }
             VictimOrder::Random => {
                 let mut rng = SplitMix64::new(rng_seed);
                 let drawn = (0..RANDOM_DRAWS)
                     .map(|_| ChunkId(rng.below(self.len())))
-                    .filter(|&id| self.is_drawn(id));
-                let last = drawn
-                    .take(REUSE_DRAWS)
-                    .max_by_key(|&id| self.reuse_now(id).word());
-                Some(last.unwrap_or(oldest))
+                    .filter(|&id| self.entry(id).is_some_and(ChunkEntry::is_drawn));
+                Some(self.latest(drawn.take(REUSE_DRAWS)).unwrap_or(oldest))
             }
         }
     }
 
-    /// Of some chunks in use behind the guard, the one that comes back last, if that is later than `recent` does.
-    fn latest_beside(&self, recent: ChunkId, rng: &mut SplitMix64) -> Option<ChunkId> {
-        let than = self.reuse_now(recent);
-        (0..REUSE_DRAWS)
-            .map(|_| ChunkId(rng.below(self.len())))
-            .filter(|&id| self.is_kept(id) && self.reuse_now(id).is_later_than(than))
-            .max_by_key(|&id| self.reuse_now(id).word())
+    /// Of these chunks the one that comes back last.
+    fn latest(&self, of: impl Iterator<Item = ChunkId>) -> Option<ChunkId> {
+        of.max_by_key(|&id| self.reuse_now(id).word())
     }
 
-    /// Whether a chunk is in use, behind the guard, and was not passed over.
+    /// Whether a chunk is in use, past the guard, and was not passed over.
     fn is_kept(&self, id: ChunkId) -> bool {
-        self.is_drawn(id) && self.entry(id).is_some_and(|e| !e.young)
+        self.entry(id).is_some_and(|e| e.is_drawn() && !e.young)
     }
 
     /// Whether a chunk that [`pick_victim`](Self::pick_victim) or [`pick_fair_victim`](Self::pick_fair_victim) named just now was named
-    /// as the youngest behind the guard of [`VictimOrder::Recent`], and is not the oldest as well, in whose turn it comes.
+    /// as the youngest past the guard of [`VictimOrder::Recent`], and is not the oldest as well, in whose turn it comes.
     pub fn is_recent(&self, order: VictimOrder, id: ChunkId) -> bool {
         order == VictimOrder::Recent
             && self.last(ChunkState::Used) == Some(id)
             && self.first(ChunkState::Used) != Some(id)
-    }
-
-    /// Whether a random victim may be this one.
-    fn is_drawn(&self, id: ChunkId) -> bool {
-        self.entry(id)
-            .is_some_and(|e| e.state == ChunkState::Used && !e.deferred)
     }
 
     /// [`pick_victim`](Self::pick_victim), but a chunk that `defers` has a word for is passed over: what one has of its share, where

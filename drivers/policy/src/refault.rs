@@ -278,13 +278,17 @@ impl Refaults {
         }
         if let (Some(left), Some(distance)) = (left, distance) {
             self.note_cycle(distance, config);
-            let now = Reuse::UNKNOWN.comes_back(distance, self.cycle);
+            let known = if config.by_reuse {
+                left.reuse
+            } else {
+                Reuse::UNKNOWN
+            };
+            let reuse = known.comes_back(distance, self.cycle);
             if config.by_reuse {
-                back.reuse = left.reuse.comes_back(distance, self.cycle);
+                back.reuse = reuse;
             }
             if self.cyclic {
                 self.fit_guard(distance, config);
-                let reuse = if config.by_reuse { back.reuse } else { now };
                 back.is_soon = reuse.is_within(config.soon_percent);
             }
         }

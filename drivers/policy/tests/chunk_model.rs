@@ -925,7 +925,7 @@ fn a_prefetched_chunk_is_removable_from_the_start() {
 #[test]
 fn recent_is_who_was_chosen_as_the_youngest() {
     let recent = VictimOrder::Recent;
-    // 0 is the oldest; 6 and 7 are behind the guard, so that 5 is the youngest of the others.
+    // 0 is the oldest; 6 and 7 are in the guard, so that 5 is the youngest of the others.
     let full = |prepare: &dyn Fn(&mut ChunkTable<'_>), order, seed| {
         let (mut e, mut l) = table_of(8);
         let mut t = ChunkTable::new(&mut e, &mut l);
@@ -964,7 +964,7 @@ fn away(distance: u64) -> Reuse {
     Reuse::UNKNOWN.comes_back(distance, 100)
 }
 
-/// Of 16 in use, the last two behind the guard, who goes; `reuse` of each, and so many that are owed.
+/// Of 16 in use, the last two in the guard, who goes; `reuse` of each, and so many that are owed.
 fn goes(order: VictimOrder, reuse: &dyn Fn(u32) -> Reuse, owed: u32, seed: u64) -> (u32, u32) {
     let (mut e, mut l) = table_of(16);
     let mut t = ChunkTable::new(&mut e, &mut l);
@@ -988,7 +988,7 @@ fn goes(order: VictimOrder, reuse: &dyn Fn(u32) -> Reuse, owed: u32, seed: u64) 
 #[test]
 fn who_comes_back_later_makes_way() {
     let recent = VictimOrder::Recent;
-    // 13 is the youngest behind the guard. The turn of the oldest apart, which comes for one seed in 32.
+    // 13 is the youngest past the guard. The turn of the oldest apart, which comes for one seed in 32.
     let victims = |reuse: &dyn Fn(u32) -> Reuse, owed| -> BTreeMap<u32, u32> {
         let mut n = BTreeMap::new();
         for seed in 0..256 {
@@ -1062,7 +1062,7 @@ fn who_stays_for_long_comes_back_as_is_usual() {
         t.set_cycle(250);
         for i in 0..16 {
             let id = t.take_free().unwrap().activate(&mut t).unwrap();
-            // The youngest behind the guard, and those in it, came just now.
+            // The youngest past the guard, and those in it, came just now.
             t.set_cycle(if i < 13 {
                 250
             } else {

@@ -69,9 +69,7 @@ fn misses(trace: &[u32], config: &EvictConfig) -> usize {
         let id = table.alloc().unwrap_or_else(|| {
             let order = refaults.order(config);
             table.steer(refaults.guard(config), order == VictimOrder::Recent);
-            if config.by_reuse {
-                table.set_cycle(refaults.cycles());
-            }
+            table.set_cycle(refaults.cycles());
             let id = table.pick_victim(order, missed).unwrap();
             table.begin_evict(id).unwrap();
             let old: u32 = holds[id.as_usize()].take().unwrap();

@@ -16,7 +16,7 @@ pub(super) const LISTS: usize = STATES + 4;
 const WRITING: usize = STATES;
 /// List of the chunks in Pinned*.
 const DRAINING: usize = STATES + 1;
-/// List of the chunks in use behind the guard.
+/// List of the chunks in use that the guard holds.
 const YOUNG: usize = STATES + 2;
 /// List of the chunks in use that were passed over.
 const DEFERRED: usize = STATES + 3;
@@ -27,7 +27,7 @@ pub(super) struct Place {
     pub(super) state: ChunkState,
     /// A copy to the host is in flight.
     pub(super) copying: bool,
-    /// In use, and behind the guard.
+    /// In use, and in the guard.
     young: bool,
     /// In use, and passed over once.
     deferred: bool,
@@ -38,7 +38,7 @@ impl Place {
     pub(super) const WRITING: Self = Self::new(ChunkState::LentOnly, true);
     /// The chunks that nobody wants, but for the copy out of them.
     pub(super) const DRAINING: Self = Self::new(ChunkState::Pinned, true);
-    /// The chunks in use behind the guard.
+    /// The chunks in use that the guard holds.
     pub(super) const YOUNG: Self = Self {
         state: ChunkState::Used,
         copying: false,
