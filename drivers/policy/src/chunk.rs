@@ -503,9 +503,8 @@ impl<'a> ChunkTable<'a> {
     /// for and already there (`nvidia-uvm.md` 4.5).
     /// One that [`steer`](Self::steer) keeps where it is stays there.
     pub fn touch(&mut self, id: ChunkId) -> Result<(), ChunkError> {
-        let state = self.check(id, EVICTABLE)?;
-        let old = state == ChunkState::Used && self.entry(id).is_some_and(|e| !e.young);
-        if old && self.lists.keep_old {
+        self.check(id, EVICTABLE)?;
+        if self.lists.keep_old && self.is_kept(id) {
             return Ok(());
         }
         self.shift(id, ChunkState::Used)

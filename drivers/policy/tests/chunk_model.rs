@@ -111,8 +111,7 @@ impl Model {
     }
 
     fn touch(&mut self, id: u32) -> bool {
-        let old = self.old().contains(&id) || self.keyed(DEFERRED).contains(&id);
-        if self.keep_old && old && !self.is_copying(id) {
+        if self.keep_old && self.old().contains(&id) && !self.is_copying(id) {
             return true;
         }
         self.go(id, &[Used, Unused, Discarded], Used)
@@ -153,8 +152,11 @@ impl Model {
         for list in self.lists.values_mut() {
             list.retain(|&c| c != id);
         }
+        let was_young = self.young.contains(&id);
         self.young.retain(|&c| c != id);
-        self.kept.retain(|&c| c != id);
+        if !(was_young && to == Used && (self.guard > 0 || !self.young.is_empty())) {
+            self.kept.retain(|&c| c != id);
+        }
         let key = match (to, self.copying[id as usize]) {
             (LentOnly, true) => Some(WRITING),
             (Pinned, true) => Some(DRAINING),
@@ -957,6 +959,62 @@ fn recent_is_who_was_chosen_as_the_youngest() {
     assert_eq!(full(&passes_over, recent, seed), (5, false));
     let empties = |t: &mut ChunkTable<'_>| t.mark_unused(ChunkId(3)).unwrap();
     assert_eq!(full(&empties, recent, seed), (3, false));
+}
+
+/// Catches a chunk that is wanted often, and is forgotten to be with the next of its faults.
+#[test]
+fn what_is_touched_in_the_guard_is_still_kept() {
+    let goes = |keeps: bool, touches: bool, seed| {
+        let (mut e, mut l) = table_of(16);
+        let mut t = ChunkTable::new(&mut e, &mut l);
+        t.steer(2, true);
+        let comes = |t: &mut ChunkTable<'_>| t.take_free().unwrap().activate(t).unwrap();
+        let id = (0..10).map(|_| comes(&mut t)).last().unwrap();
+        if keeps {
+            t.keep(id).unwrap();
+        }
+        if touches {
+            t.touch(id).unwrap();
+        }
+        comes(&mut t);
+        comes(&mut t);
+        // It is the youngest past the guard now.
+        t.take_victim(VictimOrder::Recent, seed).unwrap().id().0
+    };
+    for touches in [false, true] {
+        assert!((0..256).all(|s| goes(true, touches, s * 1000) == 0));
+        let passes = (0..256).filter(|s| goes(false, touches, s * 1000) == 9);
+        assert!(passes.count() > 230);
+    }
+}
+
+/// Catches a chunk that was passed over once, and whose use nobody sees from then on.
+#[test]
+fn what_was_passed_over_and_is_touched_is_in_sight_again() {
+    let (mut e, mut l) = table_of(8);
+    let mut t = ChunkTable::new(&mut e, &mut l);
+    t.steer(2, true);
+    for _ in 0..8 {
+        t.take_free().unwrap().activate(&mut t).unwrap();
+    }
+    let recent = VictimOrder::Recent;
+    let v = (0..).find_map(|s| {
+        let v = t.take_fair_victim(recent, s, |id| id.0 == 5)?;
+        let passed = v.passed == 1;
+        v.chunk.abort(&mut t).unwrap();
+        passed.then_some(())
+    });
+    v.unwrap();
+    // It was chosen already: it goes first, until it is used.
+    let next = |t: &mut ChunkTable<'_>| {
+        let v = t.take_fair_victim(recent, 1, |_| false).unwrap();
+        let id = v.chunk.id().0;
+        v.chunk.abort(t).unwrap();
+        id
+    };
+    assert_eq!(next(&mut t), 5);
+    t.touch(ChunkId(5)).unwrap();
+    assert_ne!(next(&mut t), 5);
 }
 
 /// How long a chunk that was away for so many evictions of 100 takes.

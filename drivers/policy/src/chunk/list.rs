@@ -283,7 +283,8 @@ impl ChunkTable<'_> {
         if let Some(e) = self.entry_mut(id) {
             (e.state, e.copying) = (to.state, to.copying);
             (e.young, e.deferred) = (to.young, to.deferred);
-            e.comes_back = false;
+            // What is touched in the guard is still to be kept.
+            e.comes_back &= from.young && to.young;
         }
         for (place, less) in [(from, true), (to, false)] {
             let extra = match place {
