@@ -26,7 +26,7 @@ pub const DEFAULT_PRESET: &str = "huvm";
 pub static PRESETS: &[Preset] = &[
     Preset {
         name: DEFAULT_PRESET,
-        doc: "The default: memharvester that keeps what fits and a part of what does not, without stock-595's runaway thrashing window.",
+        doc: "The default: memharvester that keeps what fits and part of what does not, spares lenders, and has no runaway thrashing window.",
         changes: &[
             (KnobId::HarvestBorrow, 1),
             (KnobId::HarvestLend, 1),
@@ -52,7 +52,7 @@ pub static PRESETS: &[Preset] = &[
     },
     Preset {
         name: "demand",
-        doc: "Fetches and evicts on demand alone: stock-595 without its runaway thrashing window.",
+        doc: "Fetches and evicts on demand alone: stock-595 without its runaway thrashing window, and one copy at a time on an engine.",
         changes: &[],
     },
     Preset {
@@ -113,6 +113,8 @@ pub static PRESETS: &[Preset] = &[
             (KnobId::ParallelFetch, 1),
             (KnobId::StreamMode, 2),
             (KnobId::MultiPath, 1),
+            // A lender's pace is not the paper's.
+            (KnobId::LendSlowdown, 100),
         ],
     },
 ];
@@ -205,14 +207,15 @@ mod tests {
                 continue;
             }
             assert_eq!(preef.get(k.id), base.get(k.id), "{}", k.name);
-            // Large pages of the host are one of its techniques.
-            if k.id != HostChunkSizes {
+            // Large pages of the host are one of its techniques; a lender's pace is none.
+            if ![HostChunkSizes, LendSlowdown].contains(&k.id) {
                 assert_eq!(memharvester.get(k.id), base.get(k.id), "{}", k.name);
             }
         }
         for p in [preef, memharvester] {
             assert_eq!(p.get(PrefetchThreshold), WHOLE_BLOCKS);
         }
+        assert_eq!(memharvester.get(LendSlowdown), LendSlowdown.knob().max);
         for id in switches {
             assert!(!base.is_on(id), "{}", id.knob().name);
             assert!(memharvester.is_on(id), "{}", id.knob().name);
@@ -303,10 +306,10 @@ mod tests {
                 .filter(|&id| p.get(id) != base.get(id))
                 .collect()
         };
-        // The default finds out which blocks are wanted whole.
+        // The default finds out which blocks are wanted whole, and has a lender take in no more than it can spare.
         let memharvester = differs("memharvester").into_iter();
         let mut huvm: std::vec::Vec<_> = memharvester
-            .filter(|id| *id != PrefetchThreshold)
+            .filter(|id| ![PrefetchThreshold, LendSlowdown].contains(id))
             .chain([
                 EvictOrder,
                 PreEvictHold,

@@ -44,7 +44,7 @@ struct OwnJob {
     compute_ns: u64,
 }
 
-/// It takes all of its memory's bandwidth, so whatever a borrower moves through that memory slows it down: by default that is little.
+/// It takes all of its memory's bandwidth, so whatever a borrower moves through that memory slows it down: with [`PACE`] that is little.
 const BOUND: OwnJob = OwnJob {
     alone: "lender-alone",
     shared: "lender-shared",
@@ -57,17 +57,17 @@ const COMPUTING: OwnJob = OwnJob {
     compute_ns: OWN_COMPUTE_NS,
 };
 
-/// The first without a limit to what its GPU takes in meanwhile.
+/// The first without a limit to what its GPU takes in meanwhile: the whole, as it is.
 const UNPACED: OwnJob = OwnJob {
     shared: "unpaced-shared",
     ..BOUND
 };
-/// That is none.
-const NO_PACE: (&str, u64) = ("lend_slowdown_percent", 100);
+/// That limit, as the default preset has it.
+const PACE: (&str, u64) = ("lend_slowdown_percent", 2);
 
-/// The whole without that limit, by name.
-fn unpaced() -> String {
-    format!("{WHOLE}:{}={}", NO_PACE.0, NO_PACE.1)
+/// The whole with it, by name.
+fn paced() -> String {
+    format!("{WHOLE}:{}={}", PACE.0, PACE.1)
 }
 
 /// What all cases need.
@@ -109,13 +109,13 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
         ] {
             rows.push(s.reclaim(&whole, owner, lend, ratio)?);
         }
+        let paced = whole.clone().with(&paced(), PACE.0, PACE.1);
         for job in [BOUND, COMPUTING] {
             rows.push(s.alone(&job, &base, owner)?);
-            rows.push(s.alone(&job, &whole, owner)?);
-            rows.extend(s.shared(&job, &whole, owner)?);
+            rows.push(s.alone(&job, &paced, owner)?);
+            rows.extend(s.shared(&job, &paced, owner)?);
         }
-        let unpaced = whole.clone().with(&unpaced(), NO_PACE.0, NO_PACE.1);
-        rows.extend(s.shared(&UNPACED, &unpaced, owner)?);
+        rows.extend(s.shared(&UNPACED, &whole, owner)?);
         rows.push(s.off("off-again", &base)?);
     }
     for row in &mut rows {

@@ -18,8 +18,14 @@ pub(in crate::cmd) const BEST: &str = "huvm";
 /// NVIDIA's driver of today.
 pub(in crate::cmd) const BASE: &str = "stock-595";
 /// What the techniques are switched on beside: NVIDIA's driver as the HUVM paper has it, but that any fault brings its whole block, as in all
-/// policies of that paper's own driver (github.com/casys-kaist/HUVM, scripts/fig7, docs/README-parameters.md).
-const BENEATH: (&str, (&str, u64)) = ("stock-460", ("prefetch_threshold_percent", 1));
+/// policies of that paper's own driver (github.com/casys-kaist/HUVM, scripts/fig7, docs/README-parameters.md), and a lender takes what comes.
+const BENEATH: (&str, [(&str, u64); 2]) = (
+    "stock-460",
+    [
+        ("prefetch_threshold_percent", 1),
+        ("lend_slowdown_percent", 100),
+    ],
+);
 
 /// A technique, as a switch.
 struct Technique {
@@ -94,7 +100,8 @@ impl Policy {
         Policy {
             name: names.join("+"),
             preset: BENEATH.0,
-            knobs: [BENEATH.1]
+            knobs: BENEATH
+                .1
                 .into_iter()
                 .chain(techniques.iter().map(|t| (t.knob, t.value)))
                 .collect(),
@@ -456,7 +463,7 @@ mod tests {
         assert_eq!(l.whole().name, "H+PE+LPF");
         assert_eq!(
             l.whole().recipe(),
-            "stock-460 prefetch_threshold_percent=1 harvest_borrow=1 pre_evict=1 stream_prefetch=2"
+            "stock-460 prefetch_threshold_percent=1 lend_slowdown_percent=100 harvest_borrow=1 pre_evict=1 stream_prefetch=2"
         );
         assert_eq!(l.preset("preef-host"), None);
     }

@@ -10,8 +10,8 @@
 //! | `spare-5` | the same, with spare memory for 5 % of its data | time |
 //! | `reclaim` | the owner wants its memory back, all that is lent has been written back | time of each reclaim, few lent and many |
 //! | `lender-alone` | the owner's own job, which fits, the others idle | time |
-//! | `lender-shared` | the same beside a borrower | time |
-//! | `unpaced-shared` | the same without a limit to what the lender takes in meanwhile (`lend_slowdown_percent`) | time |
+//! | `lender-shared` | the same beside a borrower, with the default's limit to what the lender takes in meanwhile (`lend_slowdown_percent`) | time |
+//! | `unpaced-shared` | the same without it | time |
 //! | `computing-alone`, `computing-shared` | the same for a job that uses half of its memory's bandwidth; the first takes all of it | time |
 //! | `off-again` | as `off`, after all that | time |
 //!

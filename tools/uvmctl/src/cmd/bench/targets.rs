@@ -308,13 +308,11 @@ pub(super) fn of(rows: &[Measured]) -> Vec<Target> {
     all.extend(of_reclaims(&reclaims));
     all.push(of_lender(
         rows,
-        whole,
         ["computing-alone", "computing-shared"],
         "at half of its memory's bandwidth",
     ));
     all.push(of_lender(
         rows,
-        whole,
         ["lender-alone", "lender-shared"],
         "at all of it",
     ));
@@ -441,14 +439,15 @@ fn of_reclaims(rows: &[&Measured]) -> [Target; 3] {
 }
 
 /// A job without a borrower and beside one, by the names of these cases.
-fn of_lender(rows: &[Measured], whole: &str, [alone, beside]: [&str; 2], which: &str) -> Target {
+fn of_lender(rows: &[Measured], [alone, beside]: [&str; 2], which: &str) -> Target {
     let alone = rows.iter().filter(|r| r.case == alone);
     let alone = alone.map(|r| r.time_ns).min();
     let shared = |r: &&Measured| r.case == beside && r.role == "owner";
-    let beside = rows.iter().find(shared).map(|r| r.time_ns);
-    let slower = alone.zip(beside).map(|(a, b)| difference(a, b));
+    let beside = rows.iter().find(shared);
+    let slower = alone.zip(beside).map(|(a, b)| difference(a, b.time_ns));
+    let preset = beside.map_or(WHOLE, |r| &r.preset);
     target(
-        &format!("a lender's own job {which}, beside a borrower, {whole}"),
+        &format!("a lender's own job {which}, beside a borrower, {preset}"),
         "under 3 % slower",
         slower.map(|s| (percent(s), s < 0.03)),
     )
