@@ -47,9 +47,14 @@ impl Copies {
     /// Ends.
     pub(super) fn end(self) -> Recorded {
         let _goes_on_for_a_moment = self.put("tracing_on", "0");
-        let text = fs::read_to_string(self.0.join("trace")).unwrap_or_default();
+        // A line begins with a task's name, which may be any bytes.
+        let text = fs::read(self.0.join("trace")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let cpus = fs::read_dir(self.0.join("per_cpu"));
+        let stats = cpus.into_iter().flatten().flatten();
+        let stats = stats.filter_map(|cpu| fs::read_to_string(cpu.path().join("stats")).ok());
         Recorded {
-            lost: text.lines().find_map(missing).unwrap_or(0),
+            lost: stats.fold(0, |all, s| all.saturating_add(missing(&s))),
             copies: text.lines().filter_map(copy).collect(),
         }
     }
@@ -62,13 +67,11 @@ impl Drop for Copies {
     }
 }
 
-/// Of the line that says how many there were: how many are not there.
-fn missing(line: &str) -> Option<u64> {
-    let counts = line.strip_prefix("# entries-in-buffer/entries-written: ")?;
-    let (there, rest) = counts.split_once('/')?;
-    let written = rest.split_whitespace().next()?;
-    let of = |n: &str| n.parse::<u64>().ok();
-    Some(of(written)?.saturating_sub(of(there)?))
+/// Of the `stats` of a CPU's buffer: for how many there was no room. (Nothing is written over, so nothing is an `overrun`, which is all
+/// that the head of `trace` would tell of.)
+fn missing(stats: &str) -> u64 {
+    let count = |l: &str| l.strip_prefix("dropped events: ")?.trim().parse().ok();
+    stats.lines().find_map(count).unwrap_or(0)
 }
 
 /// A line of a copy as an event: its time is when it was over, `cause` what was copied, `arg0` the engine, `arg1` how long it took.
@@ -119,8 +122,8 @@ mod tests {
 
     #[test]
     fn what_had_no_room_is_counted() {
-        let line = "# entries-in-buffer/entries-written: 205/1205   #P:2";
-        assert_eq!(missing(line), Some(1000));
-        assert_eq!(missing("# tracer: nop"), None);
+        let stats = "entries: 205\noverrun: 7\ncommit overrun: 0\nbytes: 6976\ndropped events: 1000\nread events: 0\n";
+        assert_eq!(missing(stats), 1000);
+        assert_eq!(missing("entries: 205\n"), 0);
     }
 }

@@ -204,8 +204,16 @@ pub(super) fn run(out: &Out, e: &Events) -> Result<()> {
     let device = out.device()?;
     let types = wanted(e.types.as_deref(), device.version()?.abi_minor)?;
     device.listen(types, true)?;
+    let mut lost = 0;
     while left != 0 {
         for raw in device.events(256)? {
+            if raw.dropped > lost {
+                out.note(&format!(
+                    "uvmctl: {} events were lost here",
+                    raw.dropped - lost
+                ));
+                lost = raw.dropped;
+            }
             print(out, &Event::new(&raw))?;
             left -= 1;
             if left == 0 {

@@ -117,17 +117,28 @@ fn record(
         Ok(late || gone)
     };
     recording.follow(count, look, over)?;
+    if recording.done.events < count {
+        // Those behind the last one that there was room for leave no gap.
+        let dropped = device.counters(Scope::Space)?;
+        let dropped = dropped.get(uapi::HUVM_CNT_EVENTS_DROPPED);
+        recording.done.dropped = recording.done.dropped.max(dropped);
+    }
     let done = recording.end(copies.map(Copies::end).unwrap_or_default())?;
     let status = subject.map(Subject::wait).transpose()?;
     if let Some(failed) = status.filter(|s| !s.success()) {
         out.warn(&format!("the recorded command ended with {failed}"));
     }
-    out.show("trace.record", &done, std::slice::from_ref(&done), || {
+    let shown = out.show("trace.record", &done, std::slice::from_ref(&done), || {
         format!(
             "{} events and {} copies written to {}, {} lost\n",
             done.events, done.copies, done.file, done.dropped
         )
-    })?;
+    });
+    match shown {
+        // Nobody is left to hear of it, but for the command's code.
+        Ok(()) | Err(Failure::Closed) => {}
+        Err(e) => return Err(e),
+    }
     Ok(status.map_or(0, code_of))
 }
 

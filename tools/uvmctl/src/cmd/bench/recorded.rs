@@ -16,7 +16,7 @@ use crate::catalog::find;
 use crate::cli::Bench;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
-use libhuvm::{uapi, Device};
+use libhuvm::{uapi, Device, Scope};
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -136,13 +136,16 @@ fn recorded<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Recording)> {
 
 /// Takes events until there are none and it is over. How many were lost, beside.
 fn take(listener: &Device, over: &AtomicBool) -> Result<(Vec<uapi::huvm_event>, u64)> {
-    let (mut all, mut lost, mut next) = (Vec::new(), 0u64, None);
+    let (mut all, mut lost, mut beyond, mut next) = (Vec::new(), 0u64, 0u64, None);
     loop {
         // Asked before the look for events, so that those of the last moment are still taken.
         let is_over = over.load(Ordering::Relaxed);
         if !listener.has_events(LOOK_MS)? {
             if is_over {
-                return Ok((all, lost));
+                // Those behind the last one that there was room for leave no gap.
+                let dropped = listener.counters(Scope::Space)?;
+                let dropped = dropped.get(uapi::HUVM_CNT_EVENTS_DROPPED);
+                return Ok((all, lost.max(dropped).saturating_add(beyond)));
             }
             continue;
         }
@@ -152,7 +155,7 @@ fn take(listener: &Device, over: &AtomicBool) -> Result<(Vec<uapi::huvm_event>, 
             lost = lost.saturating_add(gap);
             match all.len() < MOST {
                 true => all.push(raw),
-                false => lost = lost.saturating_add(1),
+                false => beyond = beyond.saturating_add(1),
             }
         }
     }
