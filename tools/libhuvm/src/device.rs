@@ -114,8 +114,8 @@ impl Counters {
         self.values.get(at).copied()
     }
 
-    /// What was added since `before`, an earlier reading of the same scope; `time_ns` is the time between the two. Counters
-    /// may have gone round.
+    /// What was added since `before`, an earlier reading of the same scope; `time_ns` is the time between the two. To a counter
+    /// that has less than before, as the process closed a file, or the GPU was bound again, nothing was.
     #[must_use]
     pub fn since(&self, before: &Counters) -> Counters {
         let old = before.values.iter().copied().chain(std::iter::repeat(0));
@@ -124,7 +124,7 @@ impl Counters {
                 .values
                 .iter()
                 .zip(old)
-                .map(|(now, old)| now.wrapping_sub(old))
+                .map(|(now, old)| now.saturating_sub(old))
                 .collect(),
             time_ns: self.time_ns.saturating_sub(before.time_ns),
         }
@@ -676,13 +676,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_survives_a_counter_that_goes_round() {
+    fn what_was_added_survives_a_counter_that_begins_anew() {
         let of = |time_ns, values: &[u64]| Counters {
             values: values.to_vec(),
             time_ns,
         };
-        let added = of(50, &[7, 1, 9]).since(&of(20, &[5, u64::MAX]));
-        assert_eq!((added.values, added.time_ns), (vec![2, 2, 9], 30));
+        let added = of(50, &[7, 1, 9]).since(&of(20, &[5, 3]));
+        assert_eq!((added.values, added.time_ns), (vec![2, 0, 9], 30));
         // Of a driver that had more before it was loaded again.
         let added = of(10, &[3]).since(&of(20, &[3, 4]));
         assert_eq!((added.values, added.time_ns), (vec![0], 0));

@@ -13,12 +13,12 @@ pub(crate) fn available() -> Option<u64> {
     read("MemAvailable")
 }
 
-/// Whether the machine has memory for data that the CPU fills.
+/// Whether the machine has memory left for data that the CPU fills. Of several such data: asked before each, when those before are filled.
 ///
 /// # Errors
 /// Usage, if it has not: the kernel would kill who fills it.
 pub(crate) fn has_room(bytes: u64) -> Result<()> {
-    room(bytes, memory())
+    room(bytes, available().or_else(memory))
 }
 
 fn room(bytes: u64, memory: Option<u64>) -> Result<()> {
@@ -26,7 +26,7 @@ fn room(bytes: u64, memory: Option<u64>) -> Result<()> {
         Some(memory) if memory < bytes => {
             let [bytes, memory] = [bytes, memory].map(|b| b >> 20);
             Err(Failure::Usage(format!(
-                "the CPU fills the data first: {bytes} MiB, and this machine has {memory} MiB of memory; take a smaller --size or --ratio"
+                "the CPU fills the data first: {bytes} MiB, and this machine has {memory} MiB of memory free; take a smaller --size or --ratio"
             )))
         }
         _ => Ok(()),

@@ -14,6 +14,7 @@ mod out;
 mod row;
 mod signals;
 
+use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cli::Cli;
 use exit::Failure;
@@ -54,6 +55,21 @@ fn meant(line: impl Iterator<Item = OsString>) -> String {
     parsed.map_or_else(|_| "uvmctl".into(), |p| words(&p))
 }
 
+/// What is wrong with a line, in one.
+fn told(e: &clap::Error) -> String {
+    if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "a subcommand is wanted".into();
+    }
+    let text = e.render().to_string();
+    // Then come hints, and how it is used.
+    let said: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .take_while(|l| !l.is_empty())
+        .collect();
+    said.join(" ").trim_start_matches("error: ").into()
+}
+
 /// Help and version are for stdout and no failure; the rest is bad usage.
 fn refused(e: &clap::Error) -> ExitCode {
     if !e.use_stderr() {
@@ -62,9 +78,7 @@ fn refused(e: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if wants_json(std::env::args().skip(1)) {
-        let text = e.render().to_string();
-        let first = text.lines().next().unwrap_or("bad usage");
-        let usage = Failure::Usage(first.trim_start_matches("error: ").into());
+        let usage = Failure::Usage(told(e));
         let out = out::Out::bare(true).of(meant(std::env::args_os()));
         out.error(&usage);
     } else {

@@ -223,6 +223,11 @@ fn reader_of(found: &str, wanted: &str) -> String {
         Some("event") => "events".into(),
         Some("stat.latency") => "stat --latency".into(),
         Some("run.list") => "run --list".into(),
+        Some("error") => return "a command failed there: its 'error' says why".into(),
+        Some(
+            "policy.set" | "policy.reset" | "quota.set" | "inject" | "trace.record"
+            | "trace.replay",
+        ) => return "it tells what a command did, and none reads that again".into(),
         Some(n) => n.replace('.', " "),
         None => return "no uvmctl wrote it".into(),
     };

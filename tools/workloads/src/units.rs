@@ -20,7 +20,14 @@ fn scaled(n: u64, step: f64, units: &[&str]) -> String {
     let mut value = n as f64;
     let mut chosen = units.first().copied().unwrap_or("");
     for unit in units.iter().skip(1) {
-        if value < step {
+        // As it would be shown: what is rounded up to a whole unit is one.
+        let is_whole = Some(&chosen) == units.first();
+        let shown = if is_whole {
+            value
+        } else {
+            (value * 10.0).round() / 10.0
+        };
+        if shown < step {
             break;
         }
         value /= step;
@@ -86,6 +93,10 @@ mod tests {
         assert_eq!(bytes(3 << 19), "1.5 MiB");
         assert_eq!(time(999), "999 ns");
         assert_eq!(time(1_500_000), "1.5 ms");
+        // A thousand of a unit is one of the next, also when it is rounded up to that.
+        assert_eq!(bytes((1 << 20) - 1), "1.0 MiB");
+        assert_eq!(time(999_999), "1.0 ms");
+        assert_eq!(time(999_949), "999.9 us");
     }
 
     #[test]

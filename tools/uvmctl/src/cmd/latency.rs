@@ -101,7 +101,7 @@ fn start(i: usize) -> u64 {
     }
 }
 
-/// What `now` has more than `before`.
+/// What `now` has more than `before`; nothing, where that is less, as a GPU was bound again.
 fn path(
     scope: &str,
     now: &uapi::huvm_latency,
@@ -112,9 +112,9 @@ fn path(
     let mut sum = now.sum_ns;
     if let Some(b) = before {
         for (n, old) in counts.iter_mut().zip(b.buckets) {
-            *n = n.wrapping_sub(old);
+            *n = n.saturating_sub(old);
         }
-        sum = sum.wrapping_sub(b.sum_ns);
+        sum = sum.saturating_sub(b.sum_ns);
     }
     let count = counts.iter().copied().fold(0, u64::saturating_add);
     // No bucket ends later than the longest of all.

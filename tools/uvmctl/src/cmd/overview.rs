@@ -2,7 +2,7 @@
 //! Bare `uvmctl`, `status`: one screen, read-only. `version`.
 
 use super::{client, gpu, mem};
-use crate::exit::Result;
+use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
 use crate::units::CHUNK;
@@ -134,13 +134,20 @@ pub(super) fn version(out: &Out) -> Result<()> {
     let versions = match saved.and_then(|mut all| all.pop()) {
         Some(last) => return out.list("version", &out.adopt(last)),
         None => {
-            let device = out.device().ok();
-            let driver = device.as_ref().and_then(|d| d.version().ok());
+            let driver_abi = match out.device() {
+                Ok(d) => (d.version().ok()).map(|v| format!("{}.{}", v.abi_major, v.abi_minor)),
+                Err(Failure::Huvm(libhuvm::Error::Abi { driver, .. })) => Some(driver.to_string()),
+                Err(Failure::Huvm(libhuvm::Error::NotLoaded)) => None,
+                Err(e) => {
+                    out.warn(&e.to_string());
+                    None
+                }
+            };
             Versions {
                 tool: env!("CARGO_PKG_VERSION").into(),
                 abi: format!("{}.{}", uapi::HUVM_ABI_MAJOR, uapi::HUVM_ABI_MINOR),
                 driver: out.driver_version(),
-                driver_abi: driver.map(|v| format!("{}.{}", v.abi_major, v.abi_minor)),
+                driver_abi,
             }
         }
     };

@@ -70,10 +70,16 @@ fn show(out: &Out, id: Option<&str>) -> Result<()> {
         let [percent, mib] = LIMIT.map(|name| policy::find(&knobs, name));
         let limit = [percent?, mib?];
         let gpus = device.gpus()?;
-        gpus.iter()
-            .filter(|g| only.is_none_or(|i| i == g.gpu))
-            .map(|g| of(device, g, chunk, limit))
-            .collect()
+        let mut quotas = Vec::with_capacity(gpus.len());
+        for g in gpus.iter().filter(|g| only.is_none_or(|i| i == g.gpu)) {
+            match of(device, g, chunk, limit) {
+                Ok(quota) => quotas.push(quota),
+                // It left meanwhile.
+                Err(Failure::Huvm(e)) if e.gpu_gone() && only.is_none() => continue,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(quotas)
     })?;
     if out.offline() {
         let name = |q: &Quota| gpu::of_gpu(q.gpu).1;
