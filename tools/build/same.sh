@@ -4,9 +4,12 @@
 # do, and compares the rows byte for byte. Settings as for bench.sh.
 . "$(dirname "$0")/lib.sh"
 exp=${1:-demo}
-rows=$BUILD/results/$exp.json
+[ "$exp" != all ] || die "one experiment is compared at a time" "use EXP=demo, or an experiment's name ('make help' has them)"
+quick=${QUICK:-}
+[ "$quick" != 0 ] || quick=
+rows=$BUILD/results${quick:+-quick}/$exp.json
 export FRESH=1
-first=$BUILD/results/$exp.first.part
+first=${rows%.json}.first.part
 
 "$ROOT/tools/build/bench.sh" "$exp"
 cp "$rows" "$first"
