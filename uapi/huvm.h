@@ -24,9 +24,10 @@
  *    killed; what they wait for has bounds of the driver's.
  *
  * Memory: mmap(NULL, len, prot, MAP_SHARED, fd, 0) makes a managed range. len is a multiple of 4 KiB;
- * offset must be 0; MAP_PRIVATE is -EINVAL; MAP_FIXED is honoured. The range is zero at first touch, CPU or
- * GPU. munmap of any part is fine. mremap that moves or grows is refused (-EFAULT or -EINVAL). A forked child
- * does not inherit ranges (touching them there is SIGSEGV). read(2), write(2) on managed buffers work;
+ * offset must be 0; MAP_PRIVATE is -EINVAL, and so is a mapping through a file opened read-only, which the kernel
+ * makes private; MAP_FIXED is honoured. The range is zero at first touch, CPU or GPU. munmap of any part is fine.
+ * mremap that moves or grows is refused (-EFAULT or -EINVAL). A forked child does not inherit ranges (touching
+ * them there is SIGSEGV). read(2), write(2) on managed buffers work;
  * O_DIRECT, process_vm_readv and other callers that pin pages get -EFAULT; ptrace and /proc/pid/mem work.
  * A CPU access that cannot be served (the only copy on a lost GPU or in GPU memory that failed, no memory) raises SIGBUS.
  */

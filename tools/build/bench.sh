@@ -74,7 +74,7 @@ spec() {
 		fi
 		;;
 	streaming)
-		# Data of 24 GB: at a ratio of 1.5 a GPU has the paper's 16. Memory that only phantom data lies in is the guest's, not the host's.
+		# Data of 24 GiB: at a ratio of 1.5 a GPU has the paper's 16. Memory that only phantom data lies in is the guest's, not the host's.
 		minutes=60 command=streaming data=phantom mem=40G
 		[ -n "${ITERATIONS:-}$quick" ] || passes+=" -i 1"
 		if [ -n "$quick" ]; then
