@@ -352,9 +352,15 @@ impl Lane {
         lie.said
     }
 
-    /// Whether its semaphore said what cannot be.
+    /// Whether its semaphore said what cannot be, when somebody looked last.
     fn lies(&self) -> bool {
         self.lies.load(Relaxed)
+    }
+
+    /// Whether it does by now.
+    fn has_lied(&self) -> bool {
+        self.completed();
+        self.lies()
     }
 
     /// It lies: what is over nobody knows, nor what other channels of the GPU copied that waited for this one by the same word. The
@@ -789,6 +795,8 @@ impl Lane {
         waits::tell();
         self.announce_end(why);
         match self.stop() {
+            // Nobody has looked since it said so, or nothing of it can be rescued: what it copied from may have another owner by now.
+            Ok(()) if self.has_lied() => self.denounce(),
             Ok(()) if self.attendant.call() => {}
             Ok(()) => self.let_go(),
             Err(what) => {
@@ -818,7 +826,11 @@ impl Lane {
     /// It was given up, is off its engine, and what can be rescued is: from here on it is broken.
     pub(super) fn let_go(&self) {
         self.release();
-        self.fail();
+        if self.lies() {
+            self.denounce();
+        } else {
+            self.fail();
+        }
     }
 
     /// Waits until whoever was submitting when the channel was given up has done so, or was refused.
