@@ -101,8 +101,13 @@ pub(super) fn note(by: u8, (gpu, page): (u8, u32), channel: ChannelId, value: u3
     let (mut free, mut alike) = (None, 0);
     for slot in met.left_out.iter_mut() {
         match slot {
-            // Later pushes lack it too.
-            Some(l) if (l.gpu, l.page, l.channel) == (gpu, page, channel) => return true,
+            // Later pushes lack it too, but for those that are so much later that they seem to be earlier.
+            Some(l) if (l.gpu, l.page, l.channel) == (gpu, page, channel) => {
+                if !is_complete(value, l.value) {
+                    l.value = value;
+                }
+                return true;
+            }
             Some(l) if is_home(l.gpu) == is_home(gpu) => alike += 1,
             None if free.is_none() => free = Some(slot),
             _ => {}
