@@ -330,8 +330,10 @@ fn share_out(gpu: &Gpu, buffers: &mut Buffers) {
         let blocks = me.and_then(|me| share::blocks_of(me, &running, engine.max_resident));
         shared |= blocks.is_some();
         if blocks.unwrap_or(0) != *limit {
-            *limit = blocks.unwrap_or(0);
-            let _in_range = throttle::set_veid_limit(gpu, Veid(veid), blocks);
+            // What the GPU did not hear is said again the next time.
+            if throttle::set_veid_limit(gpu, Veid(veid), blocks).is_ok() {
+                *limit = blocks.unwrap_or(0);
+            }
         }
     }
     slots.shared.store(shared, Relaxed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Throttle: how many blocks run at once (device.md 2.4).
 
-use super::{read_sane, write};
+use super::read_sane;
 use crate::ids::Veid;
 use crate::seam::{set, Bar, Mmio};
 use crate::{Error, Result};
@@ -10,10 +10,10 @@ use huvm_hw::ext::throttle as hw;
 /// Lets at most `blocks` blocks run on this GPU; `None` lifts the limit.
 ///
 /// # Errors
-/// [`Error::OutOfRange`] for 0.
+/// [`Error::OutOfRange`] for 0; [`Error::Gone`], [`Error::BadState`].
 pub fn set_active_limit<M: Mmio + ?Sized>(m: &M, blocks: Option<u32>) -> Result<()> {
-    write(m, hw::ACTIVE_LIMIT, limit(blocks)?);
-    Ok(())
+    let at = (Bar::Ext, hw::ACTIVE_LIMIT);
+    set(m, "ACTIVE_LIMIT", at, limit(blocks)?, u32::MAX)
 }
 
 /// The limit now; `None` = none.
@@ -30,13 +30,13 @@ pub fn active_limit<M: Mmio + ?Sized>(m: &M) -> Result<Option<u32>> {
 /// As [`set_active_limit`], for one subcontext.
 ///
 /// # Errors
-/// [`Error::OutOfRange`].
+/// [`Error::OutOfRange`], [`Error::Gone`], [`Error::BadState`].
 pub fn set_veid_limit<M: Mmio + ?Sized>(m: &M, veid: Veid, blocks: Option<u32>) -> Result<()> {
     if u32::from(veid.0) >= hw::VEIDS {
         return Err(Error::OutOfRange("subcontext", u64::from(veid.0)));
     }
-    write(m, hw::VEID_LIMIT0 + 4 * u32::from(veid.0), limit(blocks)?);
-    Ok(())
+    let at = (Bar::Ext, hw::VEID_LIMIT0 + 4 * u32::from(veid.0));
+    set(m, "VEID_LIMIT", at, limit(blocks)?, u32::MAX)
 }
 
 /// Lifts all limits, whoever set them: for a device that is to begin anew.
