@@ -174,6 +174,8 @@ impl Started {
     fn start(pdev: &pci::Device<Core<'_>>) -> Result<Started> {
         add_callbacks::<Driver>(pdev);
         let function = Function::enable(pdev)?;
+        // Whatever an earlier owner, or kernel, left it doing.
+        function.clear_master();
         let dma = DmaDev::new(&function)?;
         let refused = |e: huvm_hal::Error| {
             dev_err!(pdev, "bring-up: {:?}\n", e);
@@ -188,8 +190,6 @@ impl Started {
             );
         })?;
         let bars = Arc::new(bars, GFP_KERNEL)?;
-        // Whatever an earlier owner, or kernel, left it doing.
-        function.clear_master();
         irq::quiesce(&*bars);
         let identity = bringup::identify(&*bars).map_err(refused)?;
         let ext = match at {
@@ -408,7 +408,8 @@ impl Drop for Started {
         }
         end_all(gpu, &mut self.rescuers);
         let silent = gpu.channels().shut_down();
-        let died = gpu.is_lost() || !silent;
+        // One that failed on its way here may stand somewhere, too.
+        let died = gpu.is_lost() || !silent || !self.registered;
         gpu.retire();
         poison::leaves(gpu.index());
         // What is told from here on is told by registers, and read there; the service thread's end frees what faults are written to.

@@ -33,13 +33,13 @@ pub(crate) struct DmaDev {
 }
 
 impl DmaDev {
-    /// Sets the device's address widths, and looks whether it sees the memory that is mapped for it.
+    /// Sets the device's address widths, and looks whether it sees the memory that is mapped for it. The device is not bus master yet.
     ///
     /// # Errors
     /// `ENOMEM`; `EIO` when the platform cannot reach these bits; `EOPNOTSUPP` where the device would see a copy of that memory.
     pub(crate) fn new(f: &Function) -> Result<Arc<DmaDev>> {
         let pdev = f.device().clone();
-        // SAFETY: valid device that does no DMA yet (bus mastering is off until the driver turns it on).
+        // SAFETY: valid device that does no DMA yet: its owner took bus mastering from it (`Started::start`).
         to_result(unsafe { c::huvm_dma_set_masks(dev(&pdev), DMA_BITS, COHERENT_BITS, u32::MAX) })?;
         let dma = Arc::pin_init(
             pin_init!(DmaDev {

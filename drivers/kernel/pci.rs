@@ -155,7 +155,7 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    /// Enables the device and claims its BARs. Bus mastering is still off.
+    /// Enables the device and claims its BARs. Bus mastering is as an earlier owner left it ([`Self::clear_master`]).
     ///
     /// # Errors
     /// `EBUSY` if somebody else has a BAR; what the PCI core says otherwise.
