@@ -485,6 +485,13 @@ pub(crate) fn some(gpu: &Arc<Gpu>, max: u32) -> Result<u32> {
 /// # Errors
 /// `EINVAL` for more than there are; `EBUSY` if others keep the chunks too busy.
 pub(crate) fn limit(gpu: &Arc<Gpu>, chunks: u32) -> Result {
+    let done = retire_to(gpu, chunks);
+    // What it keeps and lends at most are parts of them.
+    policy::note_change();
+    done
+}
+
+fn retire_to(gpu: &Arc<Gpu>, chunks: u32) -> Result {
     let pool = gpu.chunks();
     let want = if chunks == 0 { pool.count() } else { chunks };
     if want > pool.count() {

@@ -270,7 +270,7 @@ fn paced(lender: &Gpu, pace: &Pace) -> Option<(u64, u64)> {
 
 /// What a GPU lends, and keeps.
 fn lend_config(lender: &Gpu) -> LendConfig {
-    LendConfig::of(&policy::of_gpu(lender), lender.chunks().count())
+    LendConfig::of(&policy::of_gpu(lender), lender.chunks().usable())
 }
 
 /// The terms on which a GPU lends.

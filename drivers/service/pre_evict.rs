@@ -49,7 +49,7 @@ impl PreEvict {
                 continue;
             }
             let p = policy::of_gpu(gpu);
-            let config = PreEvictConfig::of(&p, gpu.chunks().count());
+            let config = PreEvictConfig::of(&p, gpu.chunks().usable());
             let low = if config.enabled { config.low } else { 0 };
             gpu.pre_evict_low.store(low, Relaxed);
             self.run(gpu, &p, &config);
