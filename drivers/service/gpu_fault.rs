@@ -904,8 +904,9 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
 fn comes_whole(w: &Work, s: &mut State, p: &Policy) -> bool {
     let slot = SpaceGpu::grain_of(w.stream.as_ref().map_or(0, |s| s.range));
     let whole = || p.is_on(KnobId::FetchWhole) && w.sg.grain(slot, Grain::comes);
+    // For the first time; who has no memory for a record finds that out again, where it is an error.
+    let _made = s.ensure_part(w.block.va(), &w.sg);
     let Some(part) = s.part_mut(w.sg.gpu.index()) else {
-        // For the first time.
         return whole();
     };
     if part.chunk.is_some() {
@@ -916,7 +917,7 @@ fn comes_whole(w: &Work, s: &mut State, p: &Policy) -> bool {
         return true;
     }
     let whole = whole();
-    part.sample = (!whole).then_some(slot);
+    part.sample = (p.is_on(KnobId::FetchWhole) && !whole).then_some(slot);
     if whole {
         part.returns.is_unseen();
     }

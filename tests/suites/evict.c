@@ -298,6 +298,24 @@ static void comes_whole(void)
 	close(fd);
 }
 
+/* Blocks that come for the first time have their say as well: of a range that is gone over once, and of which little is wanted. */
+static void comes_whole_the_first_time(void)
+{
+	enum { ALL = 80 };
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, ALL * BLOCK);
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "return_whole", 0));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "fetch_whole", 1));
+	for (int i = 1; i <= ALL; i++, p += BLOCK / 8) {
+		cpu_fill(p, BLOCK, 4, 9);
+		CHECK_EQ(comes_with(fd, p), i % 8 && i < 64 ? BLOCK / PAGE : PIECE / PAGE);
+		cpu_check(p, BLOCK, 4, 9);
+	}
+	close(fd);
+}
+
 /* What nobody asked for cannot be mapped for DMA: what was asked for comes without it. */
 static void comes_whole_or_alone(void)
 {
@@ -525,7 +543,8 @@ static const struct ktap_test tests[] = {
 	{ "wanted_often_stays", wanted_often_stays, 120 },
 	{ "host_pieces", host_pieces }, { "zero_copy", zero_copy }, { "evicted_on_request", evicted_on_request },
 	{ "comes_back_whole", comes_back_whole, 120 },
-	{ "comes_whole", comes_whole, 120 }, { "comes_whole_or_alone", comes_whole_or_alone },
+	{ "comes_whole", comes_whole, 120 }, { "comes_whole_the_first_time", comes_whole_the_first_time, 120 },
+	{ "comes_whole_or_alone", comes_whole_or_alone },
 	{ "copy_in_waits_for_copy_out", copy_in_waits_for_copy_out }, { "free_when_copied_out", free_when_copied_out },
 	{ "who_waits_is_listed", who_waits_is_listed },
 	{ "one_that_fails_keeps_its_chunk", one_that_fails_keeps_its_chunk },
