@@ -354,6 +354,23 @@ impl State {
         }
     }
 
+    /// Drops the copies of `pages` on GPUs that were lost, where others can be read: what is copied from those would be taken for read from
+    /// a lost one ([`Self::pulled_from_lost`]), each time. Gives no chunk back.
+    pub(crate) fn forget_on_lost(&mut self, pages: &PageMask) {
+        let lost = |gpu: &Gpu| gpu.is_lost();
+        if !self.parts.iter().any(|p| lost(&p.sg.gpu)) && !self.spare.iter().any(|s| lost(&s.gpu)) {
+            return;
+        }
+        let kept = self.kept_beside(Place::Host).or(&self.host_valid);
+        let go = pages.and(&kept);
+        for p in self.parts.iter_mut().filter(|p| lost(&p.sg.gpu)) {
+            p.valid = p.valid.and_not(&go);
+        }
+        for s in self.spare.iter_mut().filter(|s| lost(&s.gpu)) {
+            s.valid = s.valid.and_not(&go);
+        }
+    }
+
     /// Notes that `place` faulted on `pages` more. Returns how many it has faulted on since anybody else did.
     pub(crate) fn note_faults(&mut self, place: Place, pages: u32) -> u32 {
         let before = match self.faulted_by {
@@ -375,7 +392,8 @@ impl State {
         self.on_gpus().or(&self.host_valid)
     }
 
-    /// Pages that only GPUs that were lost have. Nobody can read them; when those are unbound they are [`lost`](Self::lost).
+    /// Pages that only GPUs that were lost have. Nobody can read them; when those are unbound they are [`lost`](Self::lost). What an
+    /// eviction has on its way is in the chunk that it gave away.
     pub(crate) fn out_of_reach(&self) -> PageMask {
         let parts = self.parts.iter().map(|p| (&p.sg.gpu, p.valid));
         let kept = self.spare.iter().map(|s| (&s.gpu, s.valid));
@@ -383,6 +401,11 @@ impl State {
         for (gpu, valid) in Iterator::chain(parts, kept) {
             let to = if gpu.is_lost() { &mut gone } else { &mut here };
             *to |= valid;
+        }
+        if let Some(i) = &self.inflight {
+            if i.given.as_ref().is_some_and(|(gpu, _)| !gpu.is_lost()) {
+                here |= i.pages;
+            }
         }
         gone.and_not(&here)
     }

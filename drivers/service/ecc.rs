@@ -139,7 +139,7 @@ fn note(gpu: &Gpu, page: u32) {
 /// such a page tells of it. It is empty then, or in the hands of somebody who empties it. With no block locked.
 ///
 /// # Errors
-/// `ENOMEM`, `EIO`: it still has it.
+/// `ENOMEM`, `EIO`: it still has it. `EAGAIN`: it has, but a road that was there is gone, or a GPU was silent for a moment.
 #[inline(never)] // stack
 pub(super) fn make_way(gpu: &Arc<Gpu>, block: &Block, pages: &PageMask) -> Result {
     let here = Place::Gpu(gpu.index());
@@ -154,7 +154,10 @@ pub(super) fn make_way(gpu: &Arc<Gpu>, block: &Block, pages: &PageMask) -> Resul
             .and_then(|p| p.chunk)
     };
     let first = chunk.and_then(|id| number(id, PageIndex::FIRST));
-    first.map_or(Ok(()), |page| condemn(gpu, page).left)
+    match first.map_or(Ok(()), |page| condemn(gpu, page).left) {
+        Err(e) if e == EXDEV => Err(EAGAIN),
+        did => did,
+    }
 }
 
 /// Page `page` of a GPU's memory failed, it is said.

@@ -1207,7 +1207,11 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     if failed {
         // The chunk was to be emptied, and there was no memory for what is in it; or somebody is about it.
         let _news = ecc::attend(gpu);
-        ecc::make_way(gpu, &w.block, &missing)?;
+        match ecc::make_way(gpu, &w.block, &missing) {
+            // The access faults again.
+            Err(e) if e == EAGAIN => {}
+            did => did?,
+        }
     }
     Ok(())
 }

@@ -116,6 +116,9 @@ pub(crate) fn start(
     if m.dst != Place::Host || m.others != Others::Stay {
         map::unmap_cpu(block, s, &need);
     }
+    if !overtakes && matches!(m.dst, Place::Gpu(_)) {
+        s.forget_on_lost(&need);
+    }
     let mut tracker = Tracker::EMPTY;
     let did = match m.dst {
         Place::Host => submit_to_host(block, s, &need, &mut tracker),
@@ -805,15 +808,29 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
     // On its way at any time: what fails and begins anew is moved once.
     let mut sent = PageMask::EMPTY;
     let mut refused = false;
+    let mut again = || {
+        // Again at once if a road is gone; a GPU may be silent for a moment.
+        if core::mem::replace(&mut refused, true) {
+            time::sleep_us(MOMENT_US);
+        }
+    };
     for _ in 0..TRIES {
         if task::fatal_signal_pending() {
             return Err(EINTR);
         }
-        if let Some(sg) = sg {
-            ecc::make_way(&sg.gpu, block, &m.pages)?;
+        match sg.map_or(Ok(()), |sg| ecc::make_way(&sg.gpu, block, &m.pages)) {
+            Err(e) if e == EAGAIN => {
+                again();
+                continue;
+            }
+            did => did?,
         }
         let need_chunk = {
             let mut s = block.settled();
+            if s.dead {
+                // All of it was unmapped meanwhile.
+                return Ok(bytes(sent.count()));
+            }
             let pages = m.pages.and(&s.managed);
             let missing = pages.and_not(&s.valid_at(m.dst));
             let first = before(&s, m);
@@ -833,12 +850,9 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
                     return Ok(bytes(sent.count()));
                 }
                 Err(Stop::NeedChunk) => true,
-                Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => {
+                Err(Stop::Failed(e)) if e == EAGAIN => {
                     drop(s);
-                    // Again at once if a road is gone; a GPU may be silent for a moment.
-                    if core::mem::replace(&mut refused, true) {
-                        time::sleep_us(MOMENT_US);
-                    }
+                    again();
                     false
                 }
                 Err(Stop::Failed(e)) => return Err(e),

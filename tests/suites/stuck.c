@@ -586,6 +586,76 @@ static void duplicate_on_a_lost_gpu(void)
 	CHECK_OK(close(fd));
 }
 
+/*
+ * A block is on the host, with a neighbour that lends, and on a GPU that is lost: whoever wants it gets it, and goes on. Catches a copy that is
+ * taken for read from the lost one, each time, so that its access faults for ever.
+ */
+static void fetched_beside_a_lost_gpu(void)
+{
+	int fd = huvm_open(), ctl = huvm_open();
+	uint64_t *p = managed(fd, BLOCK), *q = managed(fd, BLOCK);
+	ARG(huvm_test_evict, e, .gpu = 0, .chunks = 1);
+	char name[32];
+
+	CHECK(gpu_count(fd) >= 3);
+	pci_name(fd, 2, name);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(fd, 2));
+	knob(ctl, 1, "harvest_lend", 1);
+	knob(ctl, 1, "lend_reserve_chunks", 0);
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "harvest_borrow", 1));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "keep_host_copy", 1));
+	cpu_fill(p, BLOCK, 40, 7);
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
+	gpu_check(fd, 0, p, BLOCK, BLOCKS, 40, 7);
+	CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
+	CHECK_EQ(mem_info(fd, 1).lent_removable, 1);
+	gpu_check(fd, 2, p, BLOCK, BLOCKS, 40, 7);
+	CHECK_EQ(mem_info(fd, 1).lent_removable, 1);
+	CHECK_EQ(block_info(fd, p).gpu_pages[2], 512);
+	gpu_fill(fd, 2, q, BLOCK, BLOCKS, 1, 1);
+	test_reg(fd, 2, INJ_COMMAND_HANG, 1);
+	CHECK_ERR(migrate(fd, q, BLOCK, HUVM_PLACE_HOST), EIO);
+	CHECK_EQ(gpu_state(fd, 2), HUVM_GPU_LOST);
+	gpu_check(fd, 0, p, BLOCK, BLOCKS, 40, 7);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 512);
+	gpu_scale(fd, 0, p, BLOCK, BLOCKS, 2, 1);
+	cpu_check(p, BLOCK, 81, 14);
+	CHECK_OK(munmap(q, BLOCK));
+	rebind(name);
+	cpu_check(p, BLOCK, 81, 14);
+	knob(ctl, 1, "harvest_lend", 0);
+	CHECK_OK(close(ctl));
+	CHECK_OK(close(fd));
+}
+
+/* A GPU hangs while it is bound, as one that was left so by whoever had it before: it is refused, and reset, and the next attempt takes it. */
+static void hangs_while_it_is_bound(void)
+{
+	int fd = huvm_open(), bar;
+	volatile uint32_t *inject;
+	char name[32], path[96], enable[96];
+
+	pci_name(fd, 0, name);
+	snprintf(path, sizeof(path), DEVICES "%s/resource5", name);
+	snprintf(enable, sizeof(enable), DEVICES "%s/enable", name);
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	CHECK_OK(write_file(enable, "1"));
+	CHECK_OK(bar = open(path, O_RDWR));
+	inject = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, bar, INJ_COMMAND_HANG & ~(PAGE - 1));
+	CHECK(inject != MAP_FAILED);
+	inject[(INJ_COMMAND_HANG & (PAGE - 1)) / 4] = 1;
+	CHECK_EQ(inject[(INJ_COMMAND_HANG & (PAGE - 1)) / 4], 1);
+	CHECK_OK(munmap((void *)(uintptr_t)inject, PAGE));
+	CHECK_OK(close(bar));
+	CHECK_OK(write_file(enable, "0"));
+	CHECK_ERR(write_file(DRIVER "bind", name), EIO);
+	CHECK_OK(write_file(DRIVER "bind", name));
+	CHECK_EQ(gpu_state(fd, 0), HUVM_GPU_OK);
+	works(fd, 0);
+	CHECK_OK(close(fd));
+}
+
 /* GPU @gpu, called @name, was lost, and a block that it had is at home. */
 static void lost_but_for_the_hosts(int fd, uint32_t gpu, const char *name, uint64_t *p)
 {
@@ -1075,6 +1145,7 @@ static const struct ktap_test tests[] = {
 	{ "move_on_its_way", move_on_its_way, 90 }, { "moves_by_two_on_their_way", moves_by_two_on_their_way, 120 },
 	{ "engine_does_not_stop", engine_does_not_stop, 120 },
 	{ "chunk_of_a_failed_move", chunk_of_a_failed_move, 60 }, { "duplicate_on_a_lost_gpu", duplicate_on_a_lost_gpu, 60 },
+	{ "fetched_beside_a_lost_gpu", fetched_beside_a_lost_gpu, 60 }, { "hangs_while_it_is_bound", hangs_while_it_is_bound, 60 },
 	{ "beside_what_is_gone", beside_what_is_gone }, { "beside_what_is_met_first", beside_what_is_met_first },
 	{ "many_wait_at_once", many_wait_at_once, 90 },
 	{ "copies_in_vain", copies_in_vain, 60 }, { "stops_while_unbound", stops_while_unbound, 120 },

@@ -58,6 +58,13 @@ static void *unmaps(void *arg)
 	return NULL;
 }
 
+/* When what another thread asked for has begun. */
+static void *unmaps_soon(void *arg)
+{
+	usleep(10000);
+	return unmaps(arg);
+}
+
 static int unmapped(const struct meeting *m)
 {
 	return __atomic_load_n(&m->unmapped, __ATOMIC_ACQUIRE);
@@ -252,6 +259,27 @@ static void no_record_of_the_tail(void)
 	close(m.fd);
 }
 
+/* A block goes while a GPU that has it leaves, and what it has is on its way home: both get what they asked for. */
+static void unmapped_while_its_gpu_leaves(void)
+{
+	struct meeting m = { .fd = begin(0, 0, 0), .hole = { 0, BLOCK / PAGE } };
+
+	for (int i = 0; i < 16; i++) {
+		CHECK_OK(gpu_register(m.fd, 0));
+		m.p = managed(m.fd, BLOCK);
+		m.unmapped = 0;
+		gpu_fill(m.fd, 0, m.p, BLOCK, 8, ADD, MUL);
+		test_reg(m.fd, 0, INJ_LATENCY, 30000000);
+		CHECK_EQ(pthread_create(&m.unmapping, NULL, unmaps_soon, &m), 0);
+		CHECK_OK(gpu_unregister(m.fd, 0));
+		CHECK_EQ(pthread_join(m.unmapping, NULL), 0);
+		test_reg(m.fd, 0, INJ_LATENCY, 0);
+		CHECK_EQ(m.unmapped, 1);
+	}
+	gets_idle(m.fd, 0);
+	close(m.fd);
+}
+
 static void head_in_a_gpu_fault(void)	{ in_a_gpu_fault(head); }
 static void middle_in_a_gpu_fault(void)	{ in_a_gpu_fault(middle); }
 static void tail_in_a_gpu_fault(void)	{ in_a_gpu_fault(tail); }
@@ -264,5 +292,6 @@ static const struct ktap_test tests[] = {
 	{ "tail_in_a_gpu_fault", tail_in_a_gpu_fault }, { "head_in_a_cpu_fault", head_in_a_cpu_fault },
 	{ "middle_in_a_cpu_fault", middle_in_a_cpu_fault }, { "tail_in_a_cpu_fault", tail_in_a_cpu_fault },
 	{ "no_record_of_the_tail", no_record_of_the_tail },
+	{ "unmapped_while_its_gpu_leaves", unmapped_while_its_gpu_leaves },
 };
 KTAP_MAIN(tests)
