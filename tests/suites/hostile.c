@@ -520,6 +520,42 @@ static void semaphore_too_high_while_evicting(void)
 	works(fd, 0);
 }
 
+/*
+ * That, of evictions ahead of need, which nobody waits for, and on an engine that faults from then on whenever it is tried. Catches a channel that is
+ * given up, and whose chunks are taken for what they were, though others may have them by that word.
+ */
+static void semaphore_too_high_and_nobody_waits(void)
+{
+	enum { FULL = 24 };
+	int log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK), fd = begin(0, 0x1, FULL);
+	struct job other = job_begin(1, 2, 12), j = job_make(0, FULL, 5);
+	char name[32];
+	double t;
+
+	CHECK(log >= 0 && lseek(log, 0, SEEK_END) >= 0);
+	pci_name(fd, 0, name);
+	gpu_fill(j.fd, 0, j.p, j.len, 1, j.add, j.mul);
+	knob(fd, 0, "pre_evict_share_percent", 100);
+	knob(fd, 0, "pre_evict_low_chunks", 8);
+	knob(fd, 0, "pre_evict_high_chunks", 12);
+	test_reg(fd, 0, INJ_LATENCY, 50000000);
+	test_reg(fd, 0, INJ_SEM_WRONG, 1);
+	knob(fd, 0, "pre_evict", 1);
+	CHECK(WITHIN(5000, !read_reg(fd, 0, INJ_SEM_WRONG)));
+	test_reg(fd, 0, INJ_CE_FAULT_EACH, 0x3f);
+	t = seconds();
+	CHECK(WITHIN((int)(soon_s() * 1000), gpu_state(fd, 0) == HUVM_GPU_LOST));
+	printf("# lost after %.2f s\n", seconds() - t);
+	CHECK(gets_logged(log, " lost: ", "says what cannot be", 1));
+	CHECK_OK(munmap(j.p, j.len));
+	CHECK_OK(close(j.fd));
+	CHECK_OK(close(log));
+	rebind(name);
+	job_turn(&other, WIDE);
+	job_end(&other);
+	works(fd, 0);
+}
+
 /* Messages that the driver was sent, as the kernel counts them. */
 static uint64_t interrupts(void)
 {
@@ -588,6 +624,7 @@ static const struct ktap_test tests[] = {
 	{ "semaphore_lost", semaphore_lost }, { "semaphore_never_written", semaphore_never_written },
 	{ "semaphore_too_high", semaphore_too_high }, { "semaphore_goes_back", semaphore_goes_back },
 	{ "semaphore_too_high_while_evicting", semaphore_too_high_while_evicting },
+	{ "semaphore_too_high_and_nobody_waits", semaphore_too_high_and_nobody_waits },
 	{ "interrupt_storm", interrupt_storm },
 };
 KTAP_MAIN(tests)
