@@ -536,8 +536,9 @@ static void semaphore_too_high_and_nobody_waits(void)
 	pci_name(fd, 0, name);
 	gpu_fill(j.fd, 0, j.p, j.len, 1, j.add, j.mul);
 	knob(fd, 0, "pre_evict_share_percent", 100);
-	knob(fd, 0, "pre_evict_low_chunks", 8);
-	knob(fd, 0, "pre_evict_high_chunks", 12);
+	/* All of them are begun before the first is over: who begins another one looks. */
+	knob(fd, 0, "pre_evict_low_chunks", 4);
+	knob(fd, 0, "pre_evict_high_chunks", 6);
 	test_reg(fd, 0, INJ_LATENCY, 50000000);
 	test_reg(fd, 0, INJ_SEM_WRONG, 1);
 	knob(fd, 0, "pre_evict", 1);

@@ -4,6 +4,7 @@
  * munmap is seen to wait for it, so each meeting takes place, every time. A fault of the GPU's, and one of the CPU's. And a munmap without
  * memory for what it leaves.
  */
+#define _GNU_SOURCE
 #include "lend_lib.h"
 
 /* Of each wait for something that is not held. The driver itself gives up a copy that stands still for 10 s. */
@@ -58,11 +59,32 @@ static void *unmaps(void *arg)
 	return NULL;
 }
 
-/* When what another thread asked for has begun. */
+/* On the CPU that the others are on, too; @first: before them when all are woken. */
+static void on_one_cpu(int first)
+{
+	struct sched_param p = { .sched_priority = first };
+	cpu_set_t cpu;
+
+	CPU_ZERO(&cpu);
+	CPU_SET(0, &cpu);
+	CHECK_EQ(pthread_setaffinity_np(pthread_self(), sizeof(cpu), &cpu), 0);
+	CHECK_EQ(pthread_setschedparam(pthread_self(), first ? SCHED_FIFO : SCHED_IDLE, &p), 0);
+}
+
+/* When what another thread asked for has begun. It has the block before that one, when the copy is over that both wait for. */
 static void *unmaps_soon(void *arg)
 {
+	on_one_cpu(1);
 	usleep(10000);
 	return unmaps(arg);
+}
+
+static void *unregisters(void *arg)
+{
+	struct meeting *m = arg;
+
+	on_one_cpu(0);
+	return (void *)(uintptr_t)(gpu_unregister(m->fd, 0) ? errno : 0);
 }
 
 static int unmapped(const struct meeting *m)
@@ -264,14 +286,19 @@ static void unmapped_while_its_gpu_leaves(void)
 {
 	struct meeting m = { .fd = begin(0, 0, 0), .hole = { 0, BLOCK / PAGE } };
 
-	for (int i = 0; i < 16; i++) {
+	for (int i = 0; i < 8; i++) {
+		pthread_t leaving;
+		void *why;
+
 		CHECK_OK(gpu_register(m.fd, 0));
 		m.p = managed(m.fd, BLOCK);
 		m.unmapped = 0;
 		gpu_fill(m.fd, 0, m.p, BLOCK, 8, ADD, MUL);
 		test_reg(m.fd, 0, INJ_LATENCY, 30000000);
+		CHECK_EQ(pthread_create(&leaving, NULL, unregisters, &m), 0);
 		CHECK_EQ(pthread_create(&m.unmapping, NULL, unmaps_soon, &m), 0);
-		CHECK_OK(gpu_unregister(m.fd, 0));
+		CHECK_EQ(pthread_join(leaving, &why), 0);
+		CHECK_EQ((uintptr_t)why, 0);
 		CHECK_EQ(pthread_join(m.unmapping, NULL), 0);
 		test_reg(m.fd, 0, INJ_LATENCY, 0);
 		CHECK_EQ(m.unmapped, 1);
