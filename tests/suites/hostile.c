@@ -521,10 +521,10 @@ static void semaphore_too_high_while_evicting(void)
 }
 
 /*
- * That, of evictions ahead of need, which nobody waits for, and on an engine that faults from then on whenever it is tried. Catches a channel that is
- * given up, and whose chunks are taken for what they were, though others may have them by that word.
+ * That, of evictions ahead of need, on an engine that faults from then on whenever it is tried: the GPU is lost, whether somebody looks at the
+ * semaphore first or the channel is given up. In the latter case what it was copying must not be rescued, as others may have it by that word.
  */
-static void semaphore_too_high_and_nobody_waits(void)
+static void semaphore_too_high_ahead_of_need(void)
 {
 	enum { FULL = 24 };
 	int log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK), fd = begin(0, 0x1, FULL);
@@ -625,7 +625,7 @@ static const struct ktap_test tests[] = {
 	{ "semaphore_lost", semaphore_lost }, { "semaphore_never_written", semaphore_never_written },
 	{ "semaphore_too_high", semaphore_too_high }, { "semaphore_goes_back", semaphore_goes_back },
 	{ "semaphore_too_high_while_evicting", semaphore_too_high_while_evicting },
-	{ "semaphore_too_high_and_nobody_waits", semaphore_too_high_and_nobody_waits },
+	{ "semaphore_too_high_ahead_of_need", semaphore_too_high_ahead_of_need },
 	{ "interrupt_storm", interrupt_storm },
 };
 KTAP_MAIN(tests)
