@@ -21,13 +21,7 @@ fn scaled(n: u64, step: f64, units: &[&str]) -> String {
     let mut chosen = units.first().copied().unwrap_or("");
     for unit in units.iter().skip(1) {
         // As it would be shown: what is rounded up to a whole unit is one.
-        let is_whole = Some(&chosen) == units.first();
-        let shown = if is_whole {
-            value
-        } else {
-            (value * 10.0).round() / 10.0
-        };
-        if shown < step {
+        if (value * 10.0).round() / 10.0 < step {
             break;
         }
         value /= step;

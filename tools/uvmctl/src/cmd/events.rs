@@ -8,7 +8,7 @@ use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
 use crate::units;
-use libhuvm::{uapi, Device};
+use libhuvm::{uapi, Device, Scope};
 use serde::{Deserialize, Serialize};
 
 /// An event, as `events` and `trace` write it.
@@ -117,6 +117,12 @@ fn mask(abi_minor: u32) -> u32 {
 /// Listens to all events of all clients.
 pub(super) fn listen(device: &Device) -> Result<()> {
     Ok(device.listen(mask(device.version()?.abi_minor), true)?)
+}
+
+/// Events that the stream of this file has dropped. Those behind the last one that there was room for leave no gap.
+pub(super) fn dropped(device: &Device) -> Result<u64> {
+    let counters = device.counters(Scope::Space)?;
+    Ok(counters.get(uapi::HUVM_CNT_EVENTS_DROPPED))
 }
 
 /// Types of events and their words.

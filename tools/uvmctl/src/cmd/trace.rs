@@ -118,10 +118,7 @@ fn record(
     };
     recording.follow(count, look, over)?;
     if recording.done.events < count {
-        // Those behind the last one that there was room for leave no gap.
-        let dropped = device.counters(Scope::Space)?;
-        let dropped = dropped.get(uapi::HUVM_CNT_EVENTS_DROPPED);
-        recording.done.dropped = recording.done.dropped.max(dropped);
+        recording.done.dropped = recording.done.dropped.max(events::dropped(&device)?);
     }
     let done = recording.end(copies.map(Copies::end).unwrap_or_default())?;
     let status = subject.map(Subject::wait).transpose()?;

@@ -16,7 +16,7 @@ use crate::catalog::find;
 use crate::cli::Bench;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
-use libhuvm::{uapi, Device, Scope};
+use libhuvm::{uapi, Device};
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -142,10 +142,8 @@ fn take(listener: &Device, over: &AtomicBool) -> Result<(Vec<uapi::huvm_event>, 
         let is_over = over.load(Ordering::Relaxed);
         if !listener.has_events(LOOK_MS)? {
             if is_over {
-                // Those behind the last one that there was room for leave no gap.
-                let dropped = listener.counters(Scope::Space)?;
-                let dropped = dropped.get(uapi::HUVM_CNT_EVENTS_DROPPED);
-                return Ok((all, lost.max(dropped).saturating_add(beyond)));
+                let lost = lost.max(events::dropped(listener)?);
+                return Ok((all, lost.saturating_add(beyond)));
             }
             continue;
         }
