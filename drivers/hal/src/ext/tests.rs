@@ -360,6 +360,22 @@ fn injections_are_written() {
     );
 }
 
+/// A limit that the device did not hear is not taken for said.
+#[test]
+fn a_limit_that_was_lost_is_seen() {
+    let regs = FakeRegs::default();
+    let (veid, at) = (Veid(5), huvm_hw::ext::throttle::VEID_LIMIT0 + 20);
+    throttle::set_veid_limit(&regs, veid, Some(40)).unwrap();
+    assert_eq!(regs.read32(Bar::Ext, at), 40);
+    // Two in a row: one alone is made up for.
+    let deaf = Flaky::new(&regs).lost(0..2);
+    let said = throttle::set_veid_limit(&deaf, veid, None);
+    assert_eq!(said, Err(Error::BadState("VEID_LIMIT", 40)));
+    let once = Flaky::new(&regs).lost(0..1);
+    assert_eq!(throttle::set_veid_limit(&once, veid, None), Ok(()));
+    assert_eq!(regs.read32(Bar::Ext, at), 0);
+}
+
 #[test]
 fn arguments_out_of_range() {
     let regs = FakeRegs::default();
