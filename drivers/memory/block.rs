@@ -254,12 +254,14 @@ impl State {
         self.parts.iter_mut().find(|p| p.gpu() == gpu)
     }
 
-    /// The part for a GPU, made if there is none.
+    /// The part for a GPU, made if there is none. Where there is one are the directory tables above its own too: who takes its mappings
+    /// away needs them, and takes what fails there for a GPU that does not hear.
     ///
     /// # Errors
-    /// `ENOMEM`.
+    /// `ENOMEM`, `EIO`.
     pub(crate) fn ensure_part(&mut self, va: u64, sg: &Arc<SpaceGpu>) -> Result {
         if self.part(sg.gpu.index()).is_none() {
+            sg.prepare(va)?;
             let part = Part {
                 sg: sg.clone(),
                 chunk: None,

@@ -1162,7 +1162,6 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     let planned = w.plan.as_ref().map_or(PageMask::EMPTY, |p| p.remote);
     let remote = faulted.and(&planned);
     if !remote.is_empty() {
-        w.sg.prepare(w.block.va())?;
         s.ensure_part(w.block.va(), &w.sg)?;
         let here = remote.and(&s.host_valid);
         // There may be other copies since this was planned: who writes faults once more, and they go.

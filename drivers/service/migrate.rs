@@ -166,7 +166,6 @@ fn make_ready(
 ) -> Result<(), Stop> {
     match (m.dst, sg) {
         (Place::Gpu(g), Some(sg)) if sg.gpu.index() == g => {
-            sg.prepare(block.va())?;
             s.ensure_part(block.va(), sg)?;
             let by_fault = m.cause == uapi::HUVM_CAUSE_GPU_FAULT;
             take_chunk(block, s, g, !need.is_empty(), by_fault, room)

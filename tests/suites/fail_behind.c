@@ -529,6 +529,32 @@ static void device_memory(void)
 	close(fd);
 }
 
+/* Catches a GPU taken for one that does not hear, as blocks go away for whose faults there was no memory for directory tables. */
+static void no_directories(void)
+{
+	static const char *const presets[] = { "demand", "huvm" };
+	struct job beside, j;
+	int fd;
+
+	fd = begin(0, 0, 0);
+	beside = begin_beside();
+	for (unsigned int n = 0; n < 2; n++) {
+		j = job_make(0, 4, n);
+		CHECK_OK(set_preset(j.fd, HUVM_SCOPE_SPACE, presets[n]));
+		let_fail(fd, HUVM_FAIL_DMA_ALLOC, ~0u);
+		CHECK(fill_or_no_memory(&j, n + 1));
+		CHECK_OK(munmap(j.p, BLOCK));
+		let_fail(fd, HUVM_FAIL_DMA_ALLOC, 0);
+		/* Its own GPU, and what it has besides. */
+		gpu_fill(j.fd, 0, j.p + BLOCK / 8, 3 * BLOCK, 1, n + 2, j.mul);
+		gpu_check(j.fd, 0, j.p + BLOCK / 8, 3 * BLOCK, 1, n + 2, j.mul);
+		CHECK_OK(munmap(j.p + BLOCK / 8, 3 * BLOCK));
+		close(j.fd);
+	}
+	end_beside(&beside, fd);
+	close(fd);
+}
+
 /* Each word of the job is one of @add or of @old. Blocks that the CPU cannot read at the first touch. */
 static unsigned int words_of_either(const struct job *j, uint64_t old)
 {
@@ -671,6 +697,6 @@ static const struct ktap_test tests[] = {
 	{ "fetching_ahead", fetching_ahead, 240 }, { "filling_the_pool", filling_the_pool, 240 },
 	{ "rescuing", rescuing, 240 }, { "rescuing_refused", rescuing_refused, 240 },
 	{ "mapping_for_dma", mapping_for_dma, 240 }, { "host_pages", host_pages, 240 },
-	{ "device_memory", device_memory, 240 }, { "submitting", submitting, 240 },
+	{ "device_memory", device_memory, 240 }, { "no_directories", no_directories }, { "submitting", submitting, 240 },
 };
 KTAP_MAIN(tests)
