@@ -217,6 +217,7 @@ struct work {
 	int pool;	/* large pages on eviction, from the pool */
 	int from_cpu;	/* memory comes from the CPU, and two blocks of the GPU walk over it, as a stream */
 	int told;	/* the client waits for the thread, and may hear that there is no memory */
+	const char *preset;	/* of both GPUs; else "demand" */
 };
 
 /*
@@ -234,6 +235,8 @@ static void in_thread(const char *name, struct work w)
 	setup();
 	fd = begin(w.lends ? 1u << 1 : 0, 1, 6);
 	for (uint32_t g = 0; g < 2; g++) {
+		if (w.preset)
+			gpu_begins(fd, g, w.preset, w.lends && g == 1);
 		knob(fd, g, "pre_evict_share_percent", 10);
 		knob(fd, g, "pre_evict", 1);
 		knob(fd, g, "large_page_evict", (uint64_t)w.pool);
@@ -284,6 +287,16 @@ static void in_thread(const char *name, struct work w)
 static void serving_faults(void)
 {
 	in_thread("huvm-fault/0", (struct work){ .told = 1 });
+}
+
+static void serving_faults_under_huvm(void)
+{
+	in_thread("huvm-fault/0", (struct work){ .told = 1, .lends = 1, .preset = "huvm" });
+}
+
+static void fetching_ahead_under_huvm(void)
+{
+	in_thread("huvm-fetch/0", (struct work){ .lends = 1, .from_cpu = 1, .preset = "huvm" });
 }
 
 static void evicting_ahead(void)
@@ -555,8 +568,8 @@ static void no_directories(void)
 	close(fd);
 }
 
-/* Each word of the job is one of @add or of @old. Blocks that the CPU cannot read at the first touch. */
-static unsigned int words_of_either(const struct job *j, uint64_t old)
+/* Each word of the job is one of @add or of @old, which is 0 from block @fresh on. Blocks that the CPU cannot read at the first touch. */
+static unsigned int words_of_either_of(const struct job *j, uint64_t old, uint64_t fresh)
 {
 	unsigned int refused = 0;
 	uint64_t v;
@@ -565,11 +578,16 @@ static unsigned int words_of_either(const struct job *j, uint64_t old)
 		if (!(i % (BLOCK / 8)) && reads(&j->p[i], &v))
 			refused++;
 		v = j->p[i] - j->mul * i;
-		if (v != old && v != j->add)
+		if (v != j->add && (i < fresh * (BLOCK / 8) ? v != old : j->p[i]))
 			FAIL("element %llu is %#llx, neither of %#llx nor of %#llx", (unsigned long long)i,
 			     (unsigned long long)j->p[i], (unsigned long long)old, (unsigned long long)j->add);
 	}
 	return refused;
+}
+
+static unsigned int words_of_either(const struct job *j, uint64_t old)
+{
+	return words_of_either_of(j, old, ~0ull / BLOCK);
 }
 
 /* Whether a launch of the job ended as one does for which a copy could not be made. */
@@ -583,13 +601,93 @@ static int was_cancelled(struct huvm_wait w)
 	return 1;
 }
 
-/* Moves blocks of the job. Whether a copy could not be made. */
-static int move_refused(const struct job *j, uint64_t from, uint64_t blocks, uint32_t to)
+/* Moves blocks of the job. Whether there was no memory for it, or (@why) a copy could not be made. */
+static int move_fails(const struct job *j, uint64_t from, uint64_t blocks, uint32_t to, int why)
 {
 	if (!migrate(j->fd, (char *)j->p + from * BLOCK, blocks * BLOCK, to))
 		return 0;
-	CHECK_EQ(errno, EIO);
+	CHECK_EQ(errno, why);
 	return 1;
+}
+
+static int move_refused(const struct job *j, uint64_t from, uint64_t blocks, uint32_t to)
+{
+	return move_fails(j, from, blocks, to, EIO);
+}
+
+/* Of each of the kinds in @kinds (ended by ~0) @after go well, and no other; ~0: all do. Returns how many did not. */
+static uint32_t refuse_from(int fd, const uint32_t *kinds, uint32_t after)
+{
+	const uint32_t many = 1u << 30;
+	uint32_t refused = 0;
+
+	for (; *kinds != ~0u; kinds++) {
+		if (after != ~0u)
+			let_fail_after(fd, *kinds, after, many);
+		else
+			refused += many - let_fail(fd, *kinds, 0);
+	}
+	return refused;
+}
+
+/*
+ * Catches what is half made when there is no more memory, and is taken for whole when it goes: from the n-th on none is given, until
+ * the job has heard of it or not and has given a part back. It is the same under presets that fetch ahead, which the others here do not.
+ */
+static void refused_for_good(void)
+{
+	static const char *const presets[] = { "demand", "huvm", "memharvester" };
+	static const uint32_t kinds[][4] = {
+		{ HUVM_FAIL_HOST_2M, HUVM_FAIL_HOST_64K, HUVM_FAIL_HOST_4K, ~0u }, { HUVM_FAIL_DMA_MAP, ~0u },
+		{ HUVM_FAIL_DMA_ALLOC, ~0u },
+	};
+	uint32_t n, hit, turns = 0, heard = 0, went;
+	struct job beside;
+	int fd;
+
+	fd = begin(1u << 1, 3, 5);
+	beside = begin_beside();
+	for (unsigned int k = 0; k < 9; k++) {
+		const uint32_t *kind = kinds[k / 3];
+
+		for (uint32_t g = 0; g < 2; g++)
+			gpu_begins(fd, g, presets[k % 3], g);
+		went = 0;
+		for (n = 0; n < TURNS_MAX; n += rounds(1) > 1 ? 1 : 1 + n / 2) {
+			struct job j = job_make(0, 12, n);
+			int said = 0;
+
+			CHECK_OK(gpu_register(j.fd, 1));
+			cpu_fill(j.p, 4 * BLOCK, j.add, j.mul);
+			refuse_from(fd, kind, n);
+			said += fill_or_no_memory(&j, n + 1);
+			said += move_fails(&j, 0, 3, 1, ENOMEM);
+			said += move_fails(&j, 2, 4, HUVM_PLACE_HOST, ENOMEM);
+			said += fill_or_no_memory(&j, n + 1);
+			/* The last two are given back. What munmap leaves needs nothing. */
+			j.len -= 2 * BLOCK;
+			CHECK_OK(munmap((char *)j.p + j.len, 2 * BLOCK));
+			hit = refuse_from(fd, kind, ~0u);
+			words_of_either_of(&j, n, 4);
+			CHECK(!fill_or_no_memory(&j, n + 2));
+			job_end(&j);
+			turns++;
+			went += !!hit;
+			heard += !!said;
+			CHECK(hit || !said);
+			if (!hit)
+				break;
+		}
+		printf("# %u, %s: %u times none from some point on\n", kind[0], presets[k % 3], went);
+		CHECK(went > 2 && n < TURNS_MAX);
+	}
+	printf("# %u turns, in %u of which the client heard of it\n", turns, heard);
+	CHECK(heard > 9);
+	CHECK_OK(limit_chunks(fd, 0, 0));
+	CHECK_OK(limit_chunks(fd, 1, 0));
+	end_beside(&beside, fd);
+	works(fd, 1);
+	close(fd);
 }
 
 /*
@@ -695,8 +793,11 @@ static const struct ktap_test tests[] = {
 	{ "leaving_without_memory", leaving_without_memory, 240 }, { "reclaiming", reclaiming, 240 },
 	{ "serving_faults", serving_faults, 240 }, { "evicting_ahead", evicting_ahead, 240 }, { "lending", lending, 240 },
 	{ "fetching_ahead", fetching_ahead, 240 }, { "filling_the_pool", filling_the_pool, 240 },
+	{ "serving_faults_under_huvm", serving_faults_under_huvm, 240 },
+	{ "fetching_ahead_under_huvm", fetching_ahead_under_huvm, 240 },
 	{ "rescuing", rescuing, 240 }, { "rescuing_refused", rescuing_refused, 240 },
 	{ "mapping_for_dma", mapping_for_dma, 240 }, { "host_pages", host_pages, 240 },
-	{ "device_memory", device_memory, 240 }, { "no_directories", no_directories }, { "submitting", submitting, 240 },
+	{ "device_memory", device_memory, 240 }, { "no_directories", no_directories },
+	{ "refused_for_good", refused_for_good, 240 }, { "submitting", submitting, 240 },
 };
 KTAP_MAIN(tests)

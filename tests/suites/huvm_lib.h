@@ -592,9 +592,9 @@ static inline uint32_t let_fail_after(int fd, uint32_t what, uint32_t after, uin
 	return f.left;
 }
 
-static inline void let_fail(int fd, uint32_t what, uint32_t times)
+static inline uint32_t let_fail(int fd, uint32_t what, uint32_t times)
 {
-	let_fail_after(fd, what, 0, times);
+	return let_fail_after(fd, what, 0, times);
 }
 
 /* Lines of @f, to its end, that have what the pattern says (of fnmatch). */

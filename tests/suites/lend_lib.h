@@ -10,6 +10,17 @@
 /* Blocks of a launch. */
 #define WIDE 16u
 
+/* The GPU's policy: a preset, with what it lends. */
+static inline void gpu_begins(int fd, uint32_t gpu, const char *name, int lends)
+{
+	ARG(huvm_preset, p, .scope = HUVM_SCOPE_GPU, .gpu = gpu);
+
+	strncpy(p.name, name, sizeof(p.name) - 1);
+	CHECK_OK(ioctl(fd, HUVM_IOC_PRESET_SET, &p));
+	knob(fd, gpu, "harvest_borrow", 1);
+	knob(fd, gpu, "harvest_lend", (uint64_t)lends);
+}
+
 /*
  * Starts a test alike: every GPU has the preset "demand" and all of its memory but for @limit chunks (0: all) on those of
  * @small, a bitmap; those of @lenders lend, all borrow.
@@ -19,12 +30,8 @@ static inline int begin(uint32_t lenders, uint32_t small, uint32_t limit)
 	int fd = huvm_open();
 
 	for (uint32_t g = 0; g < gpu_count(fd); g++) {
-		ARG(huvm_preset, p, .scope = HUVM_SCOPE_GPU, .gpu = g, .name = "demand");
-
-		CHECK_OK(ioctl(fd, HUVM_IOC_PRESET_SET, &p));
+		gpu_begins(fd, g, "demand", lenders >> g & 1);
 		CHECK_OK(limit_chunks(fd, g, small >> g & 1 ? limit : 0));
-		knob(fd, g, "harvest_borrow", 1);
-		knob(fd, g, "harvest_lend", lenders >> g & 1);
 	}
 	all_idle(fd);
 	return fd;
