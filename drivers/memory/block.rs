@@ -57,12 +57,20 @@ pub(crate) struct Part {
     pub(crate) tables: BlockTables,
     /// Batches one after the other whose faults were all of pages that it has mapped.
     pub(crate) stale: u8,
+    /// Batches one after the other whose faults were of memory that failed, in a chunk that could not be emptied just then.
+    pub(crate) refused: u32,
 }
 
 impl Part {
     /// Index of the GPU.
     pub(crate) fn gpu(&self) -> u8 {
         self.sg.gpu.index()
+    }
+
+    /// All of it is fetched for another reason than this fault, or without one: what would have been wanted of it is not to be seen.
+    pub(crate) fn is_unseen(&mut self) {
+        self.returns.is_unseen();
+        self.sample = None;
     }
 
     /// If it is a sample: half of it is there by now (`filled`), or it leaves before that.
@@ -254,13 +262,23 @@ impl State {
         self.parts.iter_mut().find(|p| p.gpu() == gpu)
     }
 
+    /// GPU `gpu` gets the block without a fault, or more of it than that fault brings ([`Part::is_unseen`]).
+    pub(crate) fn is_unseen_on(&mut self, gpu: u8) {
+        if let Some(part) = self.part_mut(gpu) {
+            part.is_unseen();
+        }
+    }
+
     /// The part for a GPU, made if there is none. Where there is one are the directory tables above its own too: who takes its mappings
     /// away needs them, and takes what fails there for a GPU that does not hear.
     ///
     /// # Errors
-    /// `ENOMEM`, `EIO`.
+    /// `ENOMEM`; `EIO` if the space stopped to use the GPU: it is out of all blocks then, or about to be, and would stay in this one.
     pub(crate) fn ensure_part(&mut self, va: u64, sg: &Arc<SpaceGpu>) -> Result {
         if self.part(sg.gpu.index()).is_none() {
+            if sg.is_stopped() {
+                return Err(EIO);
+            }
             sg.prepare(va)?;
             let part = Part {
                 sg: sg.clone(),
@@ -275,10 +293,14 @@ impl State {
                 remote: PageMask::EMPTY,
                 tables: SpaceGpu::block_tables(va)?,
                 stale: 0,
+                refused: 0,
             };
             sg.memory
                 .asked(For::Records, || Ok(self.parts.push(part, CHARGED)?))?;
         }
+        debug_assert!(self
+            .part(sg.gpu.index())
+            .is_some_and(|p| Arc::ptr_eq(&p.sg, sg)));
         Ok(())
     }
 
@@ -357,7 +379,7 @@ impl State {
     }
 
     /// Drops the copies of `pages` on GPUs that were lost, where others can be read: what is copied from those would be taken for read from
-    /// a lost one ([`Self::pulled_from_lost`]), each time. Gives no chunk back.
+    /// a lost one ([`Self::pulled_from_lost`]), each time. Gives no chunk back. Those in spare memory stay while they are written back.
     pub(crate) fn forget_on_lost(&mut self, pages: &PageMask) {
         let lost = |gpu: &Gpu| gpu.is_lost();
         if !self.parts.iter().any(|p| lost(&p.sg.gpu)) && !self.spare.iter().any(|s| lost(&s.gpu)) {
@@ -367,6 +389,9 @@ impl State {
         let go = pages.and(&kept);
         for p in self.parts.iter_mut().filter(|p| lost(&p.sg.gpu)) {
             p.valid = p.valid.and_not(&go);
+        }
+        if self.inflight.is_some() {
+            return;
         }
         for s in self.spare.iter_mut().filter(|s| lost(&s.gpu)) {
             s.valid = s.valid.and_not(&go);

@@ -327,12 +327,13 @@ impl ChunkPool {
         let mut inner = self.lock();
         inner.picks = inner.picks.wrapping_add(1);
         inner.evict = *config;
-        let order = inner.refaults.order(config);
-        let guard = inner.refaults.guard(config);
-        let cycles = inner.refaults.cycles();
-        let mut table = inner.table();
-        table.steer(guard, order == VictimOrder::Recent);
-        table.set_cycle(cycles);
+        let Inner {
+            entries,
+            lists,
+            refaults,
+            ..
+        } = &mut *inner;
+        let order = refaults.steer(&mut ChunkTable::new(entries, lists), config);
         let FairVictim {
             chunk,
             recent,
@@ -391,11 +392,8 @@ impl ChunkPool {
                 let config = inner.evict;
                 let left = left.as_ref().map(|d| d.left);
                 let back = inner.refaults.brought_in(left, by_fault, &config);
-                // Neither can fail: the chunk is there.
-                let _known = inner.table().set_reuse(id, back.reuse);
-                if back.is_soon {
-                    let _kept = inner.table().keep(id);
-                }
+                // Cannot fail: the chunk is there.
+                let _told = back.tell(&mut inner.table(), id);
                 Ok((id, back.is_refault))
             }
             Err((token, e)) => {

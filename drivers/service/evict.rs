@@ -219,6 +219,7 @@ pub(crate) fn make_room(
             continue;
         };
         waiting = None;
+        let recent = victim.recent;
         match evict(gpu, victim, need, in_fault, room) {
             Ok(()) => {
                 let took = time::now_ns().saturating_sub(started);
@@ -231,7 +232,8 @@ pub(crate) fn make_room(
                 // Not the same one again, nor only those of who has too much.
                 if e != EAGAIN {
                     fair = false;
-                    if order.order == VictimOrder::Recent {
+                    // It is among the youngest again, which are what makes way first in a cycle, whoever chose that order.
+                    if recent {
                         order.order = VictimOrder::Random;
                     }
                 }

@@ -56,6 +56,8 @@ struct Work {
     noted: bool,
     /// What they said, where they are looked for.
     stream: Option<InStream>,
+    /// First block of the range that it is in, where somebody asks for it.
+    range: u64,
     /// What becomes of them, once it was decided.
     plan: Option<Plan>,
     /// The first pass is over.
@@ -752,6 +754,7 @@ fn begin(
         fatal: faults.iter().any(|f| f.is_fatal),
         noted: false,
         stream: None,
+        range: 0,
         plan: None,
         begun: false,
         failed: None,
@@ -814,6 +817,10 @@ impl Blocks for Faulted<'_> {
         }
         let block = w.block.clone();
         let mut s = block.settled();
+        // While the batch waited for others the client may have left.
+        if w.sg.is_stopped() {
+            return Sent::NotThisOne;
+        }
         let Some(plan) = plan(self.gpu, w, &mut s, &p) else {
             return Sent::NotThisOne;
         };
@@ -886,8 +893,7 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
         if let Some(part) = s.part_mut(gpu.index()) {
             let there = part.valid.or(&plan.local).or(&plan.copies).count().get();
             if goes_on {
-                part.returns.is_unseen();
-                part.sample = None;
+                part.is_unseen();
             } else {
                 part.returns.has(w.batch, there, all);
                 if is_half(there, all) {
@@ -902,7 +908,7 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
 
 /// Whether a block comes to the GPU by these faults, and is to be fetched whole.
 fn comes_whole(w: &Work, s: &mut State, p: &Policy) -> bool {
-    let slot = SpaceGpu::grain_of(w.stream.as_ref().map_or(0, |s| s.range));
+    let slot = SpaceGpu::grain_of(w.range);
     let whole = || p.is_on(KnobId::FetchWhole) && w.sg.grain(slot, Grain::comes);
     // For the first time; who has no memory for a record finds that out again, where it is an error.
     let _made = s.ensure_part(w.block.va(), &w.sg);
@@ -944,9 +950,26 @@ fn note(gpu: &Arc<Gpu>, w: &mut Work, p: &Policy) {
     if core::mem::replace(&mut w.noted, true) {
         return;
     }
-    // No two batches of a GPU are fetched in the same nanosecond, nor served at once.
-    let writes = !w.write.is_empty();
-    w.stream = prefetch::note_fault(gpu, &w.sg, &w.block, w.fetched_ns, writes, p);
+    let follows = p.get(KnobId::StreamMode) != 0;
+    if !follows && !p.is_on(KnobId::FetchWhole) {
+        return;
+    }
+    let Some(span) = prefetch::span_of(&w.block) else {
+        return;
+    };
+    w.range = span.first.0;
+    if follows {
+        // No two batches of a GPU are fetched in the same nanosecond, nor served at once.
+        let writes = !w.write.is_empty();
+        w.stream = Some(prefetch::note_fault(
+            gpu,
+            &w.sg,
+            &w.block,
+            span,
+            (w.fetched_ns, writes),
+            p,
+        ));
+    }
 }
 
 /// How often a block is begun again for want of host memory, or of a mapping for DMA: no more than a hiccup is waited out, as
@@ -1183,6 +1206,9 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     let served = faulted.and(&after).and_not(&before).count().get();
     let stale = faulted.and(&before).count().get();
     if let Some(part) = s.part_mut(g) {
+        if !failed {
+            part.refused = 0;
+        }
         let in_vain = served == 0 && !faulted.and(&before).and_not(&to_upgrade).is_empty();
         part.stale = if in_vain {
             part.stale.saturating_add(1)
@@ -1207,11 +1233,29 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
         // The chunk was to be emptied, and there was no memory for what is in it; or somebody is about it.
         let _news = ecc::attend(gpu);
         match ecc::make_way(gpu, &w.block, &missing) {
-            // The access faults again.
-            Err(e) if e == EAGAIN => {}
+            Err(e) if e == EAGAIN => faults_again(w, g)?,
             did => did?,
         }
     }
+    Ok(())
+}
+
+/// The access faults again, on a chunk that could not be emptied for what may be over in a moment.
+///
+/// # Errors
+/// `EIO` if that goes on.
+#[cold]
+fn faults_again(w: &Work, g: u8) -> Result {
+    let turns = {
+        let mut s = w.block.lock();
+        let part = s.part_mut(g).ok_or(EIO)?;
+        part.refused = part.refused.saturating_add(1);
+        part.refused
+    };
+    if turns >= AGAIN_MAX {
+        return Err(EIO);
+    }
+    time::sleep_us(MOMENT_US);
     Ok(())
 }
 

@@ -335,6 +335,8 @@ fn share_out(gpu: &Gpu, buffers: &mut Buffers) {
                 *limit = blocks.unwrap_or(0);
             }
         }
+        // One that could not be lifted, as the last of two is alone now, would stay for as long as it is so.
+        shared |= *limit != 0;
     }
     slots.shared.store(shared, Relaxed);
 }

@@ -116,7 +116,7 @@ pub(crate) fn start(
     if m.dst != Place::Host || m.others != Others::Stay {
         map::unmap_cpu(block, s, &need);
     }
-    if !overtakes && matches!(m.dst, Place::Gpu(_)) {
+    if matches!(m.dst, Place::Gpu(_)) {
         s.forget_on_lost(&need);
     }
     let mut tracker = Tracker::EMPTY;
@@ -837,6 +837,9 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
             let step = first.unwrap_or(Move { pages, ..*m });
             match start(block, &mut s, sg, &mut room, &step) {
                 Ok(()) if s.inflight.is_some() || !is_last => {
+                    if let Place::Gpu(g) = m.dst {
+                        s.is_unseen_on(g);
+                    }
                     if is_last {
                         sent |= missing;
                     }

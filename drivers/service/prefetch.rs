@@ -156,32 +156,32 @@ pub(super) struct InStream {
     expected: bool,
     /// The stream writes what it goes over.
     pub(super) writes: bool,
-    /// First block of the range that it is in.
-    pub(super) range: u64,
 }
 
-/// A demand fault of `gpu` reached `block`, with others of the same `batch`; `writes`: some wanted to write. Call [`judge`] with what
-/// it is once it is served.
-pub(super) fn note_fault(
-    gpu: &Arc<Gpu>,
-    sg: &Arc<SpaceGpu>,
-    block: &Block,
-    batch: u64,
-    writes: bool,
-    p: &Policy,
-) -> Option<InStream> {
-    if p.get(KnobId::StreamMode) == 0 {
-        return None;
-    }
+/// The range that the block is in.
+pub(super) fn span_of(block: &Block) -> Option<BlockSpan> {
     let space = block.space();
     let (start, end) = space.range_at(block.va()).or_else(|| {
         // The block's first page is in no range: its last one tells as well.
         space.range_at(block.va() + BLOCK_BYTES - 1)
     })?;
-    let span = BlockSpan {
+    Some(BlockSpan {
         first: BlockNo::of_va(start),
         end: BlockNo::of_va(end + BLOCK_BYTES - 1),
-    };
+    })
+}
+
+/// A demand fault of `gpu` reached `block` of the range `span`, with others of the same `batch`; `writes`: some wanted to write. Call
+/// [`judge`] with what it is once it is served.
+pub(super) fn note_fault(
+    gpu: &Arc<Gpu>,
+    sg: &Arc<SpaceGpu>,
+    block: &Block,
+    span: BlockSpan,
+    (batch, writes): (u64, bool),
+    p: &Policy,
+) -> InStream {
+    let space = block.space();
     let usable = gpu.chunks().usable();
     let mut config = StreamConfig::of(p).on(usable);
     config.cycles = config.cycles && has_room_ahead(gpu, usable);
@@ -201,13 +201,12 @@ pub(super) fn note_fault(
         goes_on: advice.expected || advice.run.is_some(),
         expected: advice.expected && !in_time,
         writes: advice.writes,
-        range: span.first.0,
     };
     if advice.cancel {
         sg.prefetch_abandon.add(1, Relaxed);
     }
     let Some(run) = advice.run else {
-        return Some(stream);
+        return stream;
     };
     let job = Job {
         space: space.clone(),
@@ -223,7 +222,7 @@ pub(super) fn note_fault(
         Ok(()) => gpu.prefetch.ring(),
         Err(job) => abandon(gpu, &job, job.run.count),
     }
-    Some(stream)
+    stream
 }
 
 /// What a fault at `block`, served by now, says about its being fetched ahead.
@@ -541,6 +540,7 @@ fn fetch(gpu: &Arc<Gpu>, job: &Job, block: &Arc<Block>, p: &Policy) -> bool {
             match migrate::start(block, &mut s, Some(&job.sg), &mut room, &m) {
                 Ok(()) if s.inflight.is_none() => return false,
                 Ok(()) if is_ahead => {
+                    s.is_unseen_on(g);
                     s.writes.fetched(keeps);
                     // Before anybody else sees the block: a fault that finds it on its way is late, and has not wasted it.
                     let ahead = ahead(gpu, job, block);
@@ -550,7 +550,10 @@ fn fetch(gpu: &Arc<Gpu>, job: &Job, block: &Arc<Block>, p: &Policy) -> bool {
                     account::count(Some(gpu), Some(&job.space), Counter::PrefetchBlocks, 1);
                     return true;
                 }
-                Ok(()) => return true,
+                Ok(()) => {
+                    s.is_unseen_on(g);
+                    return true;
+                }
                 Err(Stop::NeedChunk) => {}
                 Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => {
                     joins = false;

@@ -301,8 +301,8 @@ static void comes_whole(void)
 /* Blocks that come for the first time have their say as well: of a range that is gone over once, and of which little is wanted. */
 static void comes_whole_the_first_time(void)
 {
-	enum { ALL = 80 };
-	int fd = huvm_open();
+	enum { ALL = 80, OTHERS = 12 };
+	int fd = huvm_open(), whole = 0;
 	uint64_t *p = managed(fd, ALL * BLOCK);
 
 	CHECK_OK(gpu_register(fd, 0));
@@ -313,6 +313,14 @@ static void comes_whole_the_first_time(void)
 		CHECK_EQ(comes_with(fd, p), i % 8 && i < 64 ? BLOCK / PAGE : PIECE / PAGE);
 		cpu_check(p, BLOCK, 4, 9);
 	}
+	/* Others have a say of their own, without streams too; but there are sixteen of these, and some share one. */
+	for (int i = 0; i < OTHERS; i++) {
+		p = managed(fd, BLOCK);
+		cpu_fill(p, BLOCK, 4, 9);
+		whole += comes_with(fd, p) == BLOCK / PAGE;
+		cpu_check(p, BLOCK, 4, 9);
+	}
+	CHECK(whole > OTHERS / 2);
 	close(fd);
 }
 

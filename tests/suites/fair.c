@@ -579,6 +579,46 @@ static void who_fails_stands_before_nobody(void)
 	CHECK_OK(close(ctl));
 }
 
+/*
+ * In a cycle the youngest make way first, and one that cannot be emptied is among them again. Here that is what came since there are no
+ * mappings for DMA; what the host has a copy of, or a place for, goes without one.
+ */
+static void who_fails_is_not_the_next_one(void)
+{
+	enum { NEW = 8 };
+	int ctl = huvm_open(), fd = huvm_open();
+	uint64_t quarter = chunk_count(ctl, 0) / 4, clean = quarter * BLOCK, len = 3 * clean + 12 * BLOCK;
+	uint64_t *p = managed(fd, clean), *cycle = managed(fd, len), *next = managed(fd, NEW * BLOCK), before;
+
+	all_idle(ctl);
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "keep_host_copy", 1));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "evict_order", 3));
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "evict_guard_chunks", 2));
+	/* What is new does not end it so soon. */
+	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "evict_window_percent", 400));
+	knob(ctl, 0, "evict_retries_max", 64);
+	CHECK_OK(gpu_register(fd, 0));
+	cpu_fill(p, clean, 3, 7);
+	gpu_check(fd, 0, p, clean, 2, 3, 7);
+	for (int n = 0; n < 10; n++)
+		gpu_fill(fd, 0, cycle, len, 2, 11, 5);
+	before = own(fd, HUVM_CNT_EVICTIONS_RECENT);
+	CHECK(before);
+	let_fail(ctl, HUVM_FAIL_DMA_MAP, ~0u);
+	for (int n = 0; n < NEW; n++)
+		gpu_fill(fd, 0, next + n * BLOCK / 8, BLOCK, 1, 5, 9);
+	let_fail(ctl, HUVM_FAIL_DMA_MAP, 0);
+	knob(ctl, 0, "evict_retries_max", 16);
+	printf("# %llu of the youngest went since\n", (unsigned long long)(own(fd, HUVM_CNT_EVICTIONS_RECENT) - before));
+	for (int n = 0; n < NEW; n++)
+		cpu_check(next + n * BLOCK / 8, BLOCK, 5, 9);
+	cpu_check(p, clean, 3, 7);
+	cpu_check(cycle, len, 11, 5);
+	CHECK_OK(close(fd));
+	all_idle(ctl);
+	CHECK_OK(close(ctl));
+}
+
 static const struct ktap_test tests[] = {
 	{ "launches_are_left_for_others", launches_are_left_for_others, 60 },
 	{ "files_are_left_for_others", files_are_left_for_others, 60 },
@@ -589,5 +629,6 @@ static const struct ktap_test tests[] = {
 	{ "idle_memory_is_anybodys", idle_memory_is_anybodys, 60 },
 	{ "one_that_computes_alone_has_all", one_that_computes_alone_has_all, 60 },
 	{ "who_fails_stands_before_nobody", who_fails_stands_before_nobody, 60 },
+	{ "who_fails_is_not_the_next_one", who_fails_is_not_the_next_one, 60 },
 };
 KTAP_MAIN(tests)

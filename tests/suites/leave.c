@@ -619,6 +619,42 @@ static void lost_while_lending(void)
 	job_end(&safe);
 }
 
+/* A client leaves the GPU while a batch of its faults waits for links: what is planned of it later finds it gone, and stays out of the blocks. */
+static void left_while_it_is_served(void)
+{
+	enum { TURNS = 24, MANY = 16 };
+	int fd = begin(1u << 1, 0, 0);
+	struct job j;
+
+	for (uint32_t g = 0; g < 2; g++)
+		gpu_begins(fd, g, "huvm", g == 1);
+	/* Blocks that are not a stream's ask whether they are to come whole. */
+	knob(fd, 0, "stream_prefetch", 0);
+	j = job_make(0, MANY, 3);
+	for (int n = 0; n < TURNS; n++) {
+		struct huvm_instr i = over(HUVM_OP_FILL, j.len, MANY);
+		uint64_t id;
+
+		i.dst = (uintptr_t)j.p;
+		cpu_fill(j.p, j.len, 5, 7);
+		test_reg(fd, 0, INJ_LATENCY, 20000000);
+		CHECK_OK(launch(j.fd, 0, MANY, &i, 1, 8, &id));
+		give_time(5 * n);
+		CHECK_OK(gpu_unregister(j.fd, 0));
+		test_reg(fd, 0, INJ_LATENCY, 0);
+		j.add = (uint64_t)n;
+		cpu_fill(j.p, j.len, j.add, j.mul);
+		CHECK_OK(gpu_register(j.fd, 0));
+		job_check_gpu(&j);
+		CHECK_OK(gpu_unregister(j.fd, 0));
+		CHECK_OK(gpu_register(j.fd, 0));
+	}
+	job_end(&j);
+	gets_idle(fd, 0);
+	gets_idle(fd, 1);
+	close(fd);
+}
+
 static const struct ktap_test tests[] = {
 	{ "unbound_while_lending", unbound_while_lending, 60 },
 	{ "who_leaves_keeps_nothing_for_others", who_leaves_keeps_nothing_for_others, 60 },
@@ -633,6 +669,7 @@ static const struct ktap_test tests[] = {
 	{ "no_memory_to_rescue", no_memory_to_rescue, 60 },
 	{ "rescued_behind_many_blocks", rescued_behind_many_blocks, 120 },
 	{ "nothing_ahead_by_the_cpu", nothing_ahead_by_the_cpu, 60 },
+	{ "left_while_it_is_served", left_while_it_is_served, 60 },
 	{ "lost_while_lending", lost_while_lending, 60 },
 };
 KTAP_MAIN(tests)

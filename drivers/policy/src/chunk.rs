@@ -254,7 +254,7 @@ pub struct ChunkEntry {
     deferred: bool,
     /// How soon it comes back ([`ChunkTable::set_reuse`]), and in which cycle that was said.
     reuse: Reuse,
-    said_in: u8,
+    said_in: u16,
 }
 
 impl ChunkEntry {
@@ -315,7 +315,7 @@ pub struct ChunkLists {
     /// Chunks that are kept though they came last: so many of those before them make way, the oldest if none comes back later.
     owed: u32,
     /// The cycle that it is, of those counted so far.
-    cycle: u8,
+    cycle: u16,
     /// Chunks in use that were passed over.
     deferred: u32,
 }
@@ -442,8 +442,8 @@ impl<'a> ChunkTable<'a> {
         (self.lists.guard, self.lists.keep_old) = (guard, keep_old);
     }
 
-    /// The cycle that it is, counted from anywhere, over [`u8::MAX`] back to 0: what is known of chunks that stay grows old by it.
-    pub fn set_cycle(&mut self, cycle: u8) {
+    /// The cycle that it is, counted from anywhere, over [`u16::MAX`] back to 0: what is known of chunks that stay grows old by it.
+    pub fn set_cycle(&mut self, cycle: u16) {
         self.lists.cycle = cycle;
     }
 

@@ -7,7 +7,7 @@
 //! one in [`SAMPLE`] blocks comes by faults, whatever is known, and when half of it is there, or it leaves before, that is a vote.
 //! One that is fetched whole tells nothing about what was wanted of it.
 //!
-//! One of these for each VA range on each GPU: one array is gone over, another one touched here and there.
+//! One of these for each VA range on each GPU, as far as sixteen are enough: one array is gone over, another one touched here and there.
 
 /// Of so many blocks one is tried by faults.
 const SAMPLE: u8 = 8;

@@ -26,11 +26,13 @@
 //! Rejected: to unmap old chunks and see whether they fault, which tells phases from cycles. Simulated, it cost
 //! forward-backward patterns more than it gained on phases.
 
+use crate::chunk::{ChunkError, ChunkTable};
 use crate::config::{KnobId, Policy};
 use crate::evict::VictimOrder;
 use crate::pre_evict::PreEvictConfig;
 use crate::reuse::Reuse;
 use crate::stream::StreamConfig;
+use crate::types::ChunkId;
 
 /// Evictions, in memories, within which a chunk that comes back counts as a refault. A cycle of so many times the memory is
 /// still seen; there is hardly anything to gain beyond.
@@ -111,6 +113,20 @@ pub struct Return {
     pub is_soon: bool,
     /// How soon it comes back, beside others. Unknown if it is not learned, or never left.
     pub reuse: Reuse,
+}
+
+impl Return {
+    /// Tells it of chunk `id`, which was brought in.
+    ///
+    /// # Errors
+    /// If there is no such chunk.
+    pub fn tell(&self, table: &mut ChunkTable<'_>, id: ChunkId) -> Result<(), ChunkError> {
+        table.set_reuse(id, self.reuse)?;
+        if self.is_soon {
+            table.keep(id)?;
+        }
+        Ok(())
+    }
 }
 
 impl EvictConfig {
@@ -217,10 +233,11 @@ pub struct Refaults {
     near: bool,
     /// By how much the guard is wider than asked for, in parts of a chunk.
     wider: u32,
-    /// Evictions until a chunk comes back that is not needed at once, on the average.
+    /// Evictions until a chunk comes back that is not needed at once, on the average, times [`CYCLE_PART`]; 0: not known.
     cycle: u64,
-    /// Cycles so far, and the eviction that the last one began with.
-    cycles: u8,
+    /// Cycles so far: so old is what is known of how soon a chunk comes back. Goes on at 0 behind [`u16::MAX`]. And the eviction that the
+    /// last one began with.
+    cycles: u16,
     began: u64,
 }
 
@@ -244,7 +261,8 @@ impl Refaults {
     /// A chunk was evicted. Its block keeps the number, for [`Self::brought_in`].
     pub fn evicted(&mut self) -> u64 {
         self.evicted = self.evicted.wrapping_add(1);
-        if self.cycle != 0 && self.evicted.wrapping_sub(self.began) >= self.cycle {
+        let cycle = self.cycle();
+        if cycle != 0 && self.evicted.wrapping_sub(self.began) >= cycle {
             (self.cycles, self.began) = (self.cycles.wrapping_add(1), self.evicted);
         }
         self.evicted
@@ -264,7 +282,9 @@ impl Refaults {
         let refault = distance.is_some_and(|d| d < config.span);
         let mut back = Return {
             is_refault: refault,
-            ..Return::default()
+            is_soon: false,
+            // Whoever does not learn it for a moment leaves what was learned.
+            reuse: left.map_or(Reuse::UNKNOWN, |l| l.reuse),
         };
         let adapts = config.order == VictimOrder::Adaptive;
         if adapts || self.near {
@@ -283,10 +303,12 @@ impl Refaults {
             } else {
                 Reuse::UNKNOWN
             };
-            let reuse = known.comes_back(distance, self.cycle);
-            if config.by_reuse {
-                back.reuse = reuse;
-            }
+            let reuse = known.comes_back(distance, self.cycle());
+            back.reuse = if config.by_reuse {
+                reuse
+            } else {
+                Reuse::UNKNOWN
+            };
             if self.cyclic {
                 self.fit_guard(distance, config);
                 back.is_soon = reuse.is_within(config.soon_percent);
@@ -301,9 +323,9 @@ impl Refaults {
         back
     }
 
-    /// Cycles so far: so old is what is known of how soon a chunk comes back. Goes on at 0 behind [`u8::MAX`].
-    pub const fn cycles(&self) -> u8 {
-        self.cycles
+    /// Evictions of a cycle, on the average; 0: not known.
+    const fn cycle(&self) -> u64 {
+        self.cycle / CYCLE_PART
     }
 
     /// Whether what is evicted is wanted at once: by chance is as good as any order then, and ahead of need is in vain.
@@ -330,14 +352,9 @@ impl Refaults {
             return;
         }
         let distance = distance.min(config.span);
-        self.cycle = match self.cycle {
-            0 => distance,
-            known => {
-                known
-                    .saturating_mul(CYCLE_PART - 1)
-                    .saturating_add(distance)
-                    / CYCLE_PART
-            }
+        self.cycle = match self.cycle() {
+            0 => distance.saturating_mul(CYCLE_PART),
+            known => self.cycle.saturating_sub(known).saturating_add(distance),
         };
     }
 
@@ -349,7 +366,7 @@ impl Refaults {
         let wider = self.wider.saturating_add(if short { step } else { 0 });
         let less = u64::from(step).saturating_mul(guard.into());
         // As long as nobody knows: what the memory holds.
-        let cycle = match self.cycle {
+        let cycle = match self.cycle() {
             0 => config.span / SPAN_MEMORIES,
             known => known,
         };
@@ -363,6 +380,14 @@ impl Refaults {
     /// Chunks brought in so far that had been evicted, however long ago.
     pub const fn returned(&self) -> u64 {
         self.returned
+    }
+
+    /// Prepares `table` for the choice of a victim, in the order that this returns.
+    pub fn steer(&self, table: &mut ChunkTable<'_>, config: &EvictConfig) -> VictimOrder {
+        let order = self.order(config);
+        table.steer(self.guard(config), order == VictimOrder::Recent);
+        table.set_cycle(self.cycles);
+        order
     }
 
     /// The order now.
@@ -449,23 +474,58 @@ mod tests {
         for _ in 0..1000 {
             r.evicted();
         }
-        assert_eq!(r.cycles(), 0);
+        assert_eq!(r.cycles, 0);
         let left = Some(r.evicted - 400);
         r.comes(left, false, &c);
-        let counted: std::vec::Vec<u8> = (0..4)
+        let counted: std::vec::Vec<u16> = (0..4)
             .map(|_| {
                 for _ in 0..400 {
                     r.evicted();
                 }
-                r.cycles()
+                r.cycles
             })
             .collect();
         assert_eq!(counted, [1, 2, 3, 4]);
-        r.cycles = u8::MAX;
+        r.cycles = u16::MAX;
         for _ in 0..400 {
             r.evicted();
         }
-        assert_eq!(r.cycles(), 0);
+        assert_eq!(r.cycles, 0);
+    }
+
+    /// Catches a mean that only falls, as each remainder is dropped: what is usual looks late then.
+    #[test]
+    fn the_length_of_a_cycle_is_a_mean() {
+        let (mut r, c) = (Refaults::new(), fits());
+        for _ in 0..200 {
+            come_back(&mut r, &c, 30, 1);
+            come_back(&mut r, &c, 44, 1);
+        }
+        assert!((36..=38).contains(&r.cycle()), "{}", r.cycle());
+    }
+
+    /// Catches what was learned of a block that is forgotten as it comes back in a moment of another order.
+    #[test]
+    fn what_was_learned_outlasts_another_order() {
+        let (mut r, mut c) = (Refaults::new(), fits());
+        c.by_reuse = true;
+        come_back(&mut r, &c, 400, 20);
+        let left = |r: &mut Refaults, reuse| {
+            let number = r.evicted();
+            Some(Left { number, reuse })
+        };
+        let first = left(&mut r, Reuse::UNKNOWN);
+        let known = r.brought_in(first, true, &c).reuse;
+        assert_ne!(known, Reuse::UNKNOWN);
+        for order in [VictimOrder::Random, VictimOrder::LeastRecentlyMigrated] {
+            let again = left(&mut r, known);
+            let other = EvictConfig { order, ..c };
+            assert_eq!(r.brought_in(again, true, &other).reuse, known);
+        }
+        // But it is forgotten where it is not to be learned.
+        let last = left(&mut r, known);
+        c.by_reuse = false;
+        assert_eq!(r.brought_in(last, true, &c).reuse, Reuse::UNKNOWN);
     }
 
     #[test]
@@ -499,7 +559,7 @@ mod tests {
         // A cycle of 400: nothing is short.
         come_back(&mut r, &c, 400, 200);
         assert_eq!(r.guard(&c), 10);
-        assert!((380..=400).contains(&r.cycle), "{}", r.cycle);
+        assert!((399..=400).contains(&r.cycle()), "{}", r.cycle());
         // A third of what comes back was pushed out too soon: pays up to a guard of a third of the cycle, beyond the widest.
         for _ in 0..2000 {
             come_back(&mut r, &c, 400, 2);

@@ -58,8 +58,9 @@ impl Reuse {
     }
 
     /// The same of a chunk that stayed for so many cycles since: it grows old until it is as usual.
-    pub fn after(self, cycles: u8) -> Self {
+    pub fn after(self, cycles: u16) -> Self {
         let word = self.word();
+        let cycles = u8::try_from(cycles).unwrap_or(u8::MAX);
         Self(word.max(word.saturating_add(cycles).min(USUAL)))
     }
 
@@ -115,10 +116,10 @@ mod tests {
         // By a 32nd of what is usual in each cycle, and no later than that.
         assert_eq!(sooner.after(1), Reuse(17));
         assert_eq!(
-            [15, 16, 17, u8::MAX].map(|n| sooner.after(n).0),
-            [31, 32, 32, 32]
+            [15, 16, 17, 255, 256, u16::MAX].map(|n| sooner.after(n).0),
+            [31, 32, 32, 32, 32, 32]
         );
-        assert_eq!(Reuse(LONGEST).after(u8::MAX), Reuse(LONGEST));
+        assert_eq!(Reuse(LONGEST).after(u16::MAX), Reuse(LONGEST));
     }
 
     #[test]

@@ -488,9 +488,10 @@ impl Stream {
         GAP_STEPS.saturating_add(self.ahead.into())
     }
 
-    /// A fault of `batch` is looked at. With the first one of each it reaches as far as is in view by then.
+    /// A fault of `batch` is looked at. With the first one of each it reaches as far as is in view by then; not with one of a batch before,
+    /// as when another GPU's comes in between.
     fn look(&mut self, batch: u64) {
-        if self.seen != batch {
+        if self.seen < batch {
             (self.seen, self.reach) = (batch, self.in_view());
         }
     }
@@ -618,10 +619,10 @@ impl Stream {
     fn prove(&mut self, batch: u64) {
         if !self.is_trusted() {
             self.proof = 0;
-        } else if self.batch != batch {
+        } else if self.batch < batch {
             self.proof = self.proof.saturating_add(1).min(PROVEN);
         }
-        self.batch = batch;
+        self.batch = self.batch.max(batch);
     }
 
     /// Whether it is one, and not there by chance.
@@ -1082,6 +1083,11 @@ mod tests {
             own(&t, &[21, 26, 31, 33, 36]),
             [true, true, true, false, false]
         );
+        // Nor where those of another GPU's batch come in between.
+        let mut two = t.clone();
+        let in_turn = [(21, 101), (26, 100), (31, 101), (33, 100), (36, 101)]
+            .map(|(b, batch)| !two.fault(BlockNo(b), &span, batch, false, &config).cancel);
+        assert_eq!(in_turn, [true, true, true, false, false]);
         // What lies side by side is one front.
         assert!(own(&t, &(20..60).collect::<Vec<_>>()).iter().all(|b| *b));
         // With the next batch it reaches as far again.

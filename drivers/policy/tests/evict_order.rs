@@ -67,9 +67,7 @@ fn misses(trace: &[u32], config: &EvictConfig) -> usize {
         }
         missed += 1;
         let id = table.alloc().unwrap_or_else(|| {
-            let order = refaults.order(config);
-            table.steer(refaults.guard(config), order == VictimOrder::Recent);
-            table.set_cycle(refaults.cycles());
+            let order = refaults.steer(&mut table, config);
             let id = table.pick_victim(order, missed).unwrap();
             table.begin_evict(id).unwrap();
             let old: u32 = holds[id.as_usize()].take().unwrap();
@@ -88,10 +86,7 @@ fn misses(trace: &[u32], config: &EvictConfig) -> usize {
         table.activate(id).unwrap();
         let gone = left.get(page).copied();
         let back = refaults.brought_in(gone, true, config);
-        table.set_reuse(id, back.reuse).unwrap();
-        if back.is_soon {
-            table.keep(id).unwrap();
-        }
+        back.tell(&mut table, id).unwrap();
         at.insert(*page, id);
         holds[id.as_usize()] = Some(*page);
     }

@@ -83,7 +83,7 @@ knobs! {
     // Prefetch.
     PrefetchMode {
         "prefetch_mode", "", Choice(&["none", "tree"]), 0..=1, 1, true,
-        "What faults bring in beside their pages: nothing, or what the tree prefetcher finds dense (and return_whole, fetch_whole).",
+        "What faults off streams bring beside their pages: nothing, or what the tree prefetcher finds dense (return_whole, fetch_whole).",
         "nvidia-uvm.md 5.1"
     }
     PrefetchThreshold {
@@ -343,7 +343,7 @@ knobs! {
     }
     EvictGuardChunks {
         "evict_guard_chunks", "chunks", Number, 0..=1024, 32, true,
-        "Youngest chunks left alone by evict_order=recent or adaptive, beside those fetched ahead; half of all at most.",
+        "Youngest chunks left alone by evict_order=recent or adaptive (then an eighth of all at most), beside those fetched ahead.",
         "workloads.md 5 has 16, of 800"
     }
     EvictWindowPercent {
@@ -388,7 +388,7 @@ knobs! {
     }
     EvictKeepSoon {
         "evict_keep_soon_percent", "%", Number, 0..=100, 0, true,
-        "What comes back within this part of a cycle of evict_order=adaptive is kept, and the oldest goes; 0: it is not.",
+        "What comes back within this part of a cycle of evict_order=adaptive, as learned, is kept, and the oldest goes; 0: it is not.",
         "chosen for this project: a chunk wanted several times in a pass is worth more than one wanted once (tests/evict_order.rs)"
     }
 
