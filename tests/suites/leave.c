@@ -619,37 +619,73 @@ static void lost_while_lending(void)
 	job_end(&safe);
 }
 
-/* A client leaves the GPU while a batch of its faults waits for links: what is planned of it later finds it gone, and stays out of the blocks. */
+/* A block that comes to GPU 0 by a call, slowly; then its job's launch wants it. */
+static void *comes(void *arg)
+{
+	struct job *j = arg;
+
+	CHECK_OK(migrate(j->fd, j->p, j->len, 0));
+	return NULL;
+}
+
+static uint64_t fills(const struct job *j)
+{
+	struct huvm_instr i = over(HUVM_OP_FILL, j->len, WIDE);
+	uint64_t id;
+
+	i.dst = (uintptr_t)j->p;
+	i.imm0 = j->add;
+	i.imm1 = j->mul;
+	CHECK_OK(launch(j->fd, 0, WIDE, &i, 1, 8, &id));
+	return id;
+}
+
+/*
+ * A client leaves the GPU while a batch with its faults waits for another client's block, and comes back: what is planned of its
+ * own later finds it gone, and stays out of the blocks. A first batch, which waits as well, has the faults of both come in one.
+ */
 static void left_while_it_is_served(void)
 {
-	enum { TURNS = 24, MANY = 16 };
+	const unsigned int slow = 1000000;
 	int fd = begin(1u << 1, 0, 0);
-	struct job j;
+	struct job first, other, j;
+	pthread_t calls[2];
+	uint64_t ids[2];
 
 	for (uint32_t g = 0; g < 2; g++)
 		gpu_begins(fd, g, "huvm", g == 1);
 	/* Blocks that are not a stream's ask whether they are to come whole. */
 	knob(fd, 0, "stream_prefetch", 0);
-	j = job_make(0, MANY, 3);
-	for (int n = 0; n < TURNS; n++) {
-		struct huvm_instr i = over(HUVM_OP_FILL, j.len, MANY);
-		uint64_t id;
-
-		i.dst = (uintptr_t)j.p;
-		cpu_fill(j.p, j.len, 5, 7);
-		test_reg(fd, 0, INJ_LATENCY, 20000000);
-		CHECK_OK(launch(j.fd, 0, MANY, &i, 1, 8, &id));
-		give_time(5 * n);
+	for (int n = 0; n < 3; n++) {
+		first = job_make(0, 1, 1);
+		other = job_make(0, 1, 2);
+		j = job_make(0, 8, 3);
+		cpu_fill(first.p, first.len, 0, first.mul);
+		cpu_fill(other.p, other.len, 0, other.mul);
+		cpu_fill(j.p, j.len, 0, j.mul);
+		test_reg(fd, 0, INJ_LATENCY, slow * 1000);
+		CHECK_EQ(pthread_create(&calls[0], NULL, comes, &first), 0);
+		usleep(slow / 5);
+		ids[0] = fills(&first);
+		usleep(slow / 5);
+		CHECK_EQ(pthread_create(&calls[1], NULL, comes, &other), 0);
+		usleep(slow / 5);
+		ids[1] = fills(&other);
+		fills(&j);
+		/* The first one's is there; the other one's takes its time. */
+		CHECK_EQ(pthread_join(calls[0], NULL), 0);
+		usleep(slow / 10);
 		CHECK_OK(gpu_unregister(j.fd, 0));
 		test_reg(fd, 0, INJ_LATENCY, 0);
-		j.add = (uint64_t)n;
+		CHECK_EQ(pthread_join(calls[1], NULL), 0);
+		CHECK_EQ(wait_launch(first.fd, ids[0]).status, HUVM_LAUNCH_DONE);
+		CHECK_EQ(wait_launch(other.fd, ids[1]).status, HUVM_LAUNCH_DONE);
+		job_end(&first);
+		job_end(&other);
 		cpu_fill(j.p, j.len, j.add, j.mul);
 		CHECK_OK(gpu_register(j.fd, 0));
-		job_check_gpu(&j);
-		CHECK_OK(gpu_unregister(j.fd, 0));
-		CHECK_OK(gpu_register(j.fd, 0));
+		job_end(&j);
 	}
-	job_end(&j);
 	gets_idle(fd, 0);
 	gets_idle(fd, 1);
 	close(fd);
