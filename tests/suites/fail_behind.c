@@ -650,8 +650,11 @@ static void refused_for_good(void)
 	for (unsigned int k = 0; k < 9; k++) {
 		const uint32_t *kind = kinds[k / 3];
 
-		for (uint32_t g = 0; g < 2; g++)
+		for (uint32_t g = 0; g < 2; g++) {
 			gpu_begins(fd, g, presets[k % 3], g);
+			/* Evictions take nothing that was made before, and no thread of their own has a turn. */
+			knob(fd, g, "large_page_pool_mib", 0);
+		}
 		went = 0;
 		for (n = 0; n < TURNS_MAX; n += rounds(1) > 1 ? 1 : 1 + n / 2) {
 			struct job j = job_make(0, 12, n);

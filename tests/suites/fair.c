@@ -585,7 +585,7 @@ static void who_fails_stands_before_nobody(void)
  */
 static void who_fails_is_not_the_next_one(void)
 {
-	enum { NEW = 8 };
+	enum { NEW = 12 };
 	int ctl = huvm_open(), fd = huvm_open();
 	uint64_t quarter = chunk_count(ctl, 0) / 4, clean = quarter * BLOCK, len = 3 * clean + 12 * BLOCK;
 	uint64_t *p = managed(fd, clean), *cycle = managed(fd, len), *next = managed(fd, NEW * BLOCK), before;
@@ -596,7 +596,6 @@ static void who_fails_is_not_the_next_one(void)
 	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "evict_guard_chunks", 2));
 	/* What is new does not end it so soon. */
 	CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "evict_window_percent", 400));
-	knob(ctl, 0, "evict_retries_max", 64);
 	CHECK_OK(gpu_register(fd, 0));
 	cpu_fill(p, clean, 3, 7);
 	gpu_check(fd, 0, p, clean, 2, 3, 7);
@@ -608,7 +607,6 @@ static void who_fails_is_not_the_next_one(void)
 	for (int n = 0; n < NEW; n++)
 		gpu_fill(fd, 0, next + n * BLOCK / 8, BLOCK, 1, 5, 9);
 	let_fail(ctl, HUVM_FAIL_DMA_MAP, 0);
-	knob(ctl, 0, "evict_retries_max", 16);
 	printf("# %llu of the youngest went since\n", (unsigned long long)(own(fd, HUVM_CNT_EVICTIONS_RECENT) - before));
 	for (int n = 0; n < NEW; n++)
 		cpu_check(next + n * BLOCK / 8, BLOCK, 5, 9);
