@@ -262,13 +262,6 @@ impl State {
         self.parts.iter_mut().find(|p| p.gpu() == gpu)
     }
 
-    /// GPU `gpu` gets the block without a fault, or more of it than that fault brings ([`Part::is_unseen`]).
-    pub(crate) fn is_unseen_on(&mut self, gpu: u8) {
-        if let Some(part) = self.part_mut(gpu) {
-            part.is_unseen();
-        }
-    }
-
     /// The part for a GPU, made if there is none. Where there is one are the directory tables above its own too: who takes its mappings
     /// away needs them, and takes what fails there for a GPU that does not hear.
     ///

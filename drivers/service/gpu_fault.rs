@@ -1246,14 +1246,17 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
 /// `EIO` if that goes on.
 #[cold]
 fn faults_again(w: &Work, g: u8) -> Result {
-    let turns = {
+    {
         let mut s = w.block.lock();
-        let part = s.part_mut(g).ok_or(EIO)?;
+        let Some(part) = s.part_mut(g) else {
+            // It was unmapped meanwhile.
+            return Ok(());
+        };
         part.refused = part.refused.saturating_add(1);
-        part.refused
-    };
-    if turns >= AGAIN_MAX {
-        return Err(EIO);
+        if part.refused >= AGAIN_MAX {
+            part.refused = 0;
+            return Err(EIO);
+        }
     }
     time::sleep_us(MOMENT_US);
     Ok(())

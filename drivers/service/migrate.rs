@@ -147,6 +147,11 @@ pub(crate) fn start(
         skipped: did.unwrap_or(PageMask::EMPTY),
     });
     did?;
+    if let (Place::Gpu(g), true) = (m.dst, m.cause != uapi::HUVM_CAUSE_GPU_FAULT) {
+        if let Some(part) = s.part_mut(g) {
+            part.is_unseen();
+        }
+    }
     report(block, s, m.dst, m.cause, &need);
     Ok(())
 }
@@ -837,9 +842,6 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
             let step = first.unwrap_or(Move { pages, ..*m });
             match start(block, &mut s, sg, &mut room, &step) {
                 Ok(()) if s.inflight.is_some() || !is_last => {
-                    if let Place::Gpu(g) = m.dst {
-                        s.is_unseen_on(g);
-                    }
                     if is_last {
                         sent |= missing;
                     }

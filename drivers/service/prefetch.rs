@@ -540,7 +540,6 @@ fn fetch(gpu: &Arc<Gpu>, job: &Job, block: &Arc<Block>, p: &Policy) -> bool {
             match migrate::start(block, &mut s, Some(&job.sg), &mut room, &m) {
                 Ok(()) if s.inflight.is_none() => return false,
                 Ok(()) if is_ahead => {
-                    s.is_unseen_on(g);
                     s.writes.fetched(keeps);
                     // Before anybody else sees the block: a fault that finds it on its way is late, and has not wasted it.
                     let ahead = ahead(gpu, job, block);
@@ -550,10 +549,7 @@ fn fetch(gpu: &Arc<Gpu>, job: &Job, block: &Arc<Block>, p: &Policy) -> bool {
                     account::count(Some(gpu), Some(&job.space), Counter::PrefetchBlocks, 1);
                     return true;
                 }
-                Ok(()) => {
-                    s.is_unseen_on(g);
-                    return true;
-                }
+                Ok(()) => return true,
                 Err(Stop::NeedChunk) => {}
                 Err(Stop::Failed(e)) if e == EAGAIN && !s.dead => {
                     joins = false;

@@ -533,12 +533,17 @@ static inline void knob(int fd, uint32_t gpu, const char *name, uint64_t value)
 	CHECK_OK(set_knob_of(fd, HUVM_SCOPE_GPU, gpu, name, value));
 }
 
-static inline int set_preset(int fd, uint32_t scope, const char *name)
+static inline int set_preset_of(int fd, uint32_t scope, uint32_t gpu, const char *name)
 {
-	ARG(huvm_preset, p, .scope = scope);
+	ARG(huvm_preset, p, .scope = scope, .gpu = gpu);
 
 	strncpy(p.name, name, sizeof(p.name) - 1);
 	return ioctl(fd, HUVM_IOC_PRESET_SET, &p);
+}
+
+static inline int set_preset(int fd, uint32_t scope, const char *name)
+{
+	return set_preset_of(fd, scope, 0, name);
 }
 
 static inline int limit_chunks(int fd, uint32_t gpu, uint32_t chunks)

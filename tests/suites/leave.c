@@ -619,25 +619,13 @@ static void lost_while_lending(void)
 	job_end(&safe);
 }
 
-/* A block that comes to GPU 0 by a call, slowly; then its job's launch wants it. */
+/* The job's block comes to GPU 0 by a call. */
 static void *comes(void *arg)
 {
 	struct job *j = arg;
 
 	CHECK_OK(migrate(j->fd, j->p, j->len, 0));
 	return NULL;
-}
-
-static uint64_t fills(const struct job *j)
-{
-	struct huvm_instr i = over(HUVM_OP_FILL, j->len, WIDE);
-	uint64_t id;
-
-	i.dst = (uintptr_t)j->p;
-	i.imm0 = j->add;
-	i.imm1 = j->mul;
-	CHECK_OK(launch(j->fd, 0, WIDE, &i, 1, 8, &id));
-	return id;
 }
 
 /*
@@ -666,12 +654,12 @@ static void left_while_it_is_served(void)
 		test_reg(fd, 0, INJ_LATENCY, slow * 1000);
 		CHECK_EQ(pthread_create(&calls[0], NULL, comes, &first), 0);
 		usleep(slow / 5);
-		ids[0] = fills(&first);
+		ids[0] = job_fills(&first);
 		usleep(slow / 5);
 		CHECK_EQ(pthread_create(&calls[1], NULL, comes, &other), 0);
 		usleep(slow / 5);
-		ids[1] = fills(&other);
-		fills(&j);
+		ids[1] = job_fills(&other);
+		job_fills(&j);
 		/* The first one's is there; the other one's takes its time. */
 		CHECK_EQ(pthread_join(calls[0], NULL), 0);
 		usleep(slow / 10);

@@ -13,10 +13,7 @@
 /* The GPU's policy: a preset, with what it lends. */
 static inline void gpu_begins(int fd, uint32_t gpu, const char *name, int lends)
 {
-	ARG(huvm_preset, p, .scope = HUVM_SCOPE_GPU, .gpu = gpu);
-
-	strncpy(p.name, name, sizeof(p.name) - 1);
-	CHECK_OK(ioctl(fd, HUVM_IOC_PRESET_SET, &p));
+	CHECK_OK(set_preset_of(fd, HUVM_SCOPE_GPU, gpu, name));
 	knob(fd, gpu, "harvest_borrow", 1);
 	knob(fd, gpu, "harvest_lend", (uint64_t)lends);
 }
@@ -75,15 +72,24 @@ static inline void job_check_gpu(const struct job *j)
 	gpu_check(j->fd, j->gpu, j->p, j->len, WIDE, j->add, j->mul);
 }
 
-/* The job's words become add + mul * i, whatever they were. */
-static inline struct huvm_wait try_fill(struct job *j, uint64_t add)
+/* A launch that makes the job's words add + mul * i, whatever they were. */
+static inline uint64_t job_fills(const struct job *j)
 {
 	struct huvm_instr i = over(HUVM_OP_FILL, j->len, WIDE);
+	uint64_t id;
 
 	i.dst = (uintptr_t)j->p;
-	i.imm0 = j->add = add;
+	i.imm0 = j->add;
 	i.imm1 = j->mul;
-	return run_program(j->fd, j->gpu, WIDE, &i, 1, 8);
+	CHECK_OK(launch(j->fd, j->gpu, WIDE, &i, 1, 8, &id));
+	return id;
+}
+
+/* The same with another @add, to its end. */
+static inline struct huvm_wait try_fill(struct job *j, uint64_t add)
+{
+	j->add = add;
+	return wait_launch(j->fd, job_fills(j));
 }
 
 /* The same. True if there was no memory to do that. */

@@ -52,12 +52,7 @@ static struct owner owner(int fd)
 
 static void owner_comes(struct owner *o)
 {
-	struct huvm_instr in = over(HUVM_OP_FILL, o->j.len, WIDE);
-
-	in.dst = (uintptr_t)o->j.p;
-	in.imm0 = o->j.add;
-	in.imm1 = o->j.mul;
-	CHECK_OK(launch(o->j.fd, 1, WIDE, &in, 1, 8, &o->launch));
+	o->launch = job_fills(&o->j);
 }
 
 static void owner_goes(struct owner *o)

@@ -15,9 +15,7 @@ static int fresh(void)
 	int fd = huvm_open();
 
 	for (uint32_t g = 0; g < gpu_count(fd); g++) {
-		ARG(huvm_preset, p, .scope = HUVM_SCOPE_GPU, .gpu = g, .name = "demand");
-
-		CHECK_OK(ioctl(fd, HUVM_IOC_PRESET_SET, &p));
+		CHECK_OK(set_preset_of(fd, HUVM_SCOPE_GPU, g, "demand"));
 		CHECK_OK(limit_chunks(fd, g, 0));
 	}
 	all_idle(fd);

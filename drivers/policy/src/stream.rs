@@ -704,8 +704,8 @@ impl StreamTable {
         }
     }
 
-    /// A demand fault reached `block` of the range `span`, with others of the same `batch`: any number that the next batch does
-    /// not have. A block outside its span changes nothing. `writes`: some of the faults there were of writes.
+    /// A demand fault reached `block` of the range `span`, with others of the same `batch`: a number that
+    /// grows from batch to batch. A block outside its span changes nothing. `writes`: some of the faults there were of writes.
     pub fn fault(
         &mut self,
         block: BlockNo,
