@@ -587,6 +587,10 @@ pub(crate) fn wait(
         }
         let waited = time::now_ns().saturating_sub(started);
         if w.timeout_ns == 0 {
+            // What was read is of the slot's next launch, maybe another client's, if this one went meanwhile.
+            if slots.find(space.id(), id).is_none() {
+                continue;
+            }
             fill(w, &gpu, report, None);
             w.status = uapi::HUVM_LAUNCH_RUNNING;
             w.error = uapi::HUVM_ERROR_NONE;

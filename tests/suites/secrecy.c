@@ -2,9 +2,11 @@
 /*
  * Nobody sees anybody else's bytes. GPU 0 borrows from GPU 1; a job of GPU 1 allocates all it can get, touches it in every
  * way and scans all of it for the borrower's pattern, while memory is lent and taken back, with and without a copy, and
- * when the borrower is gone. And the other way round.
+ * when the borrower is gone. And the other way round. Nor does who looks at a launch see another's figures.
  */
+#define _GNU_SOURCE
 #include "lend_lib.h"
+#include <sched.h>
 
 /* Upper half of every word of the borrower: a word that has it was leaked. */
 #define MARK 0x5ec2e7a5ull
@@ -195,11 +197,93 @@ static void borrower_sees_none_of_the_lender(void)
 	all_idle(fd);
 }
 
+/* A client's launch, whose number both of its threads know. */
+struct looked_at {
+	int fd;
+	volatile uint64_t id;
+	uint64_t seen;
+};
+
+/* Looks at it all the time, as nobody is kept from doing: what it says is its own, or nothing. */
+static void *looks(void *arg)
+{
+	struct looked_at *l = arg;
+
+	while (!stop) {
+		ARG(huvm_wait, w, .launch = l->id);
+
+		if (ioctl(l->fd, HUVM_IOC_WAIT, &w)) {
+			CHECK_EQ(errno, ENOENT);
+			continue;
+		}
+		l->seen++;
+		if (w.mismatches || w.mismatch_va || w.bytes > PIECE)
+			FAIL("a launch that writes 64 KiB has %llu bytes, %llu mismatches, the first at %#llx", (unsigned long long)w.bytes,
+			     (unsigned long long)w.mismatches, (unsigned long long)w.mismatch_va);
+	}
+	return NULL;
+}
+
+/* Where a launch was, another client's is as soon as it is over: also for who is half way through a look at that moment. */
+static void figures_of_its_own_launch_alone(void)
+{
+	int fd = begin(0, 0, 0), own = huvm_open(), other = huvm_open();
+	const struct sched_param first = { .sched_priority = 1 };
+	uint64_t *p = managed(own, BLOCK), *q = managed(other, BLOCK), n = 0;
+	/* Long enough that somebody else runs meanwhile. */
+	const struct huvm_instr delay = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = 300000 };
+	struct huvm_instr fill[] = { over(HUVM_OP_FILL, PIECE, 1), delay }, wrong[] = { over(HUVM_OP_CHECK, 16 * PIECE, 1), delay };
+	struct looked_at l = { .fd = own };
+	cpu_set_t one;
+	pthread_t eye;
+	double end;
+
+	fill[0].dst = (uintptr_t)p;
+	wrong[0].a = (uintptr_t)q;
+	wrong[0].imm0 = 1;
+	CHECK_OK(gpu_register(own, 0));
+	CHECK_OK(gpu_register(other, 0));
+	run_ok(own, 0, 1, fill, 2, 8);
+	CHECK(run_program(other, 0, 1, wrong, 2, 8).mismatches);
+	/* One CPU, and whoever takes results and launches goes first, in the middle of a look of the other thread. */
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	CHECK_OK(sched_setaffinity(0, sizeof(one), &one));
+	stop = 0;
+	CHECK_EQ(pthread_create(&eye, NULL, looks, &l), 0);
+	CHECK_OK(sched_setscheduler(0, SCHED_FIFO, &first));
+	for (end = seconds() + 4; seconds() < end; n++) {
+		uint64_t id;
+
+		CHECK_OK(launch(own, 0, 1, fill, 2, 8, &id));
+		l.id = id;
+		for (;;) {
+			ARG(huvm_wait, w, .launch = id, .timeout_ns = launch_limit_ns());
+
+			/* Or the one who looks had its end. */
+			if (!ioctl(own, HUVM_IOC_WAIT, &w) || errno == ENOENT)
+				break;
+			CHECK_EQ(errno, EINTR);
+		}
+		CHECK(run_program(other, 0, 1, wrong, 2, 8).mismatches);
+	}
+	stop = 1;
+	CHECK_EQ(pthread_join(eye, NULL), 0);
+	printf("# %llu launches, looked at %llu times\n", (unsigned long long)n, (unsigned long long)l.seen);
+	CHECK(l.seen > 100);
+	CHECK_OK(close(own));
+	CHECK_OK(close(other));
+	CHECK_OK(munmap(p, BLOCK));
+	CHECK_OK(munmap(q, BLOCK));
+	all_idle(fd);
+}
+
 static const struct ktap_test tests[] = {
 	{ "owner_scans_what_was_copied", owner_scans_what_was_copied, 60 },
 	{ "owner_scans_what_was_removable", owner_scans_what_was_removable, 60 },
 	{ "owner_scans_while_borrower_streams", owner_scans_while_borrower_streams, 60 },
 	{ "owner_scans_after_a_kill", owner_scans_after_a_kill, 60 },
 	{ "borrower_sees_none_of_the_lender", borrower_sees_none_of_the_lender, 60 },
+	{ "figures_of_its_own_launch_alone", figures_of_its_own_launch_alone, 60 },
 };
 KTAP_MAIN(tests)
