@@ -12,6 +12,7 @@ use crate::device::Gpu;
 use crate::kernel::thread;
 use huvm_policy::chunk::ChunkState;
 use huvm_policy::config::Policy;
+use huvm_policy::evict::VictimOrder;
 use huvm_policy::pre_evict::{PreEvictConfig, PreEvictInput, PreEvictStep, PreEvictor};
 use huvm_policy::refault::EvictConfig;
 use kernel::prelude::*;
@@ -85,10 +86,12 @@ impl PreEvict {
 
     /// Begins one eviction. `false`: none can be begun now.
     fn begin(&mut self, gpu: &Arc<Gpu>, order: &EvictConfig) -> bool {
+        let mut order = *order;
         for _ in 0..=pool::REFUSED_MAX {
-            let Some(victim) = gpu.chunks().take_victim(order, None, true) else {
+            let Some(victim) = gpu.chunks().take_victim(&order, None, true) else {
                 return false;
             };
+            let recent = victim.recent;
             let is_limited = victim.owner.as_ref().is_some_and(|b| pool::is_limited(b));
             let mut room = Room::empty();
             match evict::evict(gpu, victim, Need::Ahead, false, &mut room) {
@@ -96,8 +99,12 @@ impl PreEvict {
                     account::count(Some(gpu), None, Counter::PreEvictions, 1);
                     return self.rooms.push_within_capacity(room).is_ok();
                 }
-                // It is the limit of one client, and the next victim may be another's.
-                Err(e) if e == ENOMEM && is_limited => {}
+                // It is the limit of one client, and the next victim may be another's: not the same one again, as in `evict::make_room`.
+                Err(e) if e == ENOMEM && is_limited => {
+                    if recent {
+                        order.order = VictimOrder::Random;
+                    }
+                }
                 Err(_) => return false,
             }
         }
