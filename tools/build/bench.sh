@@ -24,6 +24,14 @@ commit=$(git -C "$ROOT" rev-parse HEAD 2>/dev/null || true)
 [ -z "$(git -C "$ROOT" status --porcelain --untracked-files=no 2>/dev/null)" ] && dirty=false || dirty=true
 # What every row is made by, but for the profile and the arguments.
 built=$(made_of fast bench | sha256sum)
+# Where two machines have other figures of one commit: which of these bytes differ, and what made them.
+bytes=$(
+	kdir=$("$ROOT/tools/build/kernel.sh" fast --print)
+	hash() { sha256sum <"$1" | cut -c1-16; }
+	jq -n --arg kernel "$(hash "$kdir/arch/x86/boot/bzImage")" --arg module "$(hash "$BUILD/module-fast/huvm.ko")" --arg tool "$(hash "$tool")" \
+		--arg source "$(basename "$kdir" | sed 's/^kernel-//; s/-fast-.*//')" --arg clang "$("$(clang_)" --version | head -1)" --arg ld "$(ld --version | head -1)" \
+		'{kernel: $kernel, "kernel-source": $source, module: $module, tool: $tool, clang: $clang, ld: $ld}'
+)
 
 # guest_of NAME GPUS VRAM ARGUMENTS: one more guest of the experiment; VRAM, of each GPU, is what the user says, if she does.
 guest_of() { guests+=("$1 $2 ${VRAM:-$3} $4"); }
@@ -289,10 +297,10 @@ one() {
 	[ "$rc" = 0 ] || { rm -f "$doc" "$doc.txt" "$doc.json" "${parts[@]}"; die "'$exp' has wrong results: none kept" "read build/logs/$exp-*.log"; }
 	# Beside the rows: what they are of (tools/results/src/rows.rs), and the targets as they were judged.
 	jq --arg exp "$exp" --arg commit "$commit" --argjson dirty "$dirty" --arg rustc "$(rustc -V)" --arg qemu "$QEMU_SERIES" \
-		--arg kernel "$KERNEL_SERIES" --argjson config "$config" --arg key "$key" '{schema: "huvm.results/3",
+		--arg kernel "$KERNEL_SERIES" --argjson config "$config" --arg key "$key" --argjson bytes "$bytes" '{schema: "huvm.results/3",
 		experiment: $exp, commit: ($commit | if . == "" then null else . end), dirty: $dirty,
 		versions: {driver: .driver_version, tool: .tool_version, rustc: $rustc, qemu: $qemu, kernel: $kernel},
-		configuration: $config, seed: 1, warnings: (.warnings // []), key: $key}' "$doc" >"$results/$exp.meta.json"
+		bytes: $bytes, configuration: $config, seed: 1, warnings: (.warnings // []), key: $key}' "$doc" >"$results/$exp.meta.json"
 	sed -n '/^WHAT /,$p' "$doc.txt" >"$results/$exp.targets.txt"
 	[ -s "$results/$exp.targets.txt" ] || rm -f "$results/$exp.targets.txt"
 	# Each CPU executes so many instructions a microsecond: what the driver's threads spent, in instructions.
