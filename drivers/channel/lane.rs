@@ -13,7 +13,7 @@ use crate::kernel::mmio::Bars;
 use crate::kernel::pci::OUTAGE_NS;
 use crate::kernel::time;
 use crate::kernel::wait::WaitQueue;
-use huvm_hal::channel::{is_complete, Channel, Interrupt, Layout, SubmitFlags};
+use huvm_hal::channel::{Channel, Interrupt, Layout, PushId, SubmitFlags};
 use huvm_hal::ext::ecc;
 use huvm_hal::ga100::bringup::{self, CopyEngine};
 use huvm_hal::ids::{ChannelId, Chid, GpuVa, SysAddr, Vector};
@@ -95,18 +95,18 @@ const AHEAD: usize = Engine::COUNT - 1;
 /// Where a channel's semaphore is, while it has memory.
 enum Semaphore {
     /// The last word is what it said when it was read last: who reads it has this lock, and it goes on from there.
-    At(SharedBuf, usize, u32),
+    At(SharedBuf, usize, u64),
     /// It had a value that cannot be; the last that was known. The GPU may still write it, and nobody looks any more.
-    Lies(u32),
+    Lies(u64),
     /// The channel was given up: its memory, which stays while the ring has it, since others may still look there; and the last value.
-    Stopped(SharedBuf, usize, u32),
+    Stopped(SharedBuf, usize, u64),
     /// The last value, when the memory was given back.
-    Was(u32),
+    Was(u64),
 }
 
 /// Restarts after faults.
 struct Restarts {
-    at: u32,
+    at: u64,
     times: u32,
     /// Of these, behind a page that failed; they are not among `times`.
     left_out: u32,
@@ -116,9 +116,9 @@ struct Restarts {
 #[derive(Clone, Copy)]
 struct Seen {
     /// What is complete, and whether it leaves.
-    at: (u32, bool),
+    at: (u64, bool),
     /// The channel that it stands behind on the GPU, and the same of that.
-    behind: Option<(ChannelId, (u32, bool))>,
+    behind: Option<(ChannelId, (u64, bool))>,
     /// Since when it is there, ns.
     since: u64,
     /// Looks since then.
@@ -171,8 +171,8 @@ pub(crate) struct Lane {
     va: GpuVa,
     /// When and for what kind of traffic the last pushes were handed over: ns times [`KINDS`], and the kind.
     stamps: Stamps<STAMPS>,
-    /// For each push that may not be over, by its number modulo [`ENTRIES`]: channels of this GPU that it waits for, and values: the
-    /// channel's number times 2^32, plus the value.
+    /// For each push that may not be over, by its number modulo [`ENTRIES`]: pushes of channels of this GPU that it waits for, as
+    /// [`PushId::word`].
     ahead: KVec<[Atomic<u64>; AHEAD]>,
     /// The last push that the GPU may know of: a semaphore that says more lies.
     begun: Begun,
@@ -215,6 +215,7 @@ impl Lane {
         } = p;
         // CAST: below a page.
         let off = channel.semaphore_page().1 as usize;
+        let first = channel.submitted().into();
         // CAST: some hundred.
         let mut ahead = KVec::with_capacity(ENTRIES as usize, GFP_KERNEL)?;
         for _ in 0..ENTRIES {
@@ -232,9 +233,9 @@ impl Lane {
                 refusal,
                 refused: Atomic::new(false),
                 va: channel.semaphore(),
-                stamps: Stamps::new(),
+                stamps: Stamps::new(first),
                 ahead,
-                begun: Begun::new(),
+                begun: Begun::new(first),
                 lies: Atomic::new(false),
                 stays: Atomic::new(false),
                 latencies,
@@ -243,7 +244,7 @@ impl Lane {
                 attendant <- Attendant::new(),
                 closing: Atomic::new(false),
                 ring <- new_mutex!(Some(channel), "huvm_channel"),
-                semaphore <- new_spinlock!(Semaphore::At(mem, off, 0), "huvm_semaphore"),
+                semaphore <- new_spinlock!(Semaphore::At(mem, off, first), "huvm_semaphore"),
                 restarts <- new_mutex!(Restarts { at: 0, times: 0, left_out: 0 }, "huvm_restarts"),
                 moved <- WaitQueue::new(),
             }),
@@ -317,12 +318,12 @@ impl Lane {
         !self.works()
     }
 
-    /// Value of the semaphore, which never goes back. From when it says what cannot be, the last that was known.
-    pub(super) fn completed(&self) -> u32 {
+    /// The push that the semaphore names, which never goes back. From when it says what cannot be, the last that was known.
+    pub(super) fn completed(&self) -> u64 {
         self.read(&mut self.semaphore.lock())
     }
 
-    fn read(&self, semaphore: &mut Semaphore) -> u32 {
+    fn read(&self, semaphore: &mut Semaphore) -> u64 {
         let said = match semaphore {
             Semaphore::At(mem, off, said) => {
                 let look = || mem.read32(*off);
@@ -336,15 +337,16 @@ impl Lane {
 
     /// The semaphore says what cannot be. The last value that was known. Any context.
     #[cold]
-    fn is_lied_to(&self, semaphore: &mut Semaphore, lie: Lie) -> u32 {
+    fn is_lied_to(&self, semaphore: &mut Semaphore, lie: Lie) -> u64 {
         pr_err!(
             "gpu {} channel {} ({:?}): says that it completed {}, and has {} of {} or more\n",
             self.gpu,
             self.id.0,
             self.engine,
             lie.says,
-            lie.said,
-            lie.begun,
+            // CAST: as it says it.
+            lie.said as u32,
+            lie.begun as u32,
         );
         // Its memory stays: the ring has it.
         *semaphore = Semaphore::Lies(lie.said);
@@ -379,31 +381,31 @@ impl Lane {
 
     /// Pushes submitted and not over.
     pub(super) fn pending(&self) -> u32 {
-        // A push may be over before its number is stored.
-        let (done, last) = (self.completed(), self.stamps.submitted());
         let is_over = !self.works() && !self.leaves();
-        if is_over || is_complete(done, last) {
-            0
-        } else {
-            last.wrapping_sub(done)
+        if is_over {
+            return 0;
         }
+        // A push may be over before its number is stored.
+        let done = self.completed();
+        let pending = self.stamps.submitted().saturating_sub(done);
+        u32::try_from(pending).unwrap_or(u32::MAX)
     }
 
-    /// Whether `value` is over: `None` not yet, `Some(false)` never.
-    pub(super) fn poll(&self, value: u32) -> Option<bool> {
+    /// Whether push `number` is over: `None` not yet, `Some(false)` never.
+    pub(super) fn poll(&self, number: u64) -> Option<bool> {
         self.standing.judge(|| {
             let completed = self.completed();
             self.count_up_to(completed);
-            is_complete(completed, value)
+            completed >= number
         })
     }
 
     /// Counts the latency of every push up to `completed` that was not counted yet. Each is counted by one alone, whoever
     /// looks; one whose stamp was overwritten by a later push is not.
-    fn count_up_to(&self, completed: u32) {
+    fn count_up_to(&self, completed: u64) {
         let mut now = 0;
         // Bounded by the pushes that there are.
-        while let Some(stamp) = self.stamps.count(|push| is_complete(completed, push)) {
+        while let Some(stamp) = self.stamps.count(|push| completed >= push) {
             let Some((stamp, engine)) = stamp.and_then(|stamp| {
                 let at = usize::try_from(stamp % KINDS).ok()?;
                 Some((stamp, Engine::ALL.get(at)?))
@@ -423,26 +425,26 @@ impl Lane {
         }
     }
 
-    /// Waits for `value`: while the channel gets on, then [`STALL_NS`], then for the rescue of what it was copying, which has a
+    /// Waits for push `number`: while the channel gets on, then [`STALL_NS`], then for the rescue of what it was copying, which has a
     /// bound of its own.
     ///
     /// # Errors
     /// `EIO` when the channel is broken, or broke under this wait.
-    pub(super) fn wait(&self, value: u32) -> Result {
-        self.wait_as(value, false)
+    pub(super) fn wait(&self, number: u64) -> Result {
+        self.wait_as(number, false)
     }
 
     /// As [`Self::wait`], for one who holds a lock that a rescue may want.
     ///
     /// # Errors
     /// As there; `EAGAIN` when the channel is given up: let go of the lock, then wait.
-    pub(super) fn wait_holding(&self, value: u32) -> Result {
-        self.wait_as(value, true)
+    pub(super) fn wait_holding(&self, number: u64) -> Result {
+        self.wait_as(number, true)
     }
 
-    fn wait_as(&self, value: u32, holding: bool) -> Result {
+    fn wait_as(&self, number: u64, holding: bool) -> Result {
         // No spinning: no copy is over in the time that going to sleep takes.
-        if let Some(ok) = self.poll(value) {
+        if let Some(ok) = self.poll(number) {
             return if ok { Ok(()) } else { Err(EIO) };
         }
         // Most copies are over before anybody could read the list, or would look how far they are.
@@ -450,16 +452,16 @@ impl Lane {
         let mut seen = None;
         loop {
             self.moved.wait_timeout(LOOK_NS, || {
-                self.poll(value).is_some() || (holding && self.leaves())
+                self.poll(number).is_some() || (holding && self.leaves())
             });
-            if let Some(ok) = self.poll(value) {
+            if let Some(ok) = self.poll(number) {
                 return if ok { Ok(()) } else { Err(EIO) };
             }
             let listed = listed.get_or_insert_with(|| self.waiting(What::Copy, STALL_NS));
             if holding && self.leaves() {
                 return Err(EAGAIN);
             }
-            self.look_after(value, &mut seen, listed);
+            self.look_after(number, &mut seen, listed);
         }
     }
 
@@ -486,22 +488,21 @@ impl Lane {
     /// The channel that the first push which is not over waits for on the GPU.
     fn waits_for(&self) -> Option<Arc<Lane>> {
         let push = self.completed().wrapping_add(1);
-        if !is_complete(self.stamps.submitted(), push) {
+        if push > self.stamps.submitted() {
             return None;
         }
         let ahead = self.ahead_of(push)?.iter().map(|of| of.load(Relaxed));
-        ahead.filter(|of| *of != 0).find_map(|of| {
-            // CAST: the two parts.
-            let (id, value) = (ChannelId((of >> 32) as u16), of as u32);
-            match table::find(id) {
-                table::Found::Live(lane) if lane.poll(value).is_none() => Some(lane),
+        ahead
+            .filter_map(PushId::of_word)
+            .find_map(|of| match table::find(of.channel()) {
+                table::Found::Live(lane) if lane.poll(of.number()).is_none() => Some(lane),
                 _ => None,
-            }
-        })
+            })
     }
 
-    fn ahead_of(&self, push: u32) -> Option<&[Atomic<u64>; AHEAD]> {
-        self.ahead.get(usize::try_from(push % ENTRIES).ok()?)
+    fn ahead_of(&self, push: u64) -> Option<&[Atomic<u64>; AHEAD]> {
+        self.ahead
+            .get(usize::try_from(push % u64::from(ENTRIES)).ok()?)
     }
 
     /// It stands, and others stand behind it.
@@ -516,9 +517,9 @@ impl Lane {
         }
     }
 
-    /// What everybody does now and then who waits for it, here for push `value`. The fault service thread restarts a faulted engine;
+    /// What everybody does now and then who waits for it, here for push `number`. The fault service thread restarts a faulted engine;
     /// but that thread may be who waits, for this channel or for one that waits for it.
-    fn look_after(&self, value: u32, seen: &mut Option<Seen>, listed: &Waiting) {
+    fn look_after(&self, number: u64, seen: &mut Option<Seen>, listed: &Waiting) {
         let (now, before) = self.look();
         let (_, leaves) = now.at;
         let last = seen.get_or_insert(now);
@@ -542,7 +543,7 @@ impl Lane {
                 Some(first) if first.leaves() => {
                     listed.got_on();
                     if stood >= RESCUE_NS && self.attendant.is_there() {
-                        self.give_up(value, uapi::HUVM_CHANNEL_STALLED);
+                        self.give_up(number, uapi::HUVM_CHANNEL_STALLED);
                     }
                 }
                 Some(first) => {
@@ -551,7 +552,7 @@ impl Lane {
                     *last = now;
                     listed.got_on();
                 }
-                None => self.give_up(value, uapi::HUVM_CHANNEL_STALLED),
+                None => self.give_up(number, uapi::HUVM_CHANNEL_STALLED),
             }
         } else if !leaves && self.has_faulted() {
             let _gave_up_said_so = self.restart(&mut || false);
@@ -579,7 +580,7 @@ impl Lane {
     }
 
     /// Waits until the ring, which is locked and full, has more room than when `completed` pushes were over, or takes no more.
-    fn wait_for_room(&self, completed: u32) {
+    fn wait_for_room(&self, completed: u64) {
         let moved = || self.completed() != completed || !self.works();
         let mut seen = None;
         let listed = self.waiting(What::Room, STALL_NS);
@@ -628,11 +629,11 @@ impl Lane {
         let mut push = ring.begin(PUSH_DWORDS).map_err(|_| EIO)?;
         let mut ahead = [0u64; AHEAD];
         let mut places = ahead.iter_mut();
-        for (id, value) in acquire.iter() {
+        for (id, number) in acquire.iter() {
             let Some(other) = lanes.iter().find(|l| l.id == id && l.id != self.id) else {
                 continue;
             };
-            match other.poll(value) {
+            match other.poll(number) {
                 Some(true) => {}
                 Some(false) if other.is_off() => {}
                 Some(false) => return Err(EIO),
@@ -642,9 +643,10 @@ impl Lane {
                     return Err(EIO);
                 }
                 None => {
-                    push.acquire(other.va, value).map_err(|_| EINVAL)?;
+                    // CAST: the bits that the semaphore has.
+                    push.acquire(other.va, number as u32).map_err(|_| EINVAL)?;
                     if let Some(place) = places.next() {
-                        *place = u64::from(id.0) << 32 | u64::from(value);
+                        *place = PushId::new(id, number).word();
                     }
                 }
             }
@@ -672,11 +674,12 @@ impl Lane {
                 no_flush: false,
             },
         );
-        debug_assert!(value == next);
-        self.stamps.submit(value);
+        // CAST: the bits that the semaphore has.
+        debug_assert!(value == next as u32);
+        self.stamps.submit(next);
         Ok(Fence {
             channel: self.id,
-            value,
+            number: next,
         })
     }
 
@@ -757,15 +760,15 @@ impl Lane {
         }
     }
 
-    /// Whether it stands at a page that failed, in push `value`, which goes on without it.
-    fn leaves_out(&self, value: u32) -> bool {
+    /// Whether it stands at a page that failed, in push `number`, which goes on without it.
+    fn leaves_out(&self, number: u64) -> bool {
         if !poison::is_told_by(self.gpu) {
             return false;
         }
         let Ok(Some(at)) = ecc::stands(&*self.bars, self.ce.fault_id, self.chid) else {
             return false;
         };
-        let noted = poison::note(self.gpu, (at.gpu, at.page), self.id, value);
+        let noted = poison::note(self.gpu, (at.gpu, at.page), self.id, number);
         if noted {
             ecc::leave_out(&*self.bars, self.ce.fault_id, self.chid, at);
         }
@@ -775,7 +778,7 @@ impl Lane {
     /// Gives the channel up, once, and says who waited for what, and `why` (`enum huvm_channel_end`). It is broken then, at once
     /// or when what it was copying is rescued; nothing is waited for here but that it is off its engine, as callers may hold any
     /// lock.
-    fn give_up(&self, value: u32, why: u32) {
+    fn give_up(&self, number: u64, why: u32) {
         if !self.standing.give_up() {
             return;
         }
@@ -787,7 +790,7 @@ impl Lane {
             self.gpu,
             self.id.0,
             self.engine,
-            value,
+            number,
             self.completed(),
             self.stamps.submitted(),
             state,
@@ -853,7 +856,8 @@ impl Lane {
     fn lets_pass(semaphore: &Semaphore) {
         if let Semaphore::Stopped(mem, off, last) = semaphore {
             // Beyond all that there can be: whoever is building one now may have seen it work a moment ago.
-            mem.write32(*off, last.wrapping_add(ENTRIES));
+            // CAST: the bits that the semaphore has.
+            mem.write32(*off, (*last as u32).wrapping_add(ENTRIES));
         }
     }
 

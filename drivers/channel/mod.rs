@@ -66,22 +66,23 @@ impl Engine {
     }
 }
 
-/// One submission: over when its channel has reached the value.
+/// One submission: over when its channel has reached the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fence {
     pub(crate) channel: ChannelId,
-    pub(crate) value: u32,
+    pub(crate) number: u64,
 }
 
 /// Makes `tracker` wait for `fence` too. A tracker that is full of others waits for the fence now.
 pub(crate) fn add(tracker: &mut Tracker, fence: Fence) {
-    if tracker.add(fence.channel, fence.value).is_none() {
+    if tracker.add(fence.channel, fence.number).is_none() {
         return;
     }
-    tracker.prune(|id| table::find(id).completed());
-    if let Some((channel, value)) = tracker.add(fence.channel, fence.value) {
+    // A broken channel stays, so that the tracker fails.
+    tracker.prune(|id, number| table::find(id).poll(number) == Some(true));
+    if let Some((channel, number)) = tracker.add(fence.channel, fence.number) {
         // More channels than an operation has. Its error would be nobody's.
-        if table::find(channel).wait(value).is_err() {
+        if table::find(channel).wait(number).is_err() {
             pr_err!("BUG: a tracker is full, and what did not fit failed\n");
         }
     }
@@ -89,16 +90,16 @@ pub(crate) fn add(tracker: &mut Tracker, fence: Fence) {
 
 /// Makes `tracker` wait for all of `other` too, as [`add`] does for one.
 pub(crate) fn add_all(tracker: &mut Tracker, other: &Tracker) {
-    for (channel, value) in other.iter() {
-        add(tracker, Fence { channel, value });
+    for (channel, number) in other.iter() {
+        add(tracker, Fence { channel, number });
     }
 }
 
 /// Whether all of `tracker` is over: `None` not yet, `Some(false)` when some of it failed.
 pub(crate) fn poll(tracker: &Tracker) -> Option<bool> {
     let mut ok = true;
-    for (id, value) in tracker.iter() {
-        ok &= table::find(id).poll(value)?;
+    for (id, number) in tracker.iter() {
+        ok &= table::find(id).poll(number)?;
     }
     crate::kernel::dma::read_barrier();
     Some(ok)
@@ -117,8 +118,8 @@ pub(crate) fn going_on(tracker: &Tracker) -> impl Iterator<Item = u8> + '_ {
 /// the tracker is over in any case.
 pub(crate) fn wait(tracker: &Tracker) -> Result {
     let mut first = Ok(());
-    for (id, value) in tracker.iter() {
-        first = first.and(table::find(id).wait(value));
+    for (id, number) in tracker.iter() {
+        first = first.and(table::find(id).wait(number));
     }
     crate::kernel::dma::read_barrier();
     first
@@ -127,8 +128,8 @@ pub(crate) fn wait(tracker: &Tracker) -> Result {
 /// As [`wait`], for one who holds a block's lock. `None`: a channel is given up, and a rescue may want the lock.
 pub(crate) fn wait_holding(tracker: &Tracker) -> Option<Result> {
     let mut first = Ok(());
-    for (id, value) in tracker.iter() {
-        let did = table::find(id).wait_holding(value);
+    for (id, number) in tracker.iter() {
+        let did = table::find(id).wait_holding(number);
         if did == Err(EAGAIN) {
             return None;
         }

@@ -10,7 +10,6 @@
 
 use super::Tracker;
 use crate::kernel::global::{Global, Which};
-use huvm_hal::channel::is_complete;
 use huvm_hal::ids::ChannelId;
 use huvm_policy::types::{ChunkId, PageIndex, PageMask, PAGES_PER_BLOCK, PAGE_SHIFT};
 use kernel::sync::atomic::{Atomic, Relaxed};
@@ -30,7 +29,7 @@ struct LeftOut {
     page: u32,
     channel: ChannelId,
     /// The first push of the channel that did.
-    value: u32,
+    number: u64,
 }
 
 /// What the engines of one GPU met, in its memory or in that of others.
@@ -90,8 +89,8 @@ pub(super) fn is_told_by(gpu: u8) -> bool {
     t.get(usize::from(gpu)).is_some_and(|met| met.pages != 0)
 }
 
-/// Push `value` of `channel`, of GPU `by`, lacks page `page` of the memory of `gpu`. `false`: there is no such page, or no room to note it.
-pub(super) fn note(by: u8, (gpu, page): (u8, u32), channel: ChannelId, value: u32) -> bool {
+/// Push `number` of `channel`, of GPU `by`, lacks page `page` of the memory of `gpu`. `false`: there is no such page, or no room to note it.
+pub(super) fn note(by: u8, (gpu, page): (u8, u32), channel: ChannelId, number: u64) -> bool {
     let mut t = TABLE.lock();
     let pages = t.get(usize::from(gpu)).map_or(0, |met| met.pages);
     let Some(met) = t.get_mut(usize::from(by)).filter(|_| page < pages) else {
@@ -101,11 +100,9 @@ pub(super) fn note(by: u8, (gpu, page): (u8, u32), channel: ChannelId, value: u3
     let (mut free, mut alike) = (None, 0);
     for slot in met.left_out.iter_mut() {
         match slot {
-            // Later pushes lack it too, but for those that are so much later that they seem to be earlier.
+            // Later pushes lack it too.
             Some(l) if (l.gpu, l.page, l.channel) == (gpu, page, channel) => {
-                if !is_complete(value, l.value) {
-                    l.value = value;
-                }
+                l.number = l.number.min(number);
                 return true;
             }
             Some(l) if is_home(l.gpu) == is_home(gpu) => alike += 1,
@@ -122,7 +119,7 @@ pub(super) fn note(by: u8, (gpu, page): (u8, u32), channel: ChannelId, value: u3
         gpu,
         page,
         channel,
-        value,
+        number,
     });
     met.noted = met.noted.saturating_add(1);
     NOTED.add(1, Relaxed);
@@ -169,7 +166,7 @@ pub(crate) fn left_out(tracker: &Tracker, gpu: u8, id: ChunkId) -> PageMask {
     of_chunk(None, gpu, id, |l| {
         tracker
             .iter()
-            .any(|(channel, value)| channel == l.channel && is_complete(value, l.value))
+            .any(|(channel, number)| channel == l.channel && number >= l.number)
     })
 }
 

@@ -95,7 +95,7 @@ impl Pool {
         self.lane(engine).is_ok_and(|lane| {
             after
                 .iter()
-                .any(|(id, value)| id == lane.id() && lane.poll(value).is_none())
+                .any(|(id, number)| id == lane.id() && lane.poll(number).is_none())
         })
     }
 
@@ -136,10 +136,10 @@ impl Pool {
             return Err(EIO);
         }
         let lane = self.lane(engine)?;
-        for (id, value) in after.iter() {
+        for (id, number) in after.iter() {
             if !self.has(id) {
                 let other = table::find(id);
-                if other.wait(value).is_err() && !other.is_off() {
+                if other.wait(number).is_err() && !other.is_off() {
                     return Err(EIO);
                 }
             }

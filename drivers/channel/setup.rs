@@ -23,6 +23,9 @@ use kernel::sync::Arc;
 const WINDOW_VA: GpuVa = GpuVa(0x4000_0000);
 /// How long the device may take for one step of the set-up.
 const STEP_NS: u64 = 1_000_000_000;
+/// What a channel counts its pushes from. The semaphore has 32 bits of their numbers, which wrap soon this way, in every run, and not after
+/// days; as the kernel's jiffies do.
+const BEFORE_FIRST: u32 = 0u32.wrapping_sub(Layout::DEFAULT.entries());
 /// Bytes of a table page.
 const TABLE_BYTES: usize = 4096;
 
@@ -308,7 +311,8 @@ fn lane(
         mem.clone(),
         va,
     )
-    .map_err(errno)?;
+    .map_err(errno)?
+    .counting_from(BEFORE_FIRST);
     // The engine's own, so that it does not matter which of the two interrupts.
     let vector = bringup::copy_vector(&**bars, &ce.engine).map_err(errno)?;
     let inst = DmaBuf::new(dma, INSTANCE_BYTES)?;

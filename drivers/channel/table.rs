@@ -3,7 +3,6 @@
 
 use super::lane::Lane;
 use crate::kernel::global::{Global, Which};
-use huvm_hal::channel::is_complete;
 use huvm_hal::ids::ChannelId;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -15,7 +14,7 @@ const RETIRED_MAX: usize = 256;
 #[derive(Clone, Copy)]
 struct Retired {
     id: ChannelId,
-    completed: u32,
+    completed: u64,
 }
 
 struct Table {
@@ -46,33 +45,33 @@ pub(super) enum Found {
     /// It can be waited for.
     Live(Arc<Lane>),
     /// It is gone, and had completed this.
-    Gone(u32),
+    Gone(u64),
     /// It is gone so long that nothing is known.
     Unknown,
 }
 
 impl Found {
-    pub(super) fn poll(&self, value: u32) -> Option<bool> {
+    pub(super) fn poll(&self, number: u64) -> Option<bool> {
         match self {
-            Found::Live(lane) => lane.poll(value),
-            Found::Gone(completed) => Some(is_complete(*completed, value)),
+            Found::Live(lane) => lane.poll(number),
+            Found::Gone(completed) => Some(*completed >= number),
             Found::Unknown => Some(false),
         }
     }
 
-    pub(super) fn wait(&self, value: u32) -> Result {
+    pub(super) fn wait(&self, number: u64) -> Result {
         match self {
-            Found::Live(lane) => lane.wait(value),
-            other if other.poll(value) == Some(true) => Ok(()),
+            Found::Live(lane) => lane.wait(number),
+            other if other.poll(number) == Some(true) => Ok(()),
             _ => Err(EIO),
         }
     }
 
     /// As [`Self::wait`], for one who holds a lock that a rescue may want: `EAGAIN` when there is one.
-    pub(super) fn wait_holding(&self, value: u32) -> Result {
+    pub(super) fn wait_holding(&self, number: u64) -> Result {
         match self {
-            Found::Live(lane) => lane.wait_holding(value),
-            other => other.wait(value),
+            Found::Live(lane) => lane.wait_holding(number),
+            other => other.wait(number),
         }
     }
 
@@ -97,16 +96,6 @@ impl Found {
         match self {
             Found::Live(lane) => lane.goes_on(),
             Found::Gone(_) | Found::Unknown => None,
-        }
-    }
-
-    /// What is complete; `None` if there is nothing to wait for any more.
-    pub(super) fn completed(&self) -> Option<u32> {
-        match self {
-            // A broken channel stays in trackers, so that they fail.
-            Found::Live(lane) => Some(lane.completed()),
-            Found::Gone(completed) => Some(*completed),
-            Found::Unknown => Some(0),
         }
     }
 }
@@ -142,7 +131,7 @@ pub(super) fn add(lane: Arc<Lane>) -> Result {
 }
 
 /// A lane is gone, its memory will be.
-pub(super) fn retire(id: ChannelId, completed: u32) {
+pub(super) fn retire(id: ChannelId, completed: u64) {
     let mut gone = None;
     {
         let mut t = TABLE.lock();

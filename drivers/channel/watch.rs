@@ -94,7 +94,7 @@ pub(crate) struct Failed(Arc<Lane>);
 impl Failed {
     /// Whether something in `tracker` is a push of the channel that did not end.
     pub(crate) fn is_in(&self, tracker: &Tracker) -> bool {
-        let unended = |(id, value)| id == self.0.id() && self.0.poll(value) != Some(true);
+        let unended = |(id, number)| id == self.0.id() && self.0.poll(number) != Some(true);
         tracker.iter().any(unended)
     }
 
@@ -102,9 +102,9 @@ impl Failed {
     /// of their own, which may wait for this one.
     pub(crate) fn others_ended(&self, tracker: &Tracker) -> bool {
         let mut others = tracker.iter().filter(|(id, _)| *id != self.0.id());
-        others.all(|(id, value)| {
+        others.all(|(id, number)| {
             let found = table::find(id);
-            found.poll(value).is_some() || found.is_stopped()
+            found.poll(number).is_some() || found.is_stopped()
         })
     }
 }

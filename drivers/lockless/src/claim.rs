@@ -9,11 +9,14 @@
 //!
 //! Nor does a number go back: readers take turns, and each knows what the one before it read. That needs no second look. A device whose
 //! number swings would else seem to get on for ever.
+//!
+//! The device's number has 32 bits, and wraps; the driver's has 64, since what was to be over may be asked for days later. As no reader
+//! misses as many as half of the 32 bits can say, what was read before says which of the numbers is meant.
 
 use crate::atomic::{Atomic, Relaxed, Release};
 
 /// The last push that the device may know of.
-pub struct Begun(Atomic<u32>);
+pub struct Begun(Atomic<u64>);
 
 /// What cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,29 +24,38 @@ pub struct Lie {
     /// What the device said.
     pub says: u32,
     /// What it had said before.
-    pub said: u32,
+    pub said: u64,
     /// What has begun.
-    pub begun: u32,
+    pub begun: u64,
 }
 
 /// Whether a device can be at `now` that was told of `last`, with fewer than `limit` not over.
-const fn is_behind(now: u32, last: u32, limit: u32) -> bool {
-    last.wrapping_sub(now) < limit
+const fn is_behind(now: u64, last: u64, limit: u32) -> bool {
+    match last.checked_sub(now) {
+        Some(pending) => pending < limit as u64,
+        None => false,
+    }
 }
 
-/// Whether who is at `a` is at `b` or beyond. Numbers wrap; those that can be are less than half of all apart.
-const fn is_reached(a: u32, b: u32) -> bool {
-    a.wrapping_sub(b) < 1 << 31
+/// The number that a device means which `says` so many of its bits, and was at `said` before. `None`: it went back.
+const fn meant(says: u32, said: u64) -> Option<u64> {
+    // CAST: the bits that the device has.
+    let further = says.wrapping_sub(said as u32);
+    if further < 1 << 31 {
+        said.checked_add(further as u64)
+    } else {
+        None
+    }
 }
 
 impl Begun {
-    /// Nothing has.
-    pub const fn new() -> Self {
-        Begun(Atomic::<u32>::new(0))
+    /// Nothing has behind number `last`.
+    pub const fn new(last: u64) -> Self {
+        Begun(Atomic::<u64>::new(last))
     }
 
     /// Push `number` begins. The device does not know of it yet; the caller has seen by the device's number that there is room.
-    pub fn begin(&self, number: u32) {
+    pub fn begin(&self, number: u64) {
         // Who sees it reads no number from before there was room.
         self.0.store(number, Release);
     }
@@ -57,23 +69,17 @@ impl Begun {
     pub fn read(
         &self,
         limit: u32,
-        said: u32,
+        said: u64,
         look: impl Fn() -> u32,
         barrier: impl Fn(),
-    ) -> Result<u32, Lie> {
-        let now = look();
+    ) -> Result<u64, Lie> {
+        let says = look();
         let begun = self.0.load(Relaxed);
-        if !is_reached(now, said) {
-            return Err(Lie {
-                says: now,
-                said,
-                begun,
-            });
+        match meant(says, said) {
+            None => Err(Lie { says, said, begun }),
+            Some(now) if is_behind(now, begun, limit) => Ok(now),
+            Some(_) => self.doubt(limit, said, look, barrier),
         }
-        if is_behind(now, begun, limit) {
-            return Ok(now);
-        }
-        self.doubt(limit, said, look, barrier)
     }
 
     /// As [`Self::read`], for one that read what cannot be.
@@ -81,27 +87,21 @@ impl Begun {
     fn doubt(
         &self,
         limit: u32,
-        said: u32,
+        said: u64,
         look: impl Fn() -> u32,
         barrier: impl Fn(),
-    ) -> Result<u32, Lie> {
+    ) -> Result<u64, Lie> {
         let before = self.0.load(Relaxed);
         barrier();
         let says = look();
         barrier();
         let begun = self.0.load(Relaxed);
-        let too_high = !is_reached(begun, says);
-        let too_low = is_reached(before, says) && !is_behind(says, before, limit);
-        if too_high || too_low || !is_reached(says, said) {
-            return Err(Lie { says, said, begun });
-        }
-        Ok(says)
-    }
-}
-
-impl Default for Begun {
-    fn default() -> Self {
-        Self::new()
+        let can_be = |now: &u64| {
+            let too_low = *now <= before && !is_behind(*now, before, limit);
+            *now <= begun && !too_low
+        };
+        let now = meant(says, said).filter(can_be);
+        now.ok_or(Lie { says, said, begun })
     }
 }
 
@@ -120,31 +120,36 @@ mod tests {
         begun: Begun,
         semaphore: AtomicU32,
         /// What it said last.
-        said: Mutex<u32>,
+        said: Mutex<u64>,
     }
+
+    /// Three pushes before the device's number wraps.
+    const START: u64 = (1 << 32) - 2;
 
     impl Channel {
         fn new() -> Arc<Self> {
-            let begun = Begun::new();
+            let begun = Begun::new(START);
             begun.0.made();
             Arc::new(Channel {
                 begun,
-                semaphore: AtomicU32::new(0),
-                said: Mutex::new(0),
+                semaphore: AtomicU32::new(START as u32),
+                said: Mutex::new(START),
             })
         }
 
-        fn push(&self, n: u32) {
+        /// The `n`-th push.
+        fn push(&self, n: u64) {
+            let n = START + n;
             // As the ring looks for room.
-            if n.wrapping_sub(self.semaphore.load(Ordering::Relaxed)) > 1 {
+            if (n as u32).wrapping_sub(self.semaphore.load(Ordering::Relaxed)) > 1 {
                 return;
             }
             self.begun.begin(n);
             // The doorbell, and the device.
-            self.semaphore.store(n, Ordering::Release);
+            self.semaphore.store(n as u32, Ordering::Release);
         }
 
-        fn look(&self) -> Result<u32, Lie> {
+        fn look(&self) -> Result<u64, Lie> {
             let mut said = self.said.lock().unwrap();
             let says = self.begun.read(
                 LIMIT,
@@ -172,7 +177,7 @@ mod tests {
                 c.push(n);
             }
             looks.join().unwrap();
-            assert_eq!(c.look(), Ok(3));
+            assert_eq!(c.look(), Ok(START + 3));
         });
     }
 
@@ -185,15 +190,15 @@ mod tests {
             let device = {
                 let c = c.clone();
                 thread::spawn(move || {
-                    c.begun.begin(2);
-                    c.semaphore.store(2, Ordering::Release);
+                    c.begun.begin(START + 2);
+                    c.semaphore.store(0, Ordering::Release);
                 })
             };
             let submits = {
                 let c = c.clone();
                 thread::spawn(move || {
-                    if c.semaphore.load(Ordering::Relaxed) == 2 {
-                        c.begun.begin(3);
+                    if c.semaphore.load(Ordering::Relaxed) == 0 {
+                        c.begun.begin(START + 3);
                     }
                 })
             };
@@ -207,29 +212,26 @@ mod tests {
     #[test]
     fn a_lie_is_found() {
         loom::model(|| {
-            for (says, said, begun, ok) in [
-                (0, 0, 0, true),
-                (0, 0, 1, true),
-                (1, 0, 0, false),
-                (0, 0, 2, false),
-                (u32::MAX, u32::MAX, 0, true),
-                (u32::MAX, 0, 0, false),
-                (0, u32::MAX, 0, true),
-                (0, u32::MAX, u32::MAX, false),
-                (5, 6, 6, false),
-                (6, 6, 6, true),
-                (1 << 31, 5, 5, false),
+            let wraps = 1 << 32;
+            for (says, said, begun, want) in [
+                (0, 0, 0, Some(0)),
+                (0, 0, 1, Some(0)),
+                (1, 0, 0, None),
+                (0, 0, 2, None),
+                (u32::MAX, wraps - 1, wraps, Some(wraps - 1)),
+                (u32::MAX, wraps, wraps, None),
+                (0, wraps - 1, wraps, Some(wraps)),
+                (0, wraps - 1, wraps - 1, None),
+                (1, 5 * wraps, 5 * wraps + 1, Some(5 * wraps + 1)),
+                (5, 6, 6, None),
+                (6, 6, 6, Some(6)),
+                (1 << 31, 5, 5, None),
             ] {
                 let c = Channel::new();
                 c.begun.begin(begun);
                 c.semaphore.store(says, Ordering::Relaxed);
                 *c.said.lock().unwrap() = said;
-                let want = if ok {
-                    Ok(says)
-                } else {
-                    Err(Lie { says, said, begun })
-                };
-                assert_eq!(c.look(), want);
+                assert_eq!(c.look(), want.ok_or(Lie { says, said, begun }));
             }
         });
     }
@@ -238,8 +240,8 @@ mod tests {
     fn one_that_swings_is_found_with_its_first_step_back() {
         loom::model(|| {
             let c = Channel::new();
-            c.begun.begin(5);
-            for (says, ok) in [(4, true), (5, true), (4, false)] {
+            c.begun.begin(START + 3);
+            for (says, ok) in [(0, true), (1, true), (0, false)] {
                 c.semaphore.store(says, Ordering::Relaxed);
                 assert_eq!(c.look().is_ok(), ok, "{says}");
             }
@@ -258,10 +260,10 @@ mod tests {
                 })
             };
             c.push(1);
-            assert_eq!(c.look(), Ok(1));
+            assert_eq!(c.look(), Ok(START + 1));
             c.push(2);
             looks.join().unwrap();
-            assert_eq!(c.look(), Ok(2));
+            assert_eq!(c.look(), Ok(START + 2));
         });
     }
 }

@@ -7,46 +7,37 @@
 
 use crate::atomic::{Acquire, Atomic, Relaxed, Release};
 
-/// The last `N` stamps. `N` is a power of two, so that numbers may wrap.
+/// The last `N` stamps.
 pub struct Stamps<const N: usize> {
     began: [Atomic<u64>; N],
     /// The last push that was submitted.
-    submitted: Atomic<u32>,
+    submitted: Atomic<u64>,
     /// The last push that was counted.
-    counted: Atomic<u32>,
+    counted: Atomic<u64>,
 }
 
 impl<const N: usize> Stamps<N> {
-    const POWER: () = assert!(N.is_power_of_two());
-
-    /// Nothing was pushed.
-    pub const fn new() -> Self {
-        let () = Self::POWER;
+    /// Nothing was pushed behind number `last`.
+    pub const fn new(last: u64) -> Self {
         Stamps {
             began: [const { Atomic::<u64>::new(0) }; N],
-            submitted: Atomic::<u32>::new(0),
-            counted: Atomic::<u32>::new(0),
+            submitted: Atomic::<u64>::new(last),
+            counted: Atomic::<u64>::new(last),
         }
     }
 
-    /// The last push that was submitted; 0: none.
+    /// The last push that was submitted.
     #[inline]
-    pub fn submitted(&self) -> u32 {
+    pub fn submitted(&self) -> u64 {
         self.submitted.load(Relaxed)
     }
 
-    /// The last push that was counted, and those before it; 0: none.
-    #[inline]
-    pub fn counted(&self) -> u32 {
-        self.counted.load(Relaxed)
-    }
-
-    fn at(&self, push: u32) -> Option<&Atomic<u64>> {
+    fn at(&self, push: u64) -> Option<&Atomic<u64>> {
         self.began.get(usize::try_from(push).ok()? % N)
     }
 
     /// The next push begins. One thread at a time, until [`Self::submit`]. Its number.
-    pub fn begin(&self, stamp: u64) -> u32 {
+    pub fn begin(&self, stamp: u64) -> u64 {
         let next = self.submitted.load(Relaxed).wrapping_add(1);
         if let Some(at) = self.at(next) {
             // Who sees it sees that the one before was submitted.
@@ -56,12 +47,12 @@ impl<const N: usize> Stamps<N> {
     }
 
     /// It was submitted, as number `push`.
-    pub fn submit(&self, push: u32) {
+    pub fn submit(&self, push: u64) {
         self.submitted.store(push, Relaxed);
     }
 
     /// Counts the next push, if that is over. `Some(None)`: its stamp is not known any more.
-    pub fn count(&self, is_over: impl Fn(u32) -> bool) -> Option<Option<u64>> {
+    pub fn count(&self, is_over: impl Fn(u64) -> bool) -> Option<Option<u64>> {
         // Bounded by the pushes that there are: each turn that fails found one more counted.
         loop {
             let counted = self.counted.load(Relaxed);
@@ -77,49 +68,43 @@ impl<const N: usize> Stamps<N> {
                 continue;
             }
             // The next push may be stamping already.
-            let kept = last.wrapping_add(1).wrapping_sub(next) < N as u32;
+            let kept = last.wrapping_add(1).wrapping_sub(next) < N as u64;
             return Some(kept.then_some(stamp));
         }
-    }
-}
-
-impl<const N: usize> Default for Stamps<N> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    use loom::sync::atomic::{AtomicU64, Ordering};
     use loom::sync::Arc;
     use loom::thread;
 
     /// A channel whose pushes are over when they are submitted.
     struct Channel {
         stamps: Stamps<2>,
-        completed: AtomicU32,
+        completed: AtomicU64,
         /// A bit for each push that was counted.
         counted: AtomicU64,
     }
 
     impl Channel {
         fn new() -> Arc<Self> {
-            let stamps = Stamps::new();
+            let stamps = Stamps::new(0);
             stamps.began.iter().for_each(Atomic::made);
             stamps.submitted.made();
             stamps.counted.made();
             Arc::new(Channel {
                 stamps,
-                completed: AtomicU32::new(0),
+                completed: AtomicU64::new(0),
                 counted: AtomicU64::new(0),
             })
         }
 
         /// A push's stamp is its number, times ten.
-        fn push(&self, n: u32) {
-            assert_eq!(self.stamps.begin(10 * u64::from(n)), n);
+        fn push(&self, n: u64) {
+            assert_eq!(self.stamps.begin(10 * n), n);
             self.completed.store(n, Ordering::Release);
             self.stamps.submit(n);
         }
@@ -132,10 +117,7 @@ mod tests {
                 };
                 assert_eq!(stamp % 10, 0);
                 let push = stamp / 10;
-                assert!(
-                    push <= u64::from(over),
-                    "a stamp of a push that is not over"
-                );
+                assert!(push <= over, "a stamp of a push that is not over");
                 let before = self.counted.fetch_or(1 << push, Ordering::Relaxed);
                 assert_eq!(before >> push & 1, 0, "push {push} was counted twice");
             }

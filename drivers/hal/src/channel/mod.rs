@@ -3,7 +3,7 @@
 //!
 //! A [`Channel`] is one ring of work on one copy engine. [`Channel::begin`] opens a [`Push`], whose methods append
 //! commands; [`Push::submit`] hands it to the GPU and returns the *value* that the channel's tracking semaphore takes
-//! when all of it is done. A [`Tracker`] is a small set of (channel, value): what an operation has to wait for.
+//! when all of it is done. A [`Tracker`] is a small set of (channel, number): what an operation has to wait for.
 
 mod methods;
 mod pushbuf;
@@ -20,4 +20,4 @@ pub use crate::ga100::invalidate::{CancelAccess, ReplayKind};
 pub use pushbuf::{CopyFlags, Fill, MemBar, Push, ACQUIRE_DWORDS, COPY_DWORDS, MEM_OP_DWORDS};
 pub use ring::{Channel, Interrupt, Layout, SubmitFlags};
 pub use space::Window;
-pub use tracker::{is_complete, is_possible, Tracker, TRACKER_SLOTS};
+pub use tracker::{PushId, Tracker, TRACKER_SLOTS};

@@ -6,7 +6,8 @@
 //! pushes, so the entry of the oldest push that is not done says where the used part of the pushbuffer begins; no other
 //! book is kept.
 
-use super::{is_complete, is_possible, Push};
+use super::tracker::{is_complete, is_possible};
+use super::Push;
 use crate::ga100::instance::ChannelInstance;
 use crate::ga100::regs::DOORBELL;
 use crate::ids::{ChannelId, Chid, GpuVa, SysAddr, Vector, VidAddr, PAGE_BYTES};
@@ -130,6 +131,13 @@ impl<D: DmaMem> Channel<D> {
             free: 0,
             bound: false,
         })
+    }
+
+    /// Counts its pushes from `last` on, or from somewhat before it, where its GPFIFO begins anew. Before the first of them.
+    pub fn counting_from(mut self, last: u32) -> Self {
+        self.submitted = last & !(self.entries() - 1);
+        self.mem.write32(SEMAPHORE, self.submitted);
+        self
     }
 
     /// What to write into the channel's instance block.
@@ -317,12 +325,6 @@ impl<D: DmaMem> Channel<D> {
     fn entry_offset(&self, index: u32) -> usize {
         // CAST: below 512.
         GPFIFO + 8 * (index & (self.entries() - 1)) as usize
-    }
-
-    #[cfg(test)]
-    pub(super) fn submitted_for_test(&mut self, value: u32) {
-        self.submitted = value;
-        self.mem.write32(SEMAPHORE, value);
     }
 
     /// Gives the memory back (take the channel off its runlist first).

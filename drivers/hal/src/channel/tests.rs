@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Pushes and rings over plain memory. That the GPU understands them is for tests/loopback.
 
+use super::tracker::{is_complete, is_possible};
 use super::*;
 use crate::fake::{FakeMem, FakeRegs};
 use crate::ids::*;
@@ -240,8 +241,13 @@ fn a_long_copy_is_split() {
 /// The pushbuffer is a ring: pieces in use are never handed out again, and all room comes back.
 #[test]
 fn pushes_never_overlap_and_never_starve() {
-    let (mut ch, mem, regs) = channel();
-    ch.submitted_for_test(u32::MAX - 50);
+    let (ch, mem, regs) = channel();
+    let mut ch = ch.counting_from(u32::MAX - 50);
+    assert_eq!(
+        ch.submitted(),
+        0u32.wrapping_sub(56),
+        "the ring's first entry is the first push's"
+    );
     let mut seed = 1u64;
     let mut rnd = move |n: u64| {
         seed = seed
@@ -308,20 +314,25 @@ fn trackers() {
     assert!(is_complete(5, 5) && is_complete(6, 5) && !is_complete(4, 5));
     assert!(is_complete(3, u32::MAX - 3) && !is_complete(u32::MAX - 3, 3));
     let mut t = Tracker::EMPTY;
-    for c in 0..TRACKER_SLOTS as u16 {
-        assert_eq!(t.add(ChannelId(c), 10), None);
+    // Days may lie between two pushes.
+    let long = 1u64 << 40;
+    for c in 1..=TRACKER_SLOTS as u16 {
+        assert_eq!(t.add(ChannelId(c), long), None);
         assert_eq!(t.add(ChannelId(c), 9), None, "older value");
-        assert_eq!(t.add(ChannelId(c), 11), None);
+        assert_eq!(t.add(ChannelId(c), long + 1), None);
     }
-    assert!(t.iter().all(|(_, v)| v == 11) && t.iter().count() == TRACKER_SLOTS);
-    let extra = (ChannelId(99), 1);
+    assert!(t.iter().all(|(_, v)| v == long + 1) && t.iter().count() == TRACKER_SLOTS);
+    let extra = (ChannelId(u16::MAX), (1 << 48) - 1);
     assert_eq!(t.add(extra.0, extra.1), Some(extra));
     let mut o = Tracker::EMPTY;
     o.add(extra.0, extra.1);
-    o.add(ChannelId(0), 12);
+    o.add(ChannelId(1), long + 2);
     let rest = t.merge(&o);
     assert_eq!(rest.iter().collect::<Vec<_>>(), [extra]);
-    assert!(!t.prune(|c| Some(if c.0 == 0 { 11 } else { 20 })));
-    assert_eq!(t.iter().collect::<Vec<_>>(), [(ChannelId(0), 12)]);
-    assert!(t.prune(|_| None), "a channel that is gone");
+    assert!(!t.prune(|_, number| number <= long + 1));
+    assert_eq!(t.iter().collect::<Vec<_>>(), [(ChannelId(1), long + 2)]);
+    assert!(t.prune(|c, _| c == ChannelId(1)) && t.is_empty());
+    let push = PushId::new(ChannelId(7), 5);
+    assert_eq!(PushId::of_word(push.word()), Some(push));
+    assert_eq!(PushId::of_word(0), None);
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Trackers: small sets of (channel, value) that say what an operation has to wait for.
+//! Trackers: small sets of (channel, number of a push) that say what an operation has to wait for.
+//!
+//! A channel's semaphore has the last 32 bits of such a number. A tracker may be looked at days later, as that of a block which nobody
+//! touches; so it has 48, which no uptime is long enough for: they last nine years at a million pushes a second.
 
 use crate::ids::ChannelId;
 
@@ -7,52 +10,90 @@ use crate::ids::ChannelId;
 /// it, four of the one that it goes to, and one or two that empty the chunk there.
 pub const TRACKER_SLOTS: usize = 24;
 
+/// Bits of a number in a [`Tracker`].
+const NUMBER_BITS: u32 = 48;
+
 /// Whether a channel whose semaphore reads `now` has completed `value`. Values wrap at 32 bits; the two may be less
 /// than 2^31 apart.
-pub const fn is_complete(now: u32, value: u32) -> bool {
+pub(super) const fn is_complete(now: u32, value: u32) -> bool {
     now.wrapping_sub(value) < 1 << 31
 }
 
 /// Whether a channel that was handed `last` pushes, fewer than `entries` of them not complete, can read `now` on its semaphore.
 /// One that reads anything else says what the GPU never did.
-pub const fn is_possible(now: u32, last: u32, entries: u32) -> bool {
+pub(super) const fn is_possible(now: u32, last: u32, entries: u32) -> bool {
     last.wrapping_sub(now) < entries
 }
 
-/// What has to complete: at most one value a channel.
+/// A push of a channel, in one word, which is also how it is kept where locks are not taken. No channel has number 0, and no push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PushId(u64);
+
+impl PushId {
+    /// Push `number` of `channel`.
+    pub const fn new(channel: ChannelId, number: u64) -> Self {
+        PushId((channel.0 as u64) << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1))
+    }
+
+    /// From what [`Self::word`] gave; 0 is none.
+    pub const fn of_word(word: u64) -> Option<Self> {
+        match word {
+            0 => None,
+            word => Some(PushId(word)),
+        }
+    }
+
+    /// Not 0.
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// Whose it is.
+    pub const fn channel(self) -> ChannelId {
+        // CAST: the bits above the number.
+        ChannelId((self.0 >> NUMBER_BITS) as u16)
+    }
+
+    /// Its number there.
+    pub const fn number(self) -> u64 {
+        self.0 & ((1 << NUMBER_BITS) - 1)
+    }
+}
+
+/// What has to complete: at most one push a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tracker {
-    slots: [Option<(ChannelId, u32)>; TRACKER_SLOTS],
+    /// As [`PushId::word`]; 0: none.
+    slots: [u64; TRACKER_SLOTS],
 }
 
 impl Tracker {
     /// Nothing to wait for.
     pub const EMPTY: Tracker = Tracker {
-        slots: [None; TRACKER_SLOTS],
+        slots: [0; TRACKER_SLOTS],
     };
 
-    /// Also waits for `value` of `channel`. When there is no slot left the entry comes back: the caller waits for it
+    /// Also waits for push `number` of `channel`. When there is no slot left the entry comes back: the caller waits for it
     /// (or for the tracker, and clears it) at once.
-    pub fn add(&mut self, channel: ChannelId, value: u32) -> Option<(ChannelId, u32)> {
+    pub fn add(&mut self, channel: ChannelId, number: u64) -> Option<(ChannelId, u64)> {
+        let push = PushId::new(channel, number);
         let mut free = None;
-        for s in self.slots.iter_mut() {
-            match s {
-                Some((c, v)) if *c == channel => {
-                    if !is_complete(*v, value) {
-                        *v = value;
-                    }
+        for slot in self.slots.iter_mut() {
+            match PushId::of_word(*slot) {
+                Some(p) if p.channel() == channel => {
+                    *slot = (*slot).max(push.word());
                     return None;
                 }
-                None if free.is_none() => free = Some(s),
+                None if free.is_none() => free = Some(slot),
                 _ => {}
             }
         }
         match free {
-            Some(s) => {
-                *s = Some((channel, value));
+            Some(slot) => {
+                *slot = push.word();
                 None
             }
-            None => Some((channel, value)),
+            None => Some((channel, number)),
         }
     }
 
@@ -68,27 +109,25 @@ impl Tracker {
         rest
     }
 
-    /// Drops the entries that `now(channel)` (the channel's semaphore) shows complete. A channel that `now` does not
-    /// know is gone, and its entry dropped. Returns whether nothing is left.
-    pub fn prune(&mut self, mut now: impl FnMut(ChannelId) -> Option<u32>) -> bool {
-        for s in self.slots.iter_mut() {
-            if let Some((c, v)) = *s {
-                if now(c).is_none_or(|n| is_complete(n, v)) {
-                    *s = None;
-                }
+    /// Drops the entries that are over, as `is_over` says. Returns whether nothing is left.
+    pub fn prune(&mut self, mut is_over: impl FnMut(ChannelId, u64) -> bool) -> bool {
+        for slot in self.slots.iter_mut() {
+            if PushId::of_word(*slot).is_some_and(|p| is_over(p.channel(), p.number())) {
+                *slot = 0;
             }
         }
         self.is_empty()
     }
 
     /// The entries.
-    pub fn iter(&self) -> impl Iterator<Item = (ChannelId, u32)> + '_ {
-        self.slots.iter().flatten().copied()
+    pub fn iter(&self) -> impl Iterator<Item = (ChannelId, u64)> + '_ {
+        let pushes = self.slots.iter().filter_map(|s| PushId::of_word(*s));
+        pushes.map(|p| (p.channel(), p.number()))
     }
 
     /// Whether there is nothing to wait for.
     pub fn is_empty(&self) -> bool {
-        self.slots.iter().all(|s| s.is_none())
+        self.slots.iter().all(|s| *s == 0)
     }
 
     /// Forgets everything.
