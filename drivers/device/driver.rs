@@ -400,6 +400,8 @@ impl Drop for Started {
                 }
             }
             teardown::release_clients(gpu);
+            // What somebody was about to bring home when it was recalled, and could not.
+            harvest::recall(gpu);
             // It maps host memory; nothing is on its way any more.
             end_all(gpu, &mut self.rescuers);
             teardown::unmap_host(gpu);
@@ -411,7 +413,6 @@ impl Drop for Started {
         // One that failed on its way here may stand somewhere, too.
         let died = gpu.is_lost() || !silent || !self.registered;
         gpu.retire();
-        poison::leaves(gpu.index());
         // What is told from here on is told by registers, and read there; the service thread's end frees what faults are written to.
         self.function.clear_master();
         end(gpu, &mut self.service);
@@ -432,6 +433,11 @@ impl Drop for Started {
         gpu.channels().free();
         gpu.bars.revoke();
         gpu.dma.close();
+        // Who was on his way since the first time mapped something anew: no more is from here on. Its last copies are published by that.
+        if self.registered {
+            teardown::unmap_host(gpu);
+        }
+        poison::leaves(gpu.index());
         let left = gpu.dma.live();
         let mut wait = Listed::new(What::Mappings, gpu.index(), left as u64, RELEASE_NS);
         while gpu.dma.live() != 0 {

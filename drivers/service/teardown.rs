@@ -4,6 +4,7 @@
 use super::{evict, map, pool};
 use crate::account::waits::{self, Listed, Waiting, What};
 use crate::device::{Gpu, Loss};
+use crate::kernel::ffi::uapi;
 use crate::kernel::{thread, time};
 use crate::memory::block::{Block, State};
 use crate::memory::clients::Client;
@@ -196,6 +197,12 @@ pub(crate) fn unmap_host(gpu: &Gpu) {
             at = block.va() + BLOCK_BYTES;
         }
         id = space.id() + 1;
+    }
+    // What was replaced in a block is with whoever replaced it.
+    for other in 0..uapi::HUVM_MAX_GPUS {
+        if let Some(other) = crate::device::registry::gpu(other) {
+            other.host_pool().sweep();
+        }
     }
 }
 
