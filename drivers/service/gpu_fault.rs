@@ -319,7 +319,7 @@ impl Service {
                 remember(&mut self.pins, &work.block, until);
             }
         }
-        self.finish(gpu, raw_count, unique, &poor);
+        self.finish(gpu, (raw_count, unique), fetched_ns, &poor);
         (stats, replayed)
     }
 
@@ -331,10 +331,7 @@ impl Service {
         // is asked once for each, and not all the time: one access of theirs is cancelled, and what else they want faults again.
         let mut poor = Subcontexts(0);
         for group in batch::groups(&self.faults) {
-            let Some(client) = u8::try_from(group.space)
-                .ok()
-                .and_then(|v| gpu.clients().get(v))
-            else {
+            let Some(client) = client_of(gpu, group.space, fetched_ns) else {
                 continue;
             };
             let may_make = !poor.has(client.sg.veid);
@@ -404,7 +401,13 @@ impl Service {
     /// hit a launch that the client started after it saw the first end; what else is fatal faults again after the replay. So does
     /// what may be of an access that is over ([`Spared`]), if it is not.
     #[inline(never)] // stack
-    fn finish(&mut self, gpu: &Arc<Gpu>, raw: usize, unique: usize, poor: &Subcontexts) {
+    fn finish(
+        &mut self,
+        gpu: &Arc<Gpu>,
+        (raw, unique): (usize, usize),
+        fetched_ns: u64,
+        poor: &Subcontexts,
+    ) {
         let mut judged = Subcontexts(0);
         // Groups and work are in the same order; a group whose block does not exist has no work.
         let mut works = self.work.iter().peekable();
@@ -415,17 +418,11 @@ impl Service {
             if work.is_some_and(is_clean) {
                 continue;
             }
-            let Some(client) = u8::try_from(group.space)
-                .ok()
-                .filter(|v| !judged.has(*v))
-                .and_then(|v| gpu.clients().get(v))
-            else {
+            // Not its new owner, if it has one since: what the old one did wrong is none of his.
+            let client = client_of(gpu, group.space, fetched_ns);
+            let Some(client) = client.filter(|c| !judged.has(c.sg.veid)) else {
                 continue;
             };
-            // The subcontext has a new owner since: what the old one did wrong is none of his.
-            if work.is_some_and(|w| !Arc::ptr_eq(&w.sg, &client.sg)) {
-                continue;
-            }
             let guilty = group.faults.iter().find_map(|f| {
                 let reason = if f.is_fatal {
                     let packet = self.raw.get(usize::from(f.seq));
@@ -482,6 +479,12 @@ impl Service {
     }
 }
 
+/// Who has a subcontext whose packets were fetched at `fetched_ns`, and had it then: who came since has nothing to do with them.
+fn client_of(gpu: &Gpu, veid: u32, fetched_ns: u64) -> Option<Client> {
+    let client = gpu.clients().get(u8::try_from(veid).ok()?)?;
+    (client.sg.made_ns() < fetched_ns).then_some(client)
+}
+
 /// Whether a fault was raised before something changed at `changed`, ns ([`Spared`]): its client unmapped something, or came to be one. Of
 /// the one who had the subcontext before packets may still come, and reasons: what that one lacked, memory too, costs nobody else a launch.
 fn may_be_over(spared: &mut Spared, gpu: &Gpu, client: &Client, f: &Fault, changed: u64) -> bool {
@@ -490,7 +493,8 @@ fn may_be_over(spared: &mut Spared, gpu: &Gpu, client: &Client, f: &Fault, chang
     };
     let age = gpu_now.saturating_sub(f.timestamp_ns);
     let now = time::now_ns();
-    spared.spares(client.sg.veid, now.saturating_sub(age), changed, now)
+    let who = (client.sg.veid, client.sg.made_ns());
+    spared.spares(who, now.saturating_sub(age), changed, now)
 }
 
 /// Whether a batch about so many blocks cannot all be there at once. Then some accesses lack a page after the replay, and those

@@ -191,26 +191,6 @@ static void reclaiming(void)
 	close(fd);
 }
 
-/* Process id of the kernel thread @name; 0: there is none. */
-static int thread_of(const char *name)
-{
-	for (int pid = 2; pid < 32768; pid++) {
-		char path[32], comm[32] = { 0 };
-		FILE *f;
-
-		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-		f = fopen(path, "r");
-		if (!f)
-			continue;
-		if (fgets(comm, sizeof(comm), f))
-			comm[strcspn(comm, "\n")] = 0;
-		fclose(f);
-		if (!strcmp(comm, name))
-			return pid;
-	}
-	return 0;
-}
-
 /* How a job is made that keeps a thread busy. */
 struct work {
 	int lends;	/* the neighbour lends; else all goes to the host */

@@ -355,6 +355,26 @@ static inline void gpu_scale(int fd, uint32_t gpu, void *p, uint64_t len, uint32
 	run_ok(fd, gpu, blocks, &i, 1, 8);
 }
 
+/* Process id of the kernel thread @name; 0: there is none. */
+static inline int thread_of(const char *name)
+{
+	for (int pid = 2; pid < 32768; pid++) {
+		char path[32], comm[32] = { 0 };
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+		f = fopen(path, "r");
+		if (!f)
+			continue;
+		if (fgets(comm, sizeof(comm), f))
+			comm[strcspn(comm, "\n")] = 0;
+		fclose(f);
+		if (!strcmp(comm, name))
+			return pid;
+	}
+	return 0;
+}
+
 /* A GPU is bound and unbound by writing its name to files here. */
 #define DRIVER "/sys/bus/pci/drivers/huvm/"
 

@@ -2,7 +2,8 @@
 /*
  * Nobody sees anybody else's bytes. GPU 0 borrows from GPU 1; a job of GPU 1 allocates all it can get, touches it in every
  * way and scans all of it for the borrower's pattern, while memory is lent and taken back, with and without a copy, and
- * when the borrower is gone. And the other way round. Nor does who looks at a launch see another's figures.
+ * when the borrower is gone. And the other way round. Nor does who looks at a launch see another's figures,
+ * or who registers another's faults.
  */
 #define _GNU_SOURCE
 #include "lend_lib.h"
@@ -200,8 +201,7 @@ static void borrower_sees_none_of_the_lender(void)
 /* A client's launch, whose number both of its threads know. */
 struct looked_at {
 	int fd;
-	volatile uint64_t id;
-	uint64_t seen;
+	volatile uint64_t id, seen;
 };
 
 /* Looks at it all the time, as nobody is kept from doing: what it says is its own, or nothing. */
@@ -236,7 +236,7 @@ static void figures_of_its_own_launch_alone(void)
 	struct looked_at l = { .fd = own };
 	cpu_set_t one;
 	pthread_t eye;
-	double end;
+	double began;
 
 	fill[0].dst = (uintptr_t)p;
 	wrong[0].a = (uintptr_t)q;
@@ -252,7 +252,8 @@ static void figures_of_its_own_launch_alone(void)
 	stop = 0;
 	CHECK_EQ(pthread_create(&eye, NULL, looks, &l), 0);
 	CHECK_OK(sched_setscheduler(0, SCHED_FIFO, &first));
-	for (end = seconds() + 4; seconds() < end; n++) {
+	/* Longer where a look takes long. */
+	for (began = seconds(); seconds() < began + 4 || (l.seen <= 100 && seconds() < began + 10 * time_scale()); n++) {
 		uint64_t id;
 
 		CHECK_OK(launch(own, 0, 1, fill, 2, 8, &id));
@@ -278,6 +279,63 @@ static void figures_of_its_own_launch_alone(void)
 	all_idle(fd);
 }
 
+/*
+ * Who comes to be a client where another one was a moment ago has none of that one's faults: not their addresses, nor what they move. In
+ * the batch that has them stand those of a third first, whose blocks are made then; in the middle of that the fault thread has to let go
+ * of its CPU for those who leave and come.
+ */
+static void faults_of_its_own_alone(void)
+{
+	enum { THIRDS = 64 };
+	int fd = begin(0, 0, 0), third = huvm_open();
+	const uint64_t len = THIRDS * BLOCK;
+	struct huvm_instr many = { .op = HUVM_OP_FILL, .count = 1, .steps = 1, .block_stride = BLOCK }, single = many;
+	const struct sched_param first = { .sched_priority = 1 };
+	int fault_thread = thread_of("huvm-fault/0");
+	uint64_t rounds = 0, faults = 0;
+	cpu_set_t one, all;
+	char *x = mmap(NULL, 2 * BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(x != MAP_FAILED);
+	x += BLOCK - (uintptr_t)x % BLOCK;
+	CHECK_OK(gpu_register(third, 0));
+	CHECK(fault_thread);
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	CHECK_OK(sched_getaffinity(fault_thread, sizeof(all), &all));
+	CHECK_OK(sched_setaffinity(fault_thread, sizeof(one), &one));
+	CHECK_OK(sched_setaffinity(0, sizeof(one), &one));
+	CHECK_OK(sched_setscheduler(0, SCHED_FIFO, &first));
+	for (double end = seconds() + 5; seconds() < end; rounds++) {
+		int before = huvm_open(), after = huvm_open();
+		char *p = managed(third, len);
+		uint64_t id, gone;
+
+		CHECK(mmap(x, BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, before, 0) == x);
+		CHECK_OK(gpu_register(before, 0));
+		many.dst = (uintptr_t)p;
+		single.dst = (uintptr_t)x;
+		CHECK_OK(launch(third, 0, THIRDS, &many, 1, 8, &id));
+		CHECK_OK(launch(before, 0, 1, &single, 1, 8, &gone));
+		usleep((useconds_t)chance(1000));
+		CHECK_OK(gpu_unregister(before, 0));
+		faults += counter(before, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS);
+		CHECK(mmap(x, BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, after, 0) == x);
+		CHECK_OK(gpu_register(after, 0));
+		CHECK_EQ(wait_launch(third, id).status, HUVM_LAUNCH_DONE);
+		CHECK_EQ(counter(after, HUVM_SCOPE_SPACE, 0, HUVM_CNT_FAULTS), 0);
+		CHECK_OK(munmap(p, len));
+		CHECK_OK(close(before));
+		CHECK_OK(close(after));
+	}
+	printf("# %llu rounds, %llu faults of who was there before\n", (unsigned long long)rounds, (unsigned long long)faults);
+	CHECK_OK(sched_setaffinity(fault_thread, sizeof(all), &all));
+	CHECK(faults);
+	CHECK_OK(close(third));
+	CHECK_OK(munmap(x, BLOCK));
+	all_idle(fd);
+}
+
 static const struct ktap_test tests[] = {
 	{ "owner_scans_what_was_copied", owner_scans_what_was_copied, 60 },
 	{ "owner_scans_what_was_removable", owner_scans_what_was_removable, 60 },
@@ -285,5 +343,6 @@ static const struct ktap_test tests[] = {
 	{ "owner_scans_after_a_kill", owner_scans_after_a_kill, 60 },
 	{ "borrower_sees_none_of_the_lender", borrower_sees_none_of_the_lender, 60 },
 	{ "figures_of_its_own_launch_alone", figures_of_its_own_launch_alone, 60 },
+	{ "faults_of_its_own_alone", faults_of_its_own_alone, 60 },
 };
 KTAP_MAIN(tests)

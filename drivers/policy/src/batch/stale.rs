@@ -16,29 +16,47 @@ const MARGIN_NS: u64 = 1_000_000;
 const LIMIT: u64 = 16;
 const EACH_NS: u64 = 1_000_000_000;
 
-/// Until when what was spared of a client counts, ns, for each client of a GPU, by subcontext.
+/// Of a client's faults, what was spared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Of {
+    /// When the client came, ns: who had its subcontext before is another one.
+    since: u64,
+    /// Until when it counts, ns.
+    until: u64,
+}
+
+/// The same of each client of a GPU, by subcontext.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spared([u64; CLIENTS]);
+pub struct Spared([Of; CLIENTS]);
 
 impl Spared {
     /// Nothing.
     pub const fn new() -> Self {
-        Self([0; CLIENTS])
+        Self([Of { since: 0, until: 0 }; CLIENTS])
     }
 
-    /// Whether a fault that was raised at `raised` (ns) is not to be cancelled `now`, as its client unmapped something at `unmapped` last;
-    /// 0: never. Counts it if so.
-    pub fn spares(&mut self, client: u8, raised: u64, unmapped: u64, now: u64) -> bool {
+    /// Whether a fault that was raised at `raised` (ns) is not to be cancelled `now`, as its client, which came at `since`, unmapped
+    /// something at `unmapped` last; 0: never. Counts it if so.
+    pub fn spares(
+        &mut self,
+        (client, since): (u8, u64),
+        raised: u64,
+        unmapped: u64,
+        now: u64,
+    ) -> bool {
         if unmapped == 0 || raised > unmapped.saturating_add(MARGIN_NS) {
             return false;
         }
-        let Some(until) = self.0.get_mut(usize::from(client)) else {
+        let Some(of) = self.0.get_mut(usize::from(client)) else {
             return false;
         };
-        let next = now.max(*until).saturating_add(EACH_NS);
+        if of.since != since {
+            *of = Of { since, until: 0 };
+        }
+        let next = now.max(of.until).saturating_add(EACH_NS);
         let spares = next <= now.saturating_add(LIMIT * EACH_NS);
         if spares {
-            *until = next;
+            of.until = next;
         }
         spares
     }
@@ -57,7 +75,8 @@ mod tests {
     #[test]
     fn who_has_unmapped_nothing_since_is_not_spared() {
         let t = 5_000_000_000;
-        let spares = |client, raised, unmapped| Spared::new().spares(client, raised, unmapped, t);
+        let spares =
+            |client, raised, unmapped| Spared::new().spares((client, 3), raised, unmapped, t);
         assert!(!spares(1, t, 0), "never");
         assert!(spares(1, t - 1, t) && spares(1, 0, t));
         // The clocks differ by the time between two looks.
@@ -76,17 +95,16 @@ mod tests {
                 .filter(|now| s.spares(client, 0, t, *now))
                 .count() as u64
         };
-        assert_eq!(within(1, t, 900), LIMIT);
-        assert_eq!(within(2, t, 900), LIMIT, "of others nothing was");
+        let (one, two, successor) = ((1, 3), (2, 3), (1, 4));
+        assert_eq!(within(one, t, 900), LIMIT);
+        assert_eq!(within(two, t, 900), LIMIT, "of others nothing was");
         let later = t + 900_000_000;
-        assert_eq!(within(1, later, 5000), 5, "one in each second");
-        assert_eq!(
-            within(1, later + 100 * EACH_NS, 900),
-            LIMIT,
-            "it was long ago"
-        );
+        assert_eq!(within(one, later, 5000), 5, "one in each second");
+        let later = later + 100 * EACH_NS;
+        assert_eq!(within(one, later, 900), LIMIT, "it was long ago");
+        assert_eq!(within(successor, later, 900), LIMIT, "of it nothing was");
         assert!(
-            s.spares(1, 0, t, u64::MAX),
+            s.spares(successor, 0, t, u64::MAX),
             "no time is too late to be reckoned with"
         );
     }
