@@ -123,7 +123,7 @@ mod tests {
         said: Mutex<u64>,
     }
 
-    /// Three pushes before the device's number wraps.
+    /// Two pushes before the device's number wraps.
     const START: u64 = (1 << 32) - 2;
 
     impl Channel {
