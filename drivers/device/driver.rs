@@ -400,11 +400,10 @@ impl Drop for Started {
                 }
             }
             teardown::release_clients(gpu);
-            // What somebody was about to bring home when it was recalled, and could not.
-            harvest::recall(gpu);
-            // It maps host memory; nothing is on its way any more.
-            end_all(gpu, &mut self.rescuers);
+            // It waits for every copy. What somebody was about to bring home meanwhile, and could not, he has put back.
             teardown::unmap_host(gpu);
+            harvest::recall(gpu);
+            end_all(gpu, &mut self.rescuers);
             peer::disconnect(gpu);
             launch::gpu_removed(gpu);
         }
@@ -433,7 +432,8 @@ impl Drop for Started {
         gpu.channels().free();
         gpu.bars.revoke();
         gpu.dma.close();
-        // Who was on his way since the first time mapped something anew: no more is from here on. Its last copies are published by that.
+        // Who was on his way the first time, and the rescuers, may have mapped something since: from here on nobody can. The last copies are
+        // published by that.
         if self.registered {
             teardown::unmap_host(gpu);
         }
