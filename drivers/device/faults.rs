@@ -13,14 +13,14 @@ use crate::kernel::time;
 use crate::service::ecc;
 use crate::service::gpu_fault::Service;
 use crate::service::launch;
-use huvm_hal::ga100::fault::{Fault, FaultRing, FaultType, RingKind, PACKET_BYTES};
+use huvm_hal::ga100::fault::{self, Fault, FaultRing, FaultType, RingKind, PACKET_BYTES};
 use huvm_hal::ga100::irq;
 use huvm_hal::seam::Wait;
 use huvm_lockless::pause::Pause;
 use kernel::pci;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
-use kernel::sync::atomic::Relaxed;
+use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::Arc;
 
 /// How long a packet may take to become valid; the device says at most 1 ms (Documentation/device.md 2.6).
@@ -50,6 +50,8 @@ pub(crate) struct FaultState {
     bars: Arc<Bars>,
     pdev: ARef<pci::Device>,
     replayable: FaultRing<DmaBuf>,
+    /// The number of the first packet of the last batch.
+    first: u64,
     other: FaultRing<DmaBuf>,
     replayable_health: Health,
     other_health: Health,
@@ -58,6 +60,31 @@ pub(crate) struct FaultState {
 /// For a packet of GPU `gpu`.
 fn patience(gpu: u8) -> Listed {
     Listed::new(What::Packet, gpu, 0, VALID_NS)
+}
+
+/// How far the thread that reads the replayable ring is, for others.
+pub(crate) struct Packets {
+    passed: Atomic<u64>,
+    /// Entries of the ring; 0: there is none yet.
+    entries: Atomic<u32>,
+}
+
+impl Packets {
+    /// No ring.
+    pub(super) const fn new() -> Self {
+        Packets {
+            passed: Atomic::new(0),
+            entries: Atomic::new(0),
+        }
+    }
+}
+
+/// The number of the next packet that a GPU writes: those before it are of somebody who was there before. 0 if it does not say.
+pub(crate) fn next_packet(gpu: &Gpu) -> u64 {
+    // Before PUT: the ring is read meanwhile.
+    let passed = gpu.packets.passed.load(Relaxed);
+    let entries = gpu.packets.entries.load(Relaxed);
+    fault::next_packet(gpu, RingKind::Replayable, entries, passed).unwrap_or(0)
 }
 
 /// How a ring does.
@@ -145,12 +172,16 @@ impl FaultState {
             bars: gpu.bars.clone(),
             pdev: gpu.pdev.clone(),
             replayable: ring(gpu, RingKind::Replayable)?,
+            first: 0,
             other: ring(gpu, RingKind::NonReplayable)?,
             replayable_health: Health::default(),
             other_health: Health::default(),
         };
         gpu.hal(rings.replayable.enable(gpu))?;
         gpu.hal(rings.other.enable(gpu))?;
+        gpu.packets.passed.store(rings.replayable.passed(), Relaxed);
+        let entries = rings.replayable.entries();
+        gpu.packets.entries.store(entries, Relaxed);
         Ok(rings)
     }
 
@@ -167,15 +198,23 @@ impl FaultState {
         // There is room already, for the largest batch.
         out.reserve(max, GFP_KERNEL)?;
         let (ring, health) = (&mut self.replayable, &mut self.replayable_health);
+        self.first = ring.passed();
         let got = read(gpu, ring, health, |ring, patience| {
             ring.drain_each(gpu, n, &mut || patience.again(), |f| {
                 let _has_room = out.push_within_capacity(f);
             })
-        })?;
+        });
+        gpu.packets.passed.store(ring.passed(), Relaxed);
+        let got = got?;
         if got != 0 {
             self.replayable_health.works();
         }
         Ok(out.len())
+    }
+
+    /// The number of the first packet that [`Self::drain`] gave last; those behind it follow.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
     }
 
     /// The replayable ring gave nothing. If the device says that there is something all the same, and goes on so, it is ill.
@@ -195,9 +234,11 @@ impl FaultState {
     #[inline(never)] // stack
     pub(crate) fn flush(&mut self, gpu: &Gpu) -> Result<u32> {
         let (ring, health) = (&mut self.replayable, &mut self.replayable_health);
-        read(gpu, ring, health, |ring, patience| {
+        let did = read(gpu, ring, health, |ring, patience| {
             ring.flush(gpu, &mut || patience.again())
-        })
+        });
+        gpu.packets.passed.store(ring.passed(), Relaxed);
+        did
     }
 
     /// At the end of a run: lets the replayable ring go on after an overflow, or when its GET was damaged on its way; `true` if

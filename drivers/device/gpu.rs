@@ -2,6 +2,7 @@
 //! One GPU.
 
 use super::bell::Bell;
+use super::faults::Packets;
 use super::loss::Loss;
 use super::registry::{self, MAX_GPUS};
 use crate::account;
@@ -107,6 +108,8 @@ pub(crate) struct Gpu {
     pub(crate) demand: Atomic<u32>,
     /// 1 while a batch of faults is served that is about more blocks than there are chunks, else 0.
     pub(crate) crowded: Atomic<bool>,
+    /// Of its faults.
+    pub(super) packets: Packets,
     /// Which spaces use it.
     pub(crate) activity: Activity,
     /// The invalidate registers take one command at a time. An invalidate that nobody waits for may be under way.
@@ -202,6 +205,7 @@ impl Gpu {
                 front: Atomic::new(0),
                 demand: Atomic::new(0),
                 crowded: Atomic::new(false),
+                packets: Packets::new(),
                 activity <- Activity::init(),
                 commands <- new_mutex!(false, "huvm_gpu_commands"),
                 channels <- Pool::new(),

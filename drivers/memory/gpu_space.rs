@@ -2,6 +2,7 @@
 //! A space on one GPU: page tables and the instance block that names them.
 
 use crate::channel::errno;
+use crate::device::faults::next_packet;
 use crate::device::Gpu;
 use crate::kernel::dma::DmaBuf;
 use crate::kernel::memcg::{For, MemCg, CHARGED};
@@ -93,6 +94,8 @@ pub(crate) struct SpaceGpu {
     state: Atomic<u32>,
     /// When it was made, ns: what was raised at an instance block of this address before is somebody else's.
     made_ns: u64,
+    /// The number of the first packet of faults that is its own, likewise.
+    first_packet: u64,
     inst: DmaBuf,
     root: SysAddr,
     /// How often what is fetched ahead for it was given up.
@@ -135,6 +138,7 @@ impl SpaceGpu {
         // The root may have been a table before, of a space that the GPU still remembers.
         let whole = Invalidate::cover(GpuVa(0), GpuVa(super::VA_LIMIT - 1), Level::Pde3, true);
         gpu.tlb_invalidate(root, &whole)?;
+        let first_packet = next_packet(&gpu);
         Arc::pin_init(
             pin_init!(Self {
                 gpu,
@@ -142,6 +146,7 @@ impl SpaceGpu {
                 veid,
                 state: Atomic::new(OPEN),
                 made_ns: time::now_ns(),
+                first_packet,
                 inst,
                 root,
                 prefetch_abandon: Atomic::new(0),
@@ -200,6 +205,11 @@ impl SpaceGpu {
     /// When it was made, ns.
     pub(crate) fn made_ns(&self) -> u64 {
         self.made_ns
+    }
+
+    /// The number of the first packet of faults that is its own, as [`next_packet`] said when it was made.
+    pub(crate) fn first_packet(&self) -> u64 {
+        self.first_packet
     }
 
     /// Bus address of the instance block: what fault packets carry.

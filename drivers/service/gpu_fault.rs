@@ -167,7 +167,7 @@ impl Service {
             }
             served_any = true;
             let per_block = batch::after_block(&config);
-            let (stats, replayed) = self.batch(gpu, per_block);
+            let (stats, replayed) = self.batch(gpu, ring.first(), per_block);
             run.note_batch(&stats);
             if per_block {
                 // What none of its blocks could be served for faults again all the same.
@@ -261,11 +261,11 @@ impl Service {
 
     /// Serves the packets in `raw`. Says too whether a replay was sent, as after each block that was served if `per_block`.
     #[inline(never)] // stack
-    fn batch(&mut self, gpu: &Arc<Gpu>, per_block: bool) -> (BatchStats, bool) {
+    fn batch(&mut self, gpu: &Arc<Gpu>, first: u64, per_block: bool) -> (BatchStats, bool) {
         let raw_count = self.raw.len();
         let fetched_ns = time::now_ns();
         self.batches = self.batches.wrapping_add(1);
-        self.translate(gpu);
+        self.translate(gpu, first, fetched_ns);
         let unique = batch::sort_and_dedup(&mut self.faults);
         self.faults.truncate(unique);
         let mut stats = BatchStats::new(
@@ -359,7 +359,7 @@ impl Service {
     /// Packets to faults with known clients. Packets of clients that are gone are dropped: a cancel has ended, or will
     /// end, their launches.
     #[inline(never)] // stack
-    fn translate(&mut self, gpu: &Arc<Gpu>) {
+    fn translate(&mut self, gpu: &Arc<Gpu>, first: u64, fetched_ns: u64) {
         self.faults.clear();
         let failed = |p: &hw::Fault| p.fault_type == hw::FaultType::Poisoned;
         if self.raw.iter().any(failed) {
@@ -370,10 +370,12 @@ impl Service {
         }
         let blindly = self.blind > BLIND_MAX;
         let mut last: Option<(u64, u8)> = None;
-        for (i, p) in self.raw.iter().enumerate() {
+        for (number, (i, p)) in (first..).zip(self.raw.iter().enumerate()) {
             let veid = match last {
                 Some((instance, veid)) if instance == p.instance => veid,
                 _ => match gpu.clients().by_instance(p.instance) {
+                    // An instance block may lie where one of somebody else lay.
+                    Some((_, client)) if number < client.sg.first_packet() => continue,
                     Some((veid, client)) => {
                         last = Some((p.instance, veid));
                         client.space.counters.add(Counter::FaultBatches, 1);
@@ -388,7 +390,7 @@ impl Service {
             f.client.engine = p.engine;
             f.client.client = p.client;
             f.is_fatal = matches!(p.fault_type, hw::FaultType::Fatal(_))
-                || (failed(p) && !relieve(gpu, veid, p.va.0, blindly));
+                || (failed(p) && !relieve(gpu, (veid, fetched_ns), p.va.0, blindly));
             if self.faults.push_within_capacity(f).is_err() {
                 break;
             }
@@ -556,8 +558,8 @@ fn remember(pins: &mut KVVec<(u64, Arc<Block>)>, block: &Arc<Block>, until: u64)
 }
 
 /// See [`ecc::relieve`]; what is nobody's any more needs none.
-fn relieve(gpu: &Arc<Gpu>, veid: u8, va: u64, blindly: bool) -> bool {
-    let client = gpu.clients().get(veid);
+fn relieve(gpu: &Arc<Gpu>, (veid, fetched_ns): (u8, u64), va: u64, blindly: bool) -> bool {
+    let client = client_of(gpu, veid.into(), fetched_ns);
     client.is_none_or(|client| ecc::relieve(gpu, &client, va, blindly))
 }
 

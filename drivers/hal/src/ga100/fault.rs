@@ -261,6 +261,31 @@ pub struct FaultRing<D> {
     mem: D,
     entries: u32,
     get: u32,
+    /// Entries that were passed, counted so that GET is the rest of it by `entries`.
+    passed: u64,
+}
+
+/// The number of the packet that a ring of `entries` gets next, as [`FaultRing::passed`] counts them, which said `passed` a moment ago. For
+/// who has not the ring: what came before it is of times before now.
+///
+/// # Errors
+/// [`Error::Gone`], [`Error::BadDevice`].
+pub fn next_packet<M: Mmio + ?Sized>(
+    m: &M,
+    kind: RingKind,
+    entries: u32,
+    passed: u64,
+) -> Result<u64> {
+    let raw = read(m, kind.base() + regs::FAULT_PUT)?;
+    let (put, entries) = (u64::from(raw & PTR), u64::from(entries));
+    let get = passed.checked_rem(entries).filter(|_| put < entries);
+    let get = get.ok_or(Error::BadDevice("FAULT_BUFFER_PUT", raw))?;
+    let unread = if put >= get {
+        put - get
+    } else {
+        entries - get + put
+    };
+    Ok(passed.saturating_add(unread))
 }
 
 impl<D: DmaMem> FaultRing<D> {
@@ -296,7 +321,13 @@ impl<D: DmaMem> FaultRing<D> {
             // CAST: at most 20 bits.
             entries: entries as u32,
             get: 0,
+            passed: 0,
         })
+    }
+
+    /// Packets that were passed so far, and some that never were: the number of the next one.
+    pub fn passed(&self) -> u64 {
+        self.passed
     }
 
     /// Programs and enables the ring, empty. What it is told is read back: a ring that is elsewhere, or off, would never say so.
@@ -332,6 +363,7 @@ impl<D: DmaMem> FaultRing<D> {
             return Err(Error::BadDevice("FAULT_BUFFER_GET", get));
         }
         self.get = get & PTR;
+        self.passed = self.get.into();
         self.put(m).map(|_| ())
     }
 
@@ -444,6 +476,7 @@ impl<D: DmaMem> FaultRing<D> {
     }
 
     fn step(&mut self) {
+        self.passed = self.passed.wrapping_add(1);
         self.get += 1;
         if self.get >= self.entries {
             self.get = 0;

@@ -2,7 +2,7 @@
 //! Structures and registers written by hand from the tables of hw-interface.md, beside what the duties make of them.
 
 use super::bringup::{ready_copy_engine, take_refusal, CopyEngine, Refusal};
-use super::fault::{disable_all, AccessType, Fault, FaultRing, FaultType, RingKind};
+use super::fault::{disable_all, next_packet, AccessType, Fault, FaultRing, FaultType, RingKind};
 use super::instance::{fill_channel, fill_workload, ChannelInstance};
 use super::invalidate::{cancel_all, invalidate_pdb, invalidate_va, replay, ReplayKind};
 use super::irq;
@@ -340,6 +340,13 @@ fn a_ring_wraps() {
         }
         r.write32(Bar::Regs, 0xb8_300c, put);
         assert_eq!(ring.pending(&r), Ok(n));
+        let next = |passed| next_packet(&r, RingKind::NonReplayable, 8, passed);
+        assert_eq!(next(ring.passed()), Ok(total.into()));
+        assert_eq!(next(1 << 40), Ok((1 << 40) + u64::from(put)));
+        r.write32(Bar::Regs, 0xb8_300c, 8);
+        assert!(next_packet(&r, RingKind::NonReplayable, 8, 0).is_err());
+        assert!(next_packet(&r, RingKind::NonReplayable, 0, 0).is_err());
+        r.write32(Bar::Regs, 0xb8_300c, put);
         let mut next = total - n;
         while next < total {
             let got = ring.drain(&r, &mut out, &mut no_wait()).unwrap();
