@@ -28,9 +28,9 @@ built=$(made_of fast bench | sha256sum)
 bytes=$(
 	kdir=$("$ROOT/tools/build/kernel.sh" fast --print)
 	hash() { sha256sum <"$1" | cut -c1-16; }
-	jq -n --arg kernel "$(hash "$kdir/arch/x86/boot/bzImage")" --arg module "$(hash "$BUILD/module-fast/huvm.ko")" --arg tool "$(hash "$tool")" \
+	jq -n --arg kernel "$(hash "$kdir/arch/x86/boot/bzImage")" --arg driver "$(hash "$BUILD/module-fast/huvm.ko")" --arg tool "$(hash "$tool")" \
 		--arg source "$(basename "$kdir" | sed 's/^kernel-//; s/-fast-.*//')" --arg clang "$("$(clang_)" --version | head -1)" --arg ld "$(ld --version | head -1)" \
-		'{kernel: $kernel, "kernel-source": $source, module: $module, tool: $tool, clang: $clang, ld: $ld}'
+		'{kernel: $kernel, "kernel-source": $source, "module": $driver, tool: $tool, clang: $clang, ld: $ld}'
 )
 
 # guest_of NAME GPUS VRAM ARGUMENTS: one more guest of the experiment; VRAM, of each GPU, is what the user says, if she does.
