@@ -677,10 +677,7 @@ impl Lane {
         // CAST: the bits that the semaphore has.
         debug_assert!(value == next as u32);
         self.stamps.submit(next);
-        Ok(Fence {
-            channel: self.id,
-            number: next,
-        })
+        Ok(Fence::new(self.id, next))
     }
 
     /// The non-stall interrupt came, or the lane changed otherwise. Any context.

@@ -20,6 +20,8 @@ mod setup;
 mod table;
 mod watch;
 
+/// One submission: over when its channel has reached the number.
+pub(crate) use huvm_hal::channel::PushId as Fence;
 pub(crate) use huvm_hal::channel::Tracker;
 pub(crate) use lane::{Disobeys, Push};
 pub(crate) use pool::{Ce, Pool};
@@ -27,7 +29,6 @@ pub(crate) use setup::errno;
 pub(crate) use table::forget_all;
 pub(crate) use watch::{Failed, Watch};
 
-use huvm_hal::ids::ChannelId;
 use kernel::prelude::*;
 
 /// Kind of traffic.
@@ -66,23 +67,16 @@ impl Engine {
     }
 }
 
-/// One submission: over when its channel has reached the number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fence {
-    pub(crate) channel: ChannelId,
-    pub(crate) number: u64,
-}
-
 /// Makes `tracker` wait for `fence` too. A tracker that is full of others waits for the fence now.
 pub(crate) fn add(tracker: &mut Tracker, fence: Fence) {
-    if tracker.add(fence.channel, fence.number).is_none() {
+    if tracker.add(fence).is_none() {
         return;
     }
     // A broken channel stays, so that the tracker fails.
     tracker.prune(|id, number| table::find(id).poll(number) == Some(true));
-    if let Some((channel, number)) = tracker.add(fence.channel, fence.number) {
+    if let Some(fence) = tracker.add(fence) {
         // More channels than an operation has. Its error would be nobody's.
-        if table::find(channel).wait(number).is_err() {
+        if table::find(fence.channel()).wait(fence.number()).is_err() {
             pr_err!("BUG: a tracker is full, and what did not fit failed\n");
         }
     }
@@ -90,8 +84,8 @@ pub(crate) fn add(tracker: &mut Tracker, fence: Fence) {
 
 /// Makes `tracker` wait for all of `other` too, as [`add`] does for one.
 pub(crate) fn add_all(tracker: &mut Tracker, other: &Tracker) {
-    for (channel, number) in other.iter() {
-        add(tracker, Fence { channel, number });
+    for fence in other.pushes() {
+        add(tracker, fence);
     }
 }
 

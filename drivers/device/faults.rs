@@ -197,15 +197,12 @@ impl FaultState {
         let n = u32::try_from(max)?;
         // There is room already, for the largest batch.
         out.reserve(max, GFP_KERNEL)?;
-        let (ring, health) = (&mut self.replayable, &mut self.replayable_health);
-        self.first = ring.passed();
-        let got = read(gpu, ring, health, |ring, patience| {
+        self.first = self.replayable.passed();
+        let got = self.read_replayable(gpu, |ring, patience| {
             ring.drain_each(gpu, n, &mut || patience.again(), |f| {
                 let _has_room = out.push_within_capacity(f);
             })
-        });
-        gpu.packets.passed.store(ring.passed(), Relaxed);
-        let got = got?;
+        })?;
         if got != 0 {
             self.replayable_health.works();
         }
@@ -233,10 +230,19 @@ impl FaultState {
     /// As [`Self::drain`].
     #[inline(never)] // stack
     pub(crate) fn flush(&mut self, gpu: &Gpu) -> Result<u32> {
-        let (ring, health) = (&mut self.replayable, &mut self.replayable_health);
-        let did = read(gpu, ring, health, |ring, patience| {
+        self.read_replayable(gpu, |ring, patience| {
             ring.flush(gpu, &mut || patience.again())
-        });
+        })
+    }
+
+    /// As [`read`], and says how far the replayable ring was read.
+    fn read_replayable<T>(
+        &mut self,
+        gpu: &Gpu,
+        drain: impl FnOnce(&mut FaultRing<DmaBuf>, &mut Listed) -> huvm_hal::Result<T>,
+    ) -> Result<T> {
+        let (ring, health) = (&mut self.replayable, &mut self.replayable_health);
+        let did = read(gpu, ring, health, drain);
         gpu.packets.passed.store(ring.passed(), Relaxed);
         did
     }

@@ -198,6 +198,24 @@ static void borrower_sees_none_of_the_lender(void)
 	all_idle(fd);
 }
 
+/* Process or thread @id runs on the first CPU alone. */
+static void on_one_cpu(int id)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	CHECK_OK(sched_setaffinity(id, sizeof(one), &one));
+}
+
+/* The caller runs whenever it can: whoever has its CPU lets go of it, wherever in the kernel that is. */
+static void goes_first(void)
+{
+	const struct sched_param first = { .sched_priority = 1 };
+
+	CHECK_OK(sched_setscheduler(0, SCHED_FIFO, &first));
+}
+
 /* A client's launch, whose number both of its threads know. */
 struct looked_at {
 	int fd;
@@ -228,13 +246,11 @@ static void *looks(void *arg)
 static void figures_of_its_own_launch_alone(void)
 {
 	int fd = begin(0, 0, 0), own = huvm_open(), other = huvm_open();
-	const struct sched_param first = { .sched_priority = 1 };
 	uint64_t *p = managed(own, BLOCK), *q = managed(other, BLOCK), n = 0;
 	/* Long enough that somebody else runs meanwhile. */
 	const struct huvm_instr delay = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = 300000 };
 	struct huvm_instr fill[] = { over(HUVM_OP_FILL, PIECE, 1), delay }, wrong[] = { over(HUVM_OP_CHECK, 16 * PIECE, 1), delay };
 	struct looked_at l = { .fd = own };
-	cpu_set_t one;
 	pthread_t eye;
 	double began;
 
@@ -246,12 +262,10 @@ static void figures_of_its_own_launch_alone(void)
 	run_ok(own, 0, 1, fill, 2, 8);
 	CHECK(run_program(other, 0, 1, wrong, 2, 8).mismatches);
 	/* One CPU, and whoever takes results and launches goes first, in the middle of a look of the other thread. */
-	CPU_ZERO(&one);
-	CPU_SET(0, &one);
-	CHECK_OK(sched_setaffinity(0, sizeof(one), &one));
+	on_one_cpu(0);
 	stop = 0;
 	CHECK_EQ(pthread_create(&eye, NULL, looks, &l), 0);
-	CHECK_OK(sched_setscheduler(0, SCHED_FIFO, &first));
+	goes_first();
 	/* Longer where a look takes long. */
 	for (began = seconds(); seconds() < began + 4 || (l.seen <= 100 && seconds() < began + 10 * time_scale()); n++) {
 		uint64_t id;
@@ -290,22 +304,19 @@ static void faults_of_its_own_alone(void)
 	int fd = begin(0, 0, 0), third = huvm_open();
 	const uint64_t len = THIRDS * BLOCK;
 	struct huvm_instr many = { .op = HUVM_OP_FILL, .count = 1, .steps = 1, .block_stride = BLOCK }, single = many;
-	const struct sched_param first = { .sched_priority = 1 };
 	int fault_thread = thread_of("huvm-fault/0");
 	uint64_t rounds = 0, faults = 0;
-	cpu_set_t one, all;
+	cpu_set_t all;
 	char *x = mmap(NULL, 2 * BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	CHECK(x != MAP_FAILED);
 	x += BLOCK - (uintptr_t)x % BLOCK;
 	CHECK_OK(gpu_register(third, 0));
 	CHECK(fault_thread);
-	CPU_ZERO(&one);
-	CPU_SET(0, &one);
 	CHECK_OK(sched_getaffinity(fault_thread, sizeof(all), &all));
-	CHECK_OK(sched_setaffinity(fault_thread, sizeof(one), &one));
-	CHECK_OK(sched_setaffinity(0, sizeof(one), &one));
-	CHECK_OK(sched_setscheduler(0, SCHED_FIFO, &first));
+	on_one_cpu(fault_thread);
+	on_one_cpu(0);
+	goes_first();
 	/* Longer where it takes long until the one before has its turn. */
 	for (double began = seconds(); seconds() < began + 5 || (!faults && seconds() < began + 10 * time_scale()); rounds++) {
 		int before = huvm_open(), after = huvm_open();

@@ -27,8 +27,7 @@ built=$(made_of fast bench | sha256sum)
 # Where two machines have other figures of one commit: which of these bytes differ, and what made them.
 bytes=$(
 	kdir=$("$ROOT/tools/build/kernel.sh" fast --print)
-	hash() { sha256sum <"$1" | cut -c1-16; }
-	jq -n --arg kernel "$(hash "$kdir/arch/x86/boot/bzImage")" --arg driver "$(hash "$BUILD/module-fast/huvm.ko")" --arg tool "$(hash "$tool")" \
+	jq -n --arg kernel "$(short_hash <"$kdir/arch/x86/boot/bzImage")" --arg driver "$(short_hash <"$BUILD/module-fast/huvm.ko")" --arg tool "$(short_hash <"$tool")" \
 		--arg source "$(basename "$kdir" | sed 's/^kernel-//; s/-fast-.*//')" --arg clang "$("$(clang_)" --version | head -1)" --arg ld "$(ld --version | head -1)" \
 		'{kernel: $kernel, "kernel-source": $source, "module": $driver, tool: $tool, clang: $clang, ld: $ld}'
 )

@@ -7,7 +7,7 @@
     reason = "tests fail by panicking, helpers included"
 )]
 
-use huvm_hal::channel::{CopyFlags, Fill, Interrupt, MemBar, SubmitFlags, Tracker};
+use huvm_hal::channel::{CopyFlags, Fill, Interrupt, MemBar, PushId, SubmitFlags, Tracker};
 use huvm_hal::ext::inject::{inject, Injection};
 use huvm_hal::ext::stats::{counter, Counter};
 use huvm_hal::ext::topology;
@@ -140,7 +140,7 @@ fn a_tracker_names_what_is_left() {
                 p.copy(vid(0), vid(0x10_0000), 0x1000 << (4 * n), ONE)
             })
             .unwrap();
-        assert_eq!(t.add(d.channel(n).id(), v.into()), None);
+        assert_eq!(t.add(PushId::new(d.channel(n).id(), v.into())), None);
     }
     assert_eq!(t.iter().count(), 3);
     d.finish(0).unwrap();

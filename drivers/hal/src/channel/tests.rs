@@ -317,18 +317,22 @@ fn trackers() {
     // Days may lie between two pushes.
     let long = 1u64 << 40;
     for c in 1..=TRACKER_SLOTS as u16 {
-        assert_eq!(t.add(ChannelId(c), long), None);
-        assert_eq!(t.add(ChannelId(c), 9), None, "older value");
-        assert_eq!(t.add(ChannelId(c), long + 1), None);
+        assert_eq!(t.add(PushId::new(ChannelId(c), long)), None);
+        assert_eq!(t.add(PushId::new(ChannelId(c), 9)), None, "older value");
+        assert_eq!(t.add(PushId::new(ChannelId(c), long + 1)), None);
     }
     assert!(t.iter().all(|(_, v)| v == long + 1) && t.iter().count() == TRACKER_SLOTS);
-    let extra = (ChannelId(u16::MAX), (1 << 48) - 1);
-    assert_eq!(t.add(extra.0, extra.1), Some(extra));
+    let extra = PushId::new(ChannelId(u16::MAX), (1 << 48) - 1);
+    assert_eq!(t.add(extra), Some(extra));
     let mut o = Tracker::EMPTY;
-    o.add(extra.0, extra.1);
-    o.add(ChannelId(1), long + 2);
+    o.add(extra);
+    o.add(PushId::new(ChannelId(1), long + 2));
     let rest = t.merge(&o);
-    assert_eq!(rest.iter().collect::<Vec<_>>(), [extra]);
+    assert_eq!(rest.pushes().collect::<Vec<_>>(), [extra]);
+    assert_eq!(
+        (extra.channel().0, extra.number()),
+        (u16::MAX, (1 << 48) - 1)
+    );
     assert!(!t.prune(|_, number| number <= long + 1));
     assert_eq!(t.iter().collect::<Vec<_>>(), [(ChannelId(1), long + 2)]);
     assert!(t.prune(|c, _| c == ChannelId(1)) && t.is_empty());

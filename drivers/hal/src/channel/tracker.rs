@@ -12,6 +12,7 @@ pub const TRACKER_SLOTS: usize = 24;
 
 /// Bits of a number in a [`Tracker`].
 const NUMBER_BITS: u32 = 48;
+const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
 
 /// Whether a channel whose semaphore reads `now` has completed `value`. Values wrap at 32 bits; the two may be less
 /// than 2^31 apart.
@@ -25,14 +26,14 @@ pub(super) const fn is_possible(now: u32, last: u32, entries: u32) -> bool {
     last.wrapping_sub(now) < entries
 }
 
-/// A push of a channel, in one word, which is also how it is kept where locks are not taken. No channel has number 0, and no push.
+/// A push of a channel, in one word, which is also how it is kept where locks are not taken. No push has number 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PushId(u64);
 
 impl PushId {
     /// Push `number` of `channel`.
     pub const fn new(channel: ChannelId, number: u64) -> Self {
-        PushId((channel.0 as u64) << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1))
+        PushId((channel.0 as u64) << NUMBER_BITS | number & NUMBER)
     }
 
     /// From what [`Self::word`] gave; 0 is none.
@@ -56,7 +57,7 @@ impl PushId {
 
     /// Its number there.
     pub const fn number(self) -> u64 {
-        self.0 & ((1 << NUMBER_BITS) - 1)
+        self.0 & NUMBER
     }
 }
 
@@ -73,14 +74,13 @@ impl Tracker {
         slots: [0; TRACKER_SLOTS],
     };
 
-    /// Also waits for push `number` of `channel`. When there is no slot left the entry comes back: the caller waits for it
-    /// (or for the tracker, and clears it) at once.
-    pub fn add(&mut self, channel: ChannelId, number: u64) -> Option<(ChannelId, u64)> {
-        let push = PushId::new(channel, number);
+    /// Also waits for `push`. When there is no slot left it comes back: the caller waits for it (or for the tracker, and clears it)
+    /// at once.
+    pub fn add(&mut self, push: PushId) -> Option<PushId> {
         let mut free = None;
         for slot in self.slots.iter_mut() {
             match PushId::of_word(*slot) {
-                Some(p) if p.channel() == channel => {
+                Some(p) if p.channel() == push.channel() => {
                     *slot = (*slot).max(push.word());
                     return None;
                 }
@@ -93,17 +93,17 @@ impl Tracker {
                 *slot = push.word();
                 None
             }
-            None => Some((channel, number)),
+            None => Some(push),
         }
     }
 
     /// Also waits for all of `other`. Returns what did not fit; the caller waits for that at once.
     pub fn merge(&mut self, other: &Tracker) -> Tracker {
         let mut rest = Tracker::EMPTY;
-        for (c, v) in other.iter() {
-            if let Some((c, v)) = self.add(c, v) {
+        for push in other.pushes() {
+            if let Some(push) = self.add(push) {
                 // Cannot overflow: `rest` has as many slots as `other`.
-                let _ = rest.add(c, v);
+                let _ = rest.add(push);
             }
         }
         rest
@@ -121,8 +121,12 @@ impl Tracker {
 
     /// The entries.
     pub fn iter(&self) -> impl Iterator<Item = (ChannelId, u64)> + '_ {
-        let pushes = self.slots.iter().filter_map(|s| PushId::of_word(*s));
-        pushes.map(|p| (p.channel(), p.number()))
+        self.pushes().map(|p| (p.channel(), p.number()))
+    }
+
+    /// The same, each in one.
+    pub fn pushes(&self) -> impl Iterator<Item = PushId> + '_ {
+        self.slots.iter().filter_map(|s| PushId::of_word(*s))
     }
 
     /// Whether there is nothing to wait for.

@@ -260,9 +260,18 @@ pub struct FaultRing<D> {
     kind: RingKind,
     mem: D,
     entries: u32,
-    get: u32,
     /// Entries that were passed, counted so that GET is the rest of it by `entries`.
     passed: u64,
+}
+
+/// PUT of a ring of `entries`, checked.
+fn put<M: Mmio + ?Sized>(m: &M, kind: RingKind, entries: u32) -> Result<u32> {
+    let raw = read(m, kind.base() + regs::FAULT_PUT)?;
+    let put = raw & PTR;
+    if put >= entries {
+        return Err(Error::BadDevice("FAULT_BUFFER_PUT", raw));
+    }
+    Ok(put)
 }
 
 /// The number of the packet that a ring of `entries` gets next, as [`FaultRing::passed`] counts them, which said `passed` a moment ago. For
@@ -276,15 +285,10 @@ pub fn next_packet<M: Mmio + ?Sized>(
     entries: u32,
     passed: u64,
 ) -> Result<u64> {
-    let raw = read(m, kind.base() + regs::FAULT_PUT)?;
-    let (put, entries) = (u64::from(raw & PTR), u64::from(entries));
-    let get = passed.checked_rem(entries).filter(|_| put < entries);
-    let get = get.ok_or(Error::BadDevice("FAULT_BUFFER_PUT", raw))?;
-    let unread = if put >= get {
-        put - get
-    } else {
-        entries - get + put
-    };
+    let put = u64::from(put(m, kind, entries)?);
+    // Not 0: PUT is less.
+    let entries = u64::from(entries);
+    let unread = (put + entries - passed % entries) % entries;
     Ok(passed.saturating_add(unread))
 }
 
@@ -320,7 +324,6 @@ impl<D: DmaMem> FaultRing<D> {
             mem,
             // CAST: at most 20 bits.
             entries: entries as u32,
-            get: 0,
             passed: 0,
         })
     }
@@ -362,9 +365,8 @@ impl<D: DmaMem> FaultRing<D> {
         if get & PTR >= self.entries {
             return Err(Error::BadDevice("FAULT_BUFFER_GET", get));
         }
-        self.get = get & PTR;
-        self.passed = self.get.into();
-        self.put(m).map(|_| ())
+        self.passed = u64::from(get & PTR);
+        self.pending(m).map(|_| ())
     }
 
     /// Waits until the MMU is idle, then disables the ring.
@@ -388,12 +390,9 @@ impl<D: DmaMem> FaultRing<D> {
     /// # Errors
     /// [`Error::Gone`], [`Error::BadDevice`].
     pub fn pending<M: Mmio + ?Sized>(&self, m: &M) -> Result<u32> {
-        let put = self.put(m)?;
-        Ok(if put >= self.get {
-            put - self.get
-        } else {
-            self.entries - self.get + put
-        })
+        let next = next_packet(m, self.kind, self.entries, self.passed)?;
+        // CAST: fewer than there are entries.
+        Ok(next.saturating_sub(self.passed) as u32)
     }
 
     /// Reads up to `out.len()` packets, clears their VALID and gives the slots back (GET), which also re-arms the
@@ -453,7 +452,7 @@ impl<D: DmaMem> FaultRing<D> {
         if !self.is_there(m)? || self.pending(m)? == 0 {
             return Ok(false);
         }
-        self.mem.write32(self.offset(self.get) + INFO, 0);
+        self.mem.write32(self.offset(self.get()) + INFO, 0);
         self.step();
         m.wmb();
         self.rearm(m);
@@ -477,10 +476,12 @@ impl<D: DmaMem> FaultRing<D> {
 
     fn step(&mut self) {
         self.passed = self.passed.wrapping_add(1);
-        self.get += 1;
-        if self.get >= self.entries {
-            self.get = 0;
-        }
+    }
+
+    /// The next entry to read.
+    fn get(&self) -> u32 {
+        // CAST: less than `entries`, of which there are two at least.
+        (self.passed % u64::from(self.entries)) as u32
     }
 
     /// Hands up to `max` packets to `each`, as the ring's memory and an offset in it.
@@ -497,7 +498,7 @@ impl<D: DmaMem> FaultRing<D> {
         }
         let mut done = 0;
         while done < want {
-            let off = self.offset(self.get);
+            let off = self.offset(self.get());
             if !self.wait_valid(off, wait) {
                 break;
             }
@@ -510,8 +511,8 @@ impl<D: DmaMem> FaultRing<D> {
         }
         if done == 0 {
             // Gone, or a packet that never came?
-            self.put(m)?;
-            return Err(Error::Stuck(self.get));
+            put(m, self.kind, self.entries)?;
+            return Err(Error::Stuck(self.get()));
         }
         m.wmb();
         self.rearm(m);
@@ -526,7 +527,7 @@ impl<D: DmaMem> FaultRing<D> {
     /// Writes GET unchanged: the device compares GET and PUT and pulses again if entries remain. After the leaf was
     /// cleared and the vector unmasked, this closes the race with a packet that came in between.
     pub fn rearm<M: Mmio + ?Sized>(&self, m: &M) {
-        self.write(m, regs::FAULT_GET, self.get);
+        self.write(m, regs::FAULT_GET, self.get());
     }
 
     /// Whether the ring overflowed or its GET is corrupted; nothing is reported until [`Self::recover`].
@@ -546,9 +547,9 @@ impl<D: DmaMem> FaultRing<D> {
     /// [`Error::Gone`], [`Error::BadState`] when a flag stays though the ring is empty.
     pub fn recover<M: Mmio + ?Sized>(&mut self, m: &M) -> Result<()> {
         self.rearm(m);
-        self.write(m, regs::FAULT_GET, self.get | OVERFLOW | CORRUPTED);
+        self.write(m, regs::FAULT_GET, self.get() | OVERFLOW | CORRUPTED);
         let put = read(m, self.kind.base() + regs::FAULT_PUT)?;
-        if put & (OVERFLOW | CORRUPTED) != 0 && put & PTR == self.get {
+        if put & (OVERFLOW | CORRUPTED) != 0 && put & PTR == self.get() {
             return Err(Error::BadState("fault ring", put));
         }
         Ok(())
@@ -562,16 +563,6 @@ impl<D: DmaMem> FaultRing<D> {
     /// Gives the memory back (disable first).
     pub fn into_mem(self) -> D {
         self.mem
-    }
-
-    /// PUT, checked.
-    fn put<M: Mmio + ?Sized>(&self, m: &M) -> Result<u32> {
-        let raw = read(m, self.kind.base() + regs::FAULT_PUT)?;
-        let put = raw & PTR;
-        if put >= self.entries {
-            return Err(Error::BadDevice("FAULT_BUFFER_PUT", raw));
-        }
-        Ok(put)
     }
 
     fn write<M: Mmio + ?Sized>(&self, m: &M, off: u32, val: u32) {

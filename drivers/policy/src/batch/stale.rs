@@ -17,7 +17,7 @@ const LIMIT: u64 = 16;
 const EACH_NS: u64 = 1_000_000_000;
 
 /// Of a client's faults, what was spared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Of {
     /// When the client came, ns: who had its subcontext before is another one.
     since: u64,
