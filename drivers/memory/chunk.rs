@@ -652,6 +652,15 @@ impl ChunkPool {
         }
     }
 
+    /// Chunks that somebody has in hand to empty them, and whether there are any in these `states`, read at once: one that is put back is
+    /// seen there.
+    pub(crate) fn evicting_and(&self, states: &[ChunkState]) -> (u32, bool) {
+        let mut inner = self.lock();
+        let table = inner.table();
+        let any = states.iter().any(|s| table.count(*s) != 0);
+        (table.count(ChunkState::Evicting), any)
+    }
+
     /// Chunks that can be used.
     pub(crate) fn usable(&self) -> u32 {
         self.lock().usable()

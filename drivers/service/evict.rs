@@ -320,7 +320,7 @@ fn prepare(
     let space = block.space();
     let p = policy::in_force(space, Some(gpu));
     let valid = match s.part(g) {
-        Some(p) if p.chunk == Some(id) => p.valid,
+        Some(p) if p.chunk == Some(id) && Arc::ptr_eq(&p.sg.gpu, gpu) => p.valid,
         _ => return Ok(Next::NotThere),
     };
     let only = valid.and_not(&s.stays_beside(Place::Gpu(g)));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Taking things away: pages at munmap, a GPU at unregister, close or loss.
 
-use super::{evict, map, pool};
+use super::pool::Need;
+use super::{evict, harvest, map, pool, thrash};
 use crate::account::waits::{self, Listed, Waiting, What};
+use crate::channel::Tracker;
 use crate::device::{Gpu, Loss};
 use crate::kernel::ffi::uapi;
 use crate::kernel::{thread, time};
@@ -31,6 +33,7 @@ pub(crate) fn drop_pages(block: &Arc<Block>, pages: &PageMask) -> bool {
     s.lost = s.lost.and_not(pages);
     s.ecc &= !s.lost.is_empty();
     s.advice.forget(pages);
+    thrash::reset(&mut s, pages);
     s.forget_beside(Place::Host, pages);
     s.release_empty_chunks();
     let keep = s.managed;
@@ -142,16 +145,17 @@ impl<'a> Leaving<'a> {
     /// Waits until no chunk is in the hands of somebody who empties it: he may put it back, full. Whether there was one, or one of these
     /// `states` is there: he may have done so since it was looked for.
     pub(super) fn may_find_more(&self, states: &[ChunkState]) -> bool {
-        let pool = self.gpu.chunks();
         let mut waiting = None;
-        while pool.in_state(ChunkState::Evicting) != 0 {
+        loop {
+            let (evicting, there) = self.gpu.chunks().evicting_and(states);
+            if evicting == 0 {
+                return waiting.is_some() || there;
+            }
             if !self.nap(&mut waiting, What::Chunk) {
                 waits::tell();
-                waiting = None;
-                break;
+                return there;
             }
         }
-        waiting.is_some() || states.iter().any(|s| pool.in_state(*s) != 0)
     }
 
     /// `false` when its patience is at an end.
@@ -183,21 +187,74 @@ pub(crate) fn evacuate(gpu: &Arc<Gpu>) -> u32 {
             break;
         }
     }
-    pool.in_state(ChunkState::Used)
+    if gpu.is_lost() {
+        return pool.in_state(ChunkState::Used);
+    }
+    let of_blocks = [
+        ChunkState::Used,
+        ChunkState::LentOnly,
+        ChunkState::LentRemovable,
+    ];
+    match pool.evicting_and(&of_blocks) {
+        (0, false) => 0,
+        _ => empty_blocks(gpu),
+    }
+}
+
+/// Empties the chunks that blocks still have on a GPU that leaves, whoever has them in hand: he may wait for long, or not be run, and what
+/// is there stands in the block. Takes nothing in any more, so that nobody else gets them meanwhile. Returns how many could not be.
+#[inline(never)] // stack
+fn empty_blocks(gpu: &Arc<Gpu>) -> u32 {
+    let leaving = Leaving::new(gpu);
+    let mut left = 0u32;
+    each_block(|block| {
+        let (used, lent) = {
+            let s = block.settled();
+            let part = s.part(gpu.index()).filter(|p| Arc::ptr_eq(&p.sg.gpu, gpu));
+            let spare = s.spare.as_ref().filter(|s| Arc::ptr_eq(&s.gpu, gpu));
+            (part.and_then(|p| p.chunk), spare.map(|s| s.chunk))
+        };
+        let empty = |id| {
+            let mut after = Tracker::EMPTY;
+            evict::empty(gpu, block, id, Need::Owner, false, &mut after)
+        };
+        let take_back = |id| harvest::take_back(gpu, block, id, &mut { Tracker::EMPTY }).map(drop);
+        for (id, did) in [
+            used.map(|id| (id, leaving.insist(|| empty(id)))),
+            lent.map(|id| (id, leaving.insist(|| take_back(id)))),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            if did.is_err() {
+                left = left.saturating_add(1);
+                continue;
+            }
+            // Its copies are over. Who had it in hand finds that the block let go of it.
+            let _s = block.settled();
+            let _who_has_it = gpu.chunks().release(id);
+        }
+    });
+    left
+}
+
+/// Calls `f` for every block of every space.
+fn each_block(mut f: impl FnMut(&Arc<Block>)) {
+    let mut id = 0;
+    while let Some(space) = crate::memory::registry::next_space(id) {
+        let mut at = 0;
+        while let Some(block) = space.next_block(at) {
+            f(&block);
+            at = block.va() + BLOCK_BYTES;
+        }
+        id = space.id() + 1;
+    }
 }
 
 /// Takes back every DMA mapping that host memory of any space has for a GPU: one that lent has some in blocks of spaces
 /// that it does not know. For a GPU that leaves; its copies are over.
 pub(crate) fn unmap_host(gpu: &Gpu) {
-    let mut id = 0;
-    while let Some(space) = crate::memory::registry::next_space(id) {
-        let mut at = 0;
-        while let Some(block) = space.next_block(at) {
-            block.settled().host.unmap_gpu(gpu.index());
-            at = block.va() + BLOCK_BYTES;
-        }
-        id = space.id() + 1;
-    }
+    each_block(|block| block.settled().host.unmap_gpu(gpu.index()));
     // What was replaced in a block is with whoever replaced it.
     for other in 0..uapi::HUVM_MAX_GPUS {
         if let Some(other) = crate::device::registry::gpu(other) {

@@ -588,6 +588,71 @@ static void unbind_while_registering(void)
 	close(fd);
 }
 
+/* Somebody's call that needs a chunk of GPU 0: it may fail. */
+static void *wants_a_chunk(void *arg)
+{
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, BLOCK);
+
+	(void)arg;
+	CHECK_OK(gpu_register(fd, 0));
+	if (migrate(fd, p, BLOCK, 0) < 0)
+		CHECK(errno == EIO || errno == ENODEV || errno == ENOENT || errno == ENOMEM || errno == EINVAL);
+	CHECK_OK(munmap(p, BLOCK));
+	CHECK_OK(close(fd));
+	return NULL;
+}
+
+static void *unbinds(void *arg)
+{
+	CHECK_OK(write_file(DRIVER "unbind", arg));
+	return NULL;
+}
+
+/*
+ * A GPU is unbound in good order while somebody has a chunk of another's in hand to empty it, and waits for a copy into it that stands, for
+ * longer than the GPU waits for him. What is there comes home all the same: who comes first when the copy is given up is a matter of luck.
+ */
+static void emptied_by_another(void)
+{
+	for (int n = 0; n < 3; n++) {
+		int fd = huvm_open();
+		uint64_t *p = managed(fd, BLOCK), half = BLOCK / 2, id;
+		struct huvm_instr i = { .op = HUVM_OP_CHECK, .count = PAGE / 8, .steps = 1 };
+		pthread_t wants, leaves;
+		char name[32];
+		double t;
+
+		pci_name(fd, 0, name);
+		CHECK_OK(gpu_register(fd, 0));
+		CHECK_OK(set_knob(fd, HUVM_SCOPE_SPACE, "prefetch_mode", 0));
+		CHECK_OK(limit_chunks(fd, 0, 1));
+		cpu_fill(p, BLOCK, 31, 7);
+		gpu_scale(fd, 0, p, half, 1, 1, 5);
+		CHECK_EQ(block_info(fd, p).gpu_pages[0], half / PAGE);
+		CHECK_EQ(block_info(fd, p).host_pages, half / PAGE);
+		test_reg(fd, 0, INJ_CE_HANG, 1);
+		i.a = (uintptr_t)p + half;
+		CHECK_OK(launch(fd, 0, 1, &i, 1, 8, &id));
+		CHECK(WITHIN(5000, !read_reg(fd, 0, INJ_CE_HANG)));
+		CHECK_EQ(pthread_create(&wants, NULL, wants_a_chunk, NULL), 0);
+		CHECK(WITHIN(5000, mem_info(fd, 0).evicting == 1));
+		t = seconds();
+		CHECK_EQ(pthread_create(&leaves, NULL, unbinds, name), 0);
+		CHECK_EQ(pthread_join(leaves, NULL), 0);
+		CHECK_EQ(pthread_join(wants, NULL), 0);
+		printf("# unbound after %.1f s\n", seconds() - t);
+		cpu_check(p, half, 36, 7);
+		cpu_check((uint64_t *)((char *)p + half), half, 31 + 7 * (half / 8), 7);
+		CHECK_OK(munmap(p, BLOCK));
+		CHECK_OK(write_file(DRIVER "bind", name));
+		CHECK_OK(close(fd));
+		fd = huvm_open();
+		works(fd, 0);
+		CHECK_OK(close(fd));
+	}
+}
+
 static const struct ktap_test tests[] = {
 	{ "policy_goes_with_its_gpu", policy_goes_with_its_gpu, 60 },
 	{ "bound_with_interrupts_lost", bound_with_interrupts_lost, 60 },
@@ -598,6 +663,7 @@ static const struct ktap_test tests[] = {
 	{ "probe_fails_anywhere", probe_fails_anywhere, 300 },
 	{ "copy_engine_hangs", copy_engine_hangs, 120 }, { "local_engine_hangs", local_engine_hangs, 120 },
 	{ "evicting_engine_hangs", evicting_engine_hangs, 120 }, { "evicting_engine_faults", evicting_engine_faults, 120 },
+	{ "emptied_by_another", emptied_by_another, 120 },
 	{ "gone", gone, 120 },
 };
 KTAP_MAIN(tests)
