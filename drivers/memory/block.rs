@@ -569,12 +569,13 @@ impl State {
     /// that are nowhere else are lost.
     fn drop_unread(&mut self, i: &Inflight) -> PageMask {
         let (mut unread, mut whose) = (PageMask::EMPTY, None);
-        let mut look = |gpu: &Arc<Gpu>, id: ChunkId| {
+        // Of `valid` alone, which is what was there: that a page failed is noted for longer, and the block may have it from elsewhere since.
+        let mut look = |gpu: &Arc<Gpu>, id: ChunkId, valid: &PageMask| {
             let mut gone = poison::left_out(&i.tracker, gpu.index(), id);
             if !i.skipped.is_empty() {
                 gone |= i.skipped.and(&gpu.known_to_fail(id));
             }
-            let gone = gone.and(&i.pages);
+            let gone = gone.and(&i.pages).and(valid);
             if !gone.is_empty() {
                 unread |= gone;
                 whose = Some(gpu.clone());
@@ -582,15 +583,15 @@ impl State {
             gone
         };
         if let Some((gpu, id)) = &i.given {
-            look(gpu, *id);
+            look(gpu, *id, &PageMask::FULL);
         }
         for p in self.parts.iter_mut() {
             if let Some(id) = p.chunk.filter(|_| i.dst != Place::Gpu(p.sg.gpu.index())) {
-                p.valid = p.valid.and_not(&look(&p.sg.gpu, id));
+                p.valid = p.valid.and_not(&look(&p.sg.gpu, id, &p.valid));
             }
         }
         if let Some(s) = self.spare.as_mut().filter(|_| i.dst != Place::Spare) {
-            s.valid = s.valid.and_not(&look(&s.gpu, s.chunk));
+            s.valid = s.valid.and_not(&look(&s.gpu, s.chunk, &s.valid));
         }
         self.failed(&unread, whose.as_deref());
         unread

@@ -520,6 +520,55 @@ static void written_after_it_was_told(void)
 	close(fd);
 }
 
+/*
+ * A page failed as it was copied home, and its chunk could not be emptied. Then the page is new, and nowhere: what is copied home beside it,
+ * out of the same chunk and by the same engine, says nothing of it.
+ */
+static void new_beside_what_was_left_out(void)
+{
+	static const uint32_t sizes[] = { HUVM_FAIL_HOST_4K, HUVM_FAIL_HOST_64K, HUVM_FAIL_HOST_2M };
+	int fd = start(0, 0, 0);
+	uint64_t lost = of_gpu(fd, 0, HUVM_CNT_ECC_LOST_PAGES), beside = 0;
+	const uint64_t rounds = 4;
+
+	for (uint64_t n = 0; n < rounds; n++) {
+		struct job j = job_begin(0, 1, 62 + n);
+		struct huvm_instr i = over(HUVM_OP_SCALE, 16 * PAGE, 1);
+		uint64_t *page = j.p + 12 * PAGE / 8;
+		uint32_t was = retired(fd, 0);
+
+		/* It has memory at home, which nothing else of the block has. */
+		CHECK_OK(set_knob(j.fd, HUVM_SCOPE_SPACE, "host_chunk_sizes", 0));
+		CHECK_EQ(*page, j.add + j.mul * (12 * PAGE / 8));
+		i.a = i.dst = (uintptr_t)j.p;
+		i.imm0 = 1;
+		i.imm1 = 0;
+		run_ok(j.fd, 0, 1, &i, 1, 8);
+		CHECK_EQ(block_info(j.fd, j.p).gpu_pages[0], PAGES);
+		poison(fd, 0, chunk_of(j.p, 0), 12);
+		for (int size = 0; size < 3; size++)
+			let_fail(fd, sizes[size], ~0u);
+		CHECK_ERR(migrate(j.fd, page, PAGE, HUVM_PLACE_HOST), EIO);
+		CHECK_OK(munmap(page, PAGE));
+		CHECK(mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, j.fd, 0) == page);
+		beside += block_info(j.fd, j.p).gpu_pages[0] == PAGES - 1;
+		for (int size = 0; size < 3; size++)
+			let_fail(fd, sizes[size], 0);
+		CHECK_OK(migrate(j.fd, j.p, BLOCK, HUVM_PLACE_HOST));
+		for (uint64_t w = 0; w < PAGE / 8; w++)
+			CHECK_EQ(page[w], 0);
+		cpu_fill(page, PAGE, j.add + j.mul * (12 * PAGE / 8), j.mul);
+		job_check_gpu(&j);
+		gets_retired(fd, 0, was, 1);
+		job_end(&j);
+	}
+	printf("# %llu times the others were on the GPU when it came anew\n", (unsigned long long)beside);
+	CHECK(beside > 0);
+	CHECK_EQ(of_gpu(fd, 0, HUVM_CNT_ECC_LOST_PAGES), lost + rounds);
+	all_idle(fd);
+	close(fd);
+}
+
 /* As start(), with all chunks of @gpu in use again: no matter which ones other tests took. */
 static int comes_anew(uint32_t gpu)
 {
@@ -1164,6 +1213,7 @@ static const struct ktap_test tests[] = {
 	{ "migrated_beside_another_copy", migrated_beside_another_copy, 60 },
 	{ "neighbours_memory", neighbours_memory, 60 },
 	{ "written_after_it_was_told", written_after_it_was_told, 60 },
+	{ "new_beside_what_was_left_out", new_beside_what_was_left_out, 60 },
 	{ "lent_and_stuck", lent_and_stuck, 60 },
 	{ "lent_and_stuck_at_home", lent_and_stuck_at_home, 60 },
 	{ "while_it_moves", while_it_moves, 120 },
