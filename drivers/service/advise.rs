@@ -95,14 +95,23 @@ pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, advice: u32, place: u
 
 fn apply(block: &Arc<Block>, advice: Advice, pages: &PageMask) -> Result {
     let mut s = block.settled();
+    // One may have been unmapped meanwhile: what comes there next has no advice.
+    let pages = &pages.and(&s.managed);
     match advice {
         Advice::Preferred(p) => {
             s.advice.set_preferred(p, pages)?;
             thrash::reset(&mut s, pages);
+            // Who has them mapped elsewhere asks again where they are to be.
+            map::unmap_remote(&mut s, pages);
         }
         // The host always can map what it holds; there is nothing to keep for it.
         Advice::AccessedBy(Place::Host | Place::Spare, _) => {}
-        Advice::AccessedBy(Place::Gpu(g), on) => s.advice.set_accessed_by(g, on, pages)?,
+        Advice::AccessedBy(Place::Gpu(g), on) => {
+            s.advice.set_accessed_by(g, on, pages)?;
+            if !on {
+                map::unmap_remote(&mut s, pages);
+            }
+        }
         Advice::ReadMostly(on) => {
             s.advice.set_read_mostly(on, pages)?;
             if !on {
@@ -112,7 +121,7 @@ fn apply(block: &Arc<Block>, advice: Advice, pages: &PageMask) -> Result {
             }
         }
         Advice::Discard => {
-            let gone = pages.and(&s.managed);
+            let gone = *pages;
             map::unmap_gpus(&mut s, &gone);
             map::unmap_cpu(block, &mut s, &gone);
             s.host_valid = s.host_valid.and_not(&gone);

@@ -530,12 +530,7 @@ fn end_pins(block: &Block, now: Nanos) -> Option<Nanos> {
     if s.dead {
         return None;
     }
-    let t = s.thrash.as_mut()?;
-    let over = t.unpin_expired(now);
-    let next = t.next_unpin();
-    let remote = s.parts.iter().fold(PageMask::EMPTY, |m, p| m.or(&p.remote));
-    map::unmap_gpus(&mut s, &over.and(&remote));
-    next
+    thrash::end_pins(&mut s, now)
 }
 
 /// Remembers that pins of a block end. Without room those that would last longest end now, whosever they are: who has them last for
@@ -1188,7 +1183,9 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     let to_upgrade = s
         .part(g)
         .map_or(PageMask::EMPTY, |p| p.read_only.and(&w.write));
-    let planned = w.plan.as_ref().map_or(PageMask::EMPTY, |p| p.remote);
+    // But for those whose pin has ended since: nobody would take away the mapping. They fault again.
+    let still = |p: &Plan| p.remote.and_not(&p.pinned.and_not(&thrash::pinned(&s)));
+    let planned = w.plan.as_ref().map_or(PageMask::EMPTY, still);
     let remote = faulted.and(&planned);
     if !remote.is_empty() {
         s.ensure_part(w.block.va(), &w.sg)?;

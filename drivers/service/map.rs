@@ -67,6 +67,15 @@ pub(crate) fn unmap_gpus(s: &mut State, pages: &PageMask) {
     }
 }
 
+/// Takes from every GPU those of `pages` that it has mapped elsewhere: why it had them there holds no more.
+pub(crate) fn unmap_remote(s: &mut State, pages: &PageMask) {
+    let remote = s.parts.iter().fold(PageMask::EMPTY, |m, p| m.or(&p.remote));
+    let gone = remote.and(pages);
+    if !gone.is_empty() {
+        unmap_gpus(s, &gone);
+    }
+}
+
 /// Takes `pages` from the CPUs.
 #[inline(never)] // stack
 pub(crate) fn unmap_cpu(block: &Block, s: &mut State, pages: &PageMask) {

@@ -946,7 +946,7 @@ pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, dst: Place, moved: &m
             others: Others::Go,
             cause: uapi::HUVM_CAUSE_API,
         };
-        super::thrash::reset(&mut block.lock(), &m.pages);
+        super::thrash::reset(&mut block.settled(), &m.pages);
         *moved += finish(&block, sg.as_ref(), &m)?;
         at = block.va() + BLOCK_BYTES;
         memcg::pay();

@@ -24,7 +24,9 @@ pub(crate) struct Plan {
     pub(crate) remote: PageMask,
     /// Left for a later replay.
     pub(crate) throttled: PageMask,
-    /// When the first pin of a remote page ends, ns.
+    /// Of these, those that are pinned there.
+    pub(crate) pinned: PageMask,
+    /// When the first pin of one ends, ns.
     pub(crate) unpin_ns: Option<u64>,
     /// Copies elsewhere of what is moved: all go, or the host keeps its own.
     pub(crate) others: Others,
@@ -37,6 +39,7 @@ impl Plan {
         copies: PageMask::EMPTY,
         remote: PageMask::EMPTY,
         throttled: PageMask::EMPTY,
+        pinned: PageMask::EMPTY,
         unpin_ns: None,
         others: Others::Go,
     };
@@ -101,6 +104,7 @@ pub(crate) fn plan(
                 }
                 ThrashHint::Pin { at, until } => {
                     pinned_at = Some(at);
+                    plan.pinned.set(page);
                     if let Some(Nanos(end)) = until {
                         plan.unpin_ns = Some(plan.unpin_ns.map_or(end, |u| u.min(end)));
                     }

@@ -2,9 +2,10 @@
 //! Pages that bounce between processors: what `huvm_policy::thrash` wants to be told, and asked.
 //!
 //! Told: every move that a fault caused ([`note`]). Asked: before a fault is served ([`hint`]). A page is pinned on the
-//! host, which every GPU can map; the pin's end is the business of the fault service (`gpu_fault::Service`), which
-//! keeps a list of the blocks that have one.
+//! host, which every GPU can map; however the pin ends, those mappings end with it. That its time is over is seen by the fault service
+//! (`gpu_fault::Service`), which keeps a list of the blocks that have one.
 
+use super::map;
 use crate::account::{self, counters::Counter};
 use crate::device::Gpu;
 use crate::kernel::memcg::{For, CHARGED};
@@ -117,14 +118,15 @@ pub(crate) fn hint(
         reach: &REACH,
         atomic,
     };
-    let pinned = t.pinned_pages().test(page);
+    let pinned = t.pinned_pages();
     let c = config(space, p);
     let said = t.hint(page, who, &choice, Nanos(time::now_ns()), &c);
+    unmap_ended(s, &pinned);
     match said {
         ThrashHint::Throttle { .. } => {
             account::count(gpu, Some(space), Counter::ThrashThrottles, 1)
         }
-        ThrashHint::Pin { .. } if !pinned => {
+        ThrashHint::Pin { .. } if !pinned.test(page) => {
             account::count(gpu, Some(space), Counter::ThrashPins, 1)
         }
         _ => {}
@@ -140,10 +142,36 @@ fn holder(s: &State, page: PageIndex) -> Option<Processor> {
     Some(processor(Place::Gpu(part.gpu())))
 }
 
-/// Forgets what is known of `pages`: the user moved them, or said where they belong.
+/// Forgets what is known of `pages`: the user moved them, said where they belong, or unmapped them.
 #[inline(never)] // stack
 pub(crate) fn reset(s: &mut State, pages: &PageMask) {
-    if let Some(t) = s.thrash.as_mut() {
-        t.reset(pages);
-    }
+    let Some(t) = s.thrash.as_mut() else {
+        return;
+    };
+    let pinned = t.pinned_pages();
+    t.reset(pages);
+    unmap_ended(s, &pinned);
+}
+
+/// Ends the pins whose time is over at `now`. Returns when the next one is.
+pub(crate) fn end_pins(s: &mut State, now: Nanos) -> Option<Nanos> {
+    let t = s.thrash.as_mut()?;
+    let pinned = t.pinned_pages();
+    t.unpin_expired(now);
+    let next = t.next_unpin();
+    unmap_ended(s, &pinned);
+    next
+}
+
+/// Of what was `pinned`, and is not any more, GPUs lose what they have mapped elsewhere: the next access faults, and moves the page.
+fn unmap_ended(s: &mut State, pinned: &PageMask) {
+    let still = self::pinned(s);
+    map::unmap_remote(s, &pinned.and_not(&still));
+}
+
+/// Pages that are pinned.
+pub(crate) fn pinned(s: &State) -> PageMask {
+    s.thrash
+        .as_ref()
+        .map_or(PageMask::EMPTY, |t| t.pinned_pages())
 }

@@ -1141,6 +1141,11 @@ static void preferred_host(void)
 	CHECK_EQ(block_info(fd, p).gpu_pages[0], 0);
 	CHECK(block_info(fd, p).gpu_mapped[0] > 0);
 	cpu_check(p, BLOCK, 4, 4);
+	/* What the GPU has mapped there is no reason to leave it there. */
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_PREFERRED, 0));
+	gpu_scale(fd, 0, p, BLOCK, BLOCKS, 1, 1);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 512);
+	cpu_check(p, BLOCK, 5, 4);
 }
 
 /* Advice ends where the range ends, inside a block: found by advice kept per block. */
@@ -1420,6 +1425,41 @@ static void pinned_for_long(void)
 	CHECK_EQ(p[0], gpu);
 	close(fd);
 	close(many);
+}
+
+/* A pin goes with what the user says of its pages, and what GPUs have mapped with it: the pages move again. */
+static void pin_that_the_user_ends(void)
+{
+	enum { MOVED, MOVED_FROM_AN_ENDLESS_ONE, PREFERRED, HOWS };
+
+	for (int how = 0; how < HOWS; how++) {
+		int fd = open_with_gpu();
+		uint64_t *p = managed(fd, BLOCK), gpu = 0, cpu = 0;
+
+		set_knob(fd, HUVM_SCOPE_SPACE, "thrash_pin_threshold_periods", 3);
+		set_knob(fd, HUVM_SCOPE_SPACE, "thrash_pin_windows", how == MOVED_FROM_AN_ENDLESS_ONE ? 0 : 1000000);
+		do {
+			set_knob(fd, HUVM_SCOPE_SPACE, "thrash_window_us", 20000 * (1 + gpu / 400));
+			cpu += fight(fd, p, 200);
+			gpu += 200;
+		} while (!counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_PINS) && gpu < 2000);
+		CHECK(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_THRASH_PINS) > 0);
+		cpu += fight(fd, p, 10);
+		gpu += 10;
+		CHECK(block_info(fd, p).gpu_mapped[0] > 0);
+		CHECK_EQ(block_info(fd, p).gpu_pages[0], 0);
+		if (how == PREFERRED)
+			CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_PREFERRED, 0));
+		else
+			CHECK_OK(migrate(fd, p, BLOCK, HUVM_PLACE_HOST));
+		CHECK_EQ(block_info(fd, p).gpu_mapped[0], 0);
+		gpu_scale(fd, 0, p, BLOCK, BLOCKS, 1, 0);
+		CHECK(block_info(fd, p).gpu_pages[0] > 0);
+		CHECK_EQ(p[0], gpu);
+		CHECK_EQ(p[1], cpu);
+		CHECK_OK(munmap(p, BLOCK));
+		close(fd);
+	}
 }
 
 static void discard(void)
@@ -1757,7 +1797,7 @@ static const struct ktap_test tests[] = {
 	{ "read_mostly_pages_of_a_block", read_mostly_pages_of_a_block },
 	{ "advice_goes_with_the_mapping", advice_goes_with_the_mapping },
 	{ "accessed_by", accessed_by }, { "thrashing", thrashing, 60 },
-	{ "pinned_for_long", pinned_for_long, 120 }, { "discard", discard }, { "two_waiters", two_waiters },
+	{ "pinned_for_long", pinned_for_long, 120 }, { "pin_that_the_user_ends", pin_that_the_user_ends, 60 }, { "discard", discard }, { "two_waiters", two_waiters },
 	{ "launches_are_their_owners", launches_are_their_owners },
 };
 KTAP_MAIN(tests)
