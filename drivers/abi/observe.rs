@@ -140,7 +140,7 @@ pub(super) fn mem_info(arg: usize) -> Result {
 pub(super) fn lend_info(arg: usize) -> Result {
     let mut a: uapi::huvm_lend_info = argument(arg, 0)?;
     let gpu = gpu(a.gpu)?;
-    let config = LendConfig::of(&policy::of_gpu(&gpu), gpu.chunks().count());
+    let config = LendConfig::of(&policy::of_gpu(&gpu), gpu.chunks().usable());
     a.lends = config.enabled.into();
     a.limit_chunks = config.limit.into();
     a.keep_chunks = config.keep.into();

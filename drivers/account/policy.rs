@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The policy in force: a space's own values, else the GPU's, else the global ones.
 //!
-//! What is in force somewhere is put together once, and again after a change anywhere: faults and evictions ask for it
-//! several times each.
+//! What is in force somewhere is put together once, and again after a change there or in a wider scope: faults and evictions ask for it
+//! several times each. A space's own changes are nobody else's business.
 
 use crate::device::registry::MAX_GPUS;
 use crate::device::Gpu;
@@ -18,7 +18,7 @@ use kernel::alloc::{AllocError, Flags};
 use kernel::prelude::*;
 use kernel::sync::{new_mutex, Arc, Mutex, UniqueArc};
 
-/// Changes of any scope. What was put together before the last one counts no more.
+/// Changes of the global values and of GPUs'. What was put together before the last one counts no more.
 static CHANGES: Changes = Changes::new();
 
 /// How many changes there were so far.
@@ -102,6 +102,8 @@ pub(crate) struct ScopePolicy {
     /// Put together for no GPU in particular, and for each one. A GPU uses the first alone.
     #[pin]
     values: Mutex<KBox<Scope<InForce, { MAX_GPUS + 1 }>>>,
+    /// Others lie over these.
+    is_wide: bool,
 }
 
 /// Values of a GPU.
@@ -110,14 +112,15 @@ pub(crate) type GpuPolicy = ScopePolicy;
 pub(crate) type SpacePolicy = ScopePolicy;
 
 impl ScopePolicy {
-    /// Nothing set; in memory that is asked for by `flags`.
+    /// Nothing set; in memory that is asked for by `flags`. `is_wide`: others lie over it, as spaces' do over a GPU's.
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub(crate) fn new(flags: Flags) -> Result<impl PinInit<Self>> {
+    pub(crate) fn new(flags: Flags, is_wide: bool) -> Result<impl PinInit<Self>> {
         let values = KBox::new(Scope::new(below(flags)?.into()), flags)?;
         Ok(pin_init!(Self {
             values <- new_mutex!(values, "huvm_policy"),
+            is_wide,
         }))
     }
 
@@ -166,7 +169,9 @@ impl ScopePolicy {
             v.change(own, changes(), values.into())
         };
         drop(old);
-        note_change();
+        if self.is_wide {
+            note_change();
+        }
         Ok(())
     }
 
@@ -176,38 +181,40 @@ impl ScopePolicy {
     }
 
     /// What is in force at `place`: its own values over those of a wider scope, which `under` gives, told whether nothing is set
-    /// here; `cover` puts them together. Without memory for that, see [`Scope::best`].
+    /// here; `cover` puts them together. Without memory for that, see [`Scope::best`]. And whether it is that: nothing is to be kept that
+    /// was made of what held before.
     fn in_force(
         &self,
         place: usize,
         under: impl FnOnce(bool) -> Result<Under, AllocError>,
         cover: impl FnOnce(&Overrides, &mut Policy),
-    ) -> InForce {
+    ) -> (InForce, bool) {
         // Before any value is read: a change meanwhile makes this one old.
         let after = changes();
         let is_plain = {
             let v = self.values.lock();
             if let Some(now) = v.current(place, after) {
-                return now;
+                return (now, true);
             }
             v.own().is_empty()
         };
         let made = under(is_plain);
         let mut v = self.values.lock();
-        let made = made.map(|under| match under {
-            Under::Mine(mut p) => {
+        let (now, is_now, old) = match made {
+            Ok(Under::Mine(mut p)) => {
                 cover(v.own(), &mut p);
-                p.into()
+                let now = InForce::from(p);
+                (now.clone(), true, v.put(place, after, now))
             }
-            Under::AsIs(p) => p,
-        });
-        let (now, old) = match made {
-            Ok(now) => (InForce::clone(&now), v.put(place, after, now)),
-            Err(AllocError) => (v.best(place), None),
+            Ok(Under::AsIs(p)) if v.own().is_empty() => (p.clone(), true, v.put(place, after, p)),
+            Ok(Under::Old(p)) if v.own().is_empty() => (p, false, None),
+            // Something was set here meanwhile.
+            Ok(Under::AsIs(p) | Under::Old(p)) => (v.best(place), false, Some(p)),
+            Err(AllocError) => (v.best(place), false, None),
         };
         drop(v);
         drop(old);
-        now
+        (now, is_now)
     }
 }
 
@@ -217,6 +224,8 @@ enum Under {
     Mine(UniqueArc<Policy>),
     /// To be used as they are: nothing is set in the narrower one.
     AsIs(InForce),
+    /// The same, from before the last change: not to be kept.
+    Old(InForce),
 }
 
 /// The global values, for whatever is set over them.
@@ -226,21 +235,27 @@ fn under_all(_is_plain: bool) -> Result<Under, AllocError> {
 
 /// What holds for a GPU as a whole.
 pub(crate) fn of_gpu(gpu: &Gpu) -> InForce {
-    gpu.policy().in_force(0, under_all, Overrides::cover)
+    of_gpu_now(gpu).0
+}
+
+/// The same, and whether it holds now: without memory it may be what held before the last change, and nothing that is made of it is to be
+/// kept. The memory is charged to nobody: whoever asks first, it is for all.
+pub(crate) fn of_gpu_now(gpu: &Gpu) -> (InForce, bool) {
+    let under = |is_plain| memcg::uncharged(|| under_all(is_plain));
+    gpu.policy().in_force(0, under, Overrides::cover)
 }
 
 /// What holds for a space on a GPU (or apart from any).
 pub(crate) fn in_force(space: &Space, gpu: Option<&Gpu>) -> InForce {
     let Some(gpu) = gpu else {
-        return space.policy.in_force(0, under_all, Overrides::cover);
+        return space.policy.in_force(0, under_all, Overrides::cover).0;
     };
     let place = usize::from(gpu.index()).saturating_add(1);
-    let under = |is_plain| {
-        let of_gpu = of_gpu(gpu);
-        if is_plain {
-            return Ok(Under::AsIs(of_gpu));
-        }
-        Ok(Under::Mine(room(CHARGED)?.write(*of_gpu)))
+    let under = |is_plain| match of_gpu_now(gpu) {
+        (p, true) if is_plain => Ok(Under::AsIs(p)),
+        (p, false) if is_plain => Ok(Under::Old(p)),
+        (p, true) => Ok(Under::Mine(room(CHARGED)?.write(*p))),
+        (_, false) => Err(AllocError),
     };
-    space.policy.in_force(place, under, Overrides::cover_gpu)
+    space.policy.in_force(place, under, Overrides::cover_gpu).0
 }

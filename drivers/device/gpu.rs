@@ -213,7 +213,7 @@ impl Gpu {
                 clients <- clients,
                 counters <- Counters::init(),
                 latencies,
-                policy <- GpuPolicy::new(CHARGED)?,
+                policy <- GpuPolicy::new(CHARGED, true)?,
                 launches <- launches,
                 faults <- Bell::new(),
                 called: Atomic::new(false),

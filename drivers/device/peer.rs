@@ -31,18 +31,11 @@ pub(super) fn connect(gpu: &Arc<Gpu>) -> Result {
             continue;
         }
         for (from, table, to) in [(gpu, &own, other), (other, &table(other), gpu)] {
-            match table {
-                Ok(links) => {
-                    if topology::up_of(listed(from, links), 0) & LOOK_AGAIN != 0 {
-                        look_again(from);
-                    }
-                    if let Some(mbps) = linked(links, to) {
-                        name(from, to, mbps, true);
-                    }
-                }
-                // It did not answer now.
-                Err(_) => look_again(from),
+            if let Some(mbps) = table.as_ref().ok().and_then(|links| linked(links, to)) {
+                name(from, to, mbps, true);
             }
+            // It did not answer; or a link has changed since it was read, and who saw that found no name to take away yet.
+            look_again(from);
         }
     }
     Ok(())
@@ -76,6 +69,8 @@ pub(super) fn disconnect(gpu: &Arc<Gpu>) {
         if !Arc::ptr_eq(gpu, other) {
             forget(other, gpu);
             forget(gpu, other);
+            // There may be one that had no id left.
+            look_again(other);
         }
     }
 }

@@ -116,7 +116,7 @@ impl Space {
                 over_ns: Atomic::new(0),
                 unmapped_ns: Atomic::new(0),
                 counters <- Counters::init(),
-                policy <- SpacePolicy::new(CHARGED_IN_OPEN)?,
+                policy <- SpacePolicy::new(CHARGED_IN_OPEN, false)?,
                 events <- Stream::new(),
                 launches <- SpaceLaunches::new(),
                 streams <- service::prefetch::Streams::new()?,

@@ -65,7 +65,9 @@ pub(super) fn find_spare(
 ) -> Found {
     if let Some(spare) = s.spare.as_ref() {
         let reaches = !spare.gpu.is_lost() && gpu.peer_id(spare.gpu.index()).is_some();
-        return if reaches && !spare.is_condemned() {
+        // What comes in to a chunk that is lent already takes as much from the lender's jobs.
+        let fits = || takes_more(&spare.gpu, &terms(&spare.gpu).pace);
+        return if reaches && !spare.is_condemned() && fits() {
             Found::Chunk
         } else {
             Found::Nothing
@@ -211,9 +213,8 @@ pub(super) fn lend(
     cause: u32,
 ) -> bool {
     // Whoever chose it looked without a lock; the pool looks once more.
-    let config = lend_config(&lender);
-    let offer = lender.chunks().offer();
-    if paced(&lender, &config.pace).is_some_and(|(now, ns)| !offer.take_turn(now, ns)) {
+    let (config, _is_now) = lend_config(&lender);
+    if !takes_more(&lender, &config.pace) {
         return false;
     }
     let lent = lender
@@ -268,18 +269,28 @@ fn paced(lender: &Gpu, pace: &Pace) -> Option<(u64, u64)> {
     Some((now, pace.interval_ns(works, full, mb_per_s))).filter(|(_, ns)| *ns != 0)
 }
 
-/// What a GPU lends, and keeps.
-fn lend_config(lender: &Gpu) -> LendConfig {
-    LendConfig::of(&policy::of_gpu(lender), lender.chunks().usable())
+/// Whether a lender's pace lets more in now.
+pub(super) fn takes_more(lender: &Gpu, pace: &Pace) -> bool {
+    let offer = lender.chunks().offer();
+    paced(lender, pace).is_none_or(|(now, ns)| offer.take_turn(now, ns))
+}
+
+/// What a GPU lends, and keeps; and whether its policy says so now.
+fn lend_config(lender: &Gpu) -> (LendConfig, bool) {
+    let (p, is_now) = policy::of_gpu_now(lender);
+    (LendConfig::of(&p, lender.chunks().usable()), is_now)
 }
 
 /// The terms on which a GPU lends.
-fn terms(lender: &Gpu) -> Terms {
+pub(super) fn terms(lender: &Gpu) -> Terms {
     let after = policy::changes();
     let pool = lender.chunks();
     pool.offer().terms(after).unwrap_or_else(|| {
-        let now = Terms::of(&lend_config(lender));
-        pool.agree(after, &now);
+        let (config, is_now) = lend_config(lender);
+        let now = Terms::of(&config);
+        if is_now {
+            pool.agree(after, &now);
+        }
         now
     })
 }
@@ -499,7 +510,7 @@ impl Lend {
                 looked = now;
                 peer::refresh(gpu);
             }
-            let config = lend_config(gpu);
+            let (config, _is_now) = lend_config(gpu);
             // What is lent is counted at a look alone: it is rung for each chunk that comes in.
             if looks || more || !config.enabled {
                 more = take_home(gpu, &config);

@@ -310,6 +310,9 @@ pub(crate) fn launch(
     Ok(public_id(gpu.index(), id))
 }
 
+/// A limit that is none: nobody knows which one the GPU has.
+const UNKNOWN: u32 = u32::MAX;
+
 /// Divides the blocks that the GPU runs at once among the spaces whose launches run, as [`share::blocks_of`] says: one that has
 /// as many as it can does not keep the others from starting any. One space alone has no limit.
 fn share_out(gpu: &Gpu, buffers: &mut Buffers) {
@@ -330,10 +333,9 @@ fn share_out(gpu: &Gpu, buffers: &mut Buffers) {
         let blocks = me.and_then(|me| share::blocks_of(me, &running, engine.max_resident));
         shared |= blocks.is_some();
         if blocks.unwrap_or(0) != *limit {
-            // What the GPU did not hear is said again the next time.
-            if throttle::set_veid_limit(gpu, Veid(veid), blocks).is_ok() {
-                *limit = blocks.unwrap_or(0);
-            }
+            // Where it did not say that it heard it may have, or not: it is told again the next time, whatever is wanted then.
+            let told = throttle::set_veid_limit(gpu, Veid(veid), blocks);
+            *limit = told.map_or(UNKNOWN, |()| blocks.unwrap_or(0));
         }
         // One that could not be lifted, as the last of two is alone now, would stay for as long as it is so.
         shared |= *limit != 0;

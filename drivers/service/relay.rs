@@ -151,7 +151,11 @@ pub(super) fn start(
     cause: u32,
 ) -> Result {
     match s.spare.as_ref() {
-        Some(spare) if spare.gpu.index() == via.get() && !spare.is_condemned() => {}
+        Some(spare) if spare.gpu.index() == via.get() && !spare.is_condemned() => {
+            if !harvest::takes_more(&spare.gpu, &harvest::terms(&spare.gpu).pace) {
+                return Err(ENOSPC);
+            }
+        }
         Some(_) => return Err(EBUSY),
         None => {
             let lender = registry::gpu(via.get().into()).ok_or(ENOSPC)?;

@@ -3,7 +3,8 @@
 //!
 //! [`Overrides`] lie over the values of the wider scope, knob by knob. Putting the two together takes memory in the driver,
 //! and faults and evictions ask several times each. So a [`Scope`] keeps what was put together, by a handle of the caller's,
-//! one for each place that it is asked for, until a value changes anywhere: the caller counts changes, and passes the count.
+//! one for each place that it is asked for, until a value changes here, or in a wider scope: the caller counts those changes, and passes
+//! the count.
 //!
 //! **The hard case** is that there is no memory to put values together. Then the youngest that were still hold
 //! ([`Scope::best`]). There always are some, and they heed all that was set in this scope: whoever changes it brings them
@@ -96,10 +97,11 @@ impl Overrides {
     }
 }
 
-/// Values put together, and after how many changes.
+/// Values put together, and after how many changes of wider scopes.
 #[derive(Debug)]
 struct Made<H> {
-    after: u64,
+    /// `None`: this scope has changed since.
+    after: Option<u64>,
     values: H,
 }
 
@@ -119,7 +121,7 @@ impl<H: Clone, const N: usize> Scope<H, N> {
         Self {
             own: Overrides::none(),
             base: Made {
-                after: 0,
+                after: Some(0),
                 values: below,
             },
             made: [const { None }; N],
@@ -134,13 +136,13 @@ impl<H: Clone, const N: usize> Scope<H, N> {
     /// What was put together for a place, if nothing has changed since.
     pub fn current(&self, place: usize, changes: u64) -> Option<H> {
         let made = self.made.get(place)?.as_ref()?;
-        (made.after == changes).then(|| made.values.clone())
+        (made.after == Some(changes)).then(|| made.values.clone())
     }
 
     /// Keeps what was put together for a place. `changes`: as many as there had been before the first value was read.
     pub fn put(&mut self, place: usize, changes: u64, values: H) -> Option<H> {
         let made = Made {
-            after: changes,
+            after: Some(changes),
             values,
         };
         match self.made.get_mut(place) {
@@ -157,11 +159,15 @@ impl<H: Clone, const N: usize> Scope<H, N> {
         young.unwrap_or(&self.base).values.clone()
     }
 
-    /// Changes what is set here. `values`: put together with it; `changes`: as many as there are now, without this one.
+    /// Changes what is set here: nothing that was put together before counts any more. `values`: put together with it; `changes`: as many as
+    /// there are now, without this one.
     pub fn change(&mut self, own: Overrides, changes: u64, values: H) -> H {
         self.own = own;
+        for made in self.made.iter_mut().flatten() {
+            made.after = None;
+        }
         let base = Made {
-            after: changes,
+            after: Some(changes),
             values,
         };
         core::mem::replace(&mut self.base, base).values
@@ -248,6 +254,24 @@ mod tests {
         o.cover_gpu(&mut p);
         assert_eq!(p.get(KnobId::EvictRetriesMax), 2);
         assert!(KnobId::PreEvictHold.is_of_gpu() && !KnobId::HarvestBorrow.is_of_gpu());
+    }
+
+    #[test]
+    fn what_was_put_together_counts_until_a_change_here_or_in_a_wider_scope() {
+        let mut s: Scope<u32, 3> = Scope::new(1);
+        assert_eq!((s.current(0, 5), s.best(0)), (None, 1));
+        for place in 0..3 {
+            assert_eq!(s.put(place, 5, 10), None);
+            assert_eq!(s.current(place, 5), Some(10));
+            assert_eq!(s.current(place, 6), None);
+        }
+        // The caller does not count a change of this scope: it is nobody else's.
+        assert_eq!(s.change(Overrides::none(), 5, 2), 1);
+        for place in 0..3 {
+            assert_eq!((s.current(place, 5), s.best(place)), (None, 2));
+        }
+        assert_eq!(s.put(1, 5, 11), Some(10));
+        assert_eq!((s.current(1, 5), s.current(2, 5)), (Some(11), None));
     }
 
     #[test]
