@@ -135,6 +135,10 @@ static void migrating(void)
 			check_errno("the call", __LINE__);
 	});
 	cpu_check((uint64_t *)p, 2 * BLOCK, 4, 1);
+	CHECK_OK(migrate(fd, p, 2 * BLOCK, 0));
+	CHECK_EQ(block_info(fd, p).gpu_pages[0], 512);
+	CHECK_OK(migrate(fd, p, 2 * BLOCK, HUVM_PLACE_HOST));
+	cpu_check((uint64_t *)p, 2 * BLOCK, 4, 1);
 	CHECK_OK(munmap(p, 2 * BLOCK));
 	CHECK_EQ(free_chunks(fd, 0), before);
 	end_beside(fd);
@@ -262,6 +266,8 @@ static uint64_t *of_p;
 /* A call with the n-th allocation failing. */
 struct driven {
 	const char *name;
+	/* Its number in the interface. */
+	unsigned int nr;
 	int (*call)(void);
 	/* Before each turn; may be missing. */
 	void (*prepare)(void);
@@ -273,6 +279,7 @@ struct driven {
 
 /* struct @type @what, and a function that makes the call with it. */
 #define CALLER(what, type, cmd, ...) \
+	enum { nr_##what = _IOC_NR(cmd) }; \
 	static struct type what; \
 	static int call_##what(void) \
 	{ \
@@ -314,6 +321,13 @@ static void check_lends(int worked)
 {
 	if (worked)
 		CHECK(!lends.lends && !lends.lent_chunks[0]);
+}
+
+CALLER(health, huvm_gpu_health, HUVM_IOC_GPU_HEALTH)
+static void check_health(int worked)
+{
+	if (worked)
+		CHECK(!health.lost && !health.given_up && !health.forfeited);
 }
 
 CALLER(knob_of, huvm_knob, HUVM_IOC_KNOB)
@@ -484,6 +498,22 @@ static void check_prefer(int worked)
 	cpu_check(of_p, OF_LEN, 9, 2);
 }
 
+/* All of it is on the GPU, and is to live on the host. */
+static void prepare_preferred(void)
+{
+	prepare_on_gpu();
+	CHECK_OK(advise(of_fd, of_p, OF_LEN, HUVM_ADVISE_PREFERRED, HUVM_PLACE_HOST));
+}
+
+ADVISER(not_preferred, HUVM_ADVISE_UNSET_PREFERRED)
+static void check_not_preferred(int worked)
+{
+	CHECK_EQ(block_info(of_fd, of_p).preferred, worked ? HUVM_PLACE_MIXED : HUVM_PLACE_HOST);
+	CHECK_OK(advise(of_fd, of_p, OF_LEN, HUVM_ADVISE_UNSET_PREFERRED, 0));
+	CHECK_EQ(block_info(of_fd, of_p).preferred, HUVM_PLACE_NONE);
+	cpu_check(of_p, OF_LEN, 9, 2);
+}
+
 ADVISER(mostly, HUVM_ADVISE_READ_MOSTLY)
 static void check_mostly(int worked)
 {
@@ -517,6 +547,22 @@ static void check_access_by(int worked)
 	cpu_check(of_p, OF_LEN, 9, 2);
 	gpu_check(of_fd, 0, of_p, OF_LEN, 4, 9, 2);
 	CHECK_EQ(block_info(of_fd, of_p).gpu_pages[0], worked ? 256 : 512);
+	CHECK_OK(advise(of_fd, of_p, OF_LEN, HUVM_ADVISE_UNSET_ACCESSED_BY, 0));
+	cpu_check(of_p, OF_LEN, 9, 2);
+}
+
+static void prepare_accessed_by(void)
+{
+	prepare_accessed();
+	CHECK_OK(advise(of_fd, of_p, OF_LEN, HUVM_ADVISE_ACCESSED_BY, 0));
+}
+
+ADVISER(not_access_by, HUVM_ADVISE_UNSET_ACCESSED_BY)
+static void check_not_access_by(int worked)
+{
+	cpu_check(of_p, OF_LEN, 9, 2);
+	gpu_check(of_fd, 0, of_p, OF_LEN, 4, 9, 2);
+	CHECK_EQ(block_info(of_fd, of_p).gpu_pages[0], worked ? 256 : 0);
 	CHECK_OK(advise(of_fd, of_p, OF_LEN, HUVM_ADVISE_UNSET_ACCESSED_BY, 0));
 	cpu_check(of_p, OF_LEN, 9, 2);
 }
@@ -561,21 +607,58 @@ static void check_failing(int worked)
 		CHECK_EQ(failing.left, 0);
 }
 
-#define DRIVEN(what, ...) { .name = #what, .call = call_##what, .check = check_##what, ##__VA_ARGS__ }
+#define DRIVEN(what, ...) { .name = #what, .nr = nr_##what, .call = call_##what, .check = check_##what, ##__VA_ARGS__ }
 static const struct driven driven[] = {
-	DRIVEN(version), DRIVEN(info), DRIVEN(link_of, .none = ENOENT), DRIVEN(mem), DRIVEN(lends), DRIVEN(knob_of), DRIVEN(counts),
-	{ "counts_own", call_counts_own, NULL, check_counts, 0 }, DRIVEN(took), DRIVEN(client), DRIVEN(get), DRIVEN(set_space),
+	DRIVEN(version), DRIVEN(info), DRIVEN(link_of, .none = ENOENT), DRIVEN(mem), DRIVEN(lends), DRIVEN(health), DRIVEN(knob_of), DRIVEN(counts),
+	{ .name = "counts_own", .nr = nr_counts, .call = call_counts_own, .check = check_counts }, DRIVEN(took), DRIVEN(client), DRIVEN(get), DRIVEN(set_space),
 	DRIVEN(set_gpu), DRIVEN(set_process), DRIVEN(preset_got, .prepare = prepare_preset),
 	DRIVEN(preset_set, .prepare = prepare_preset), DRIVEN(ended, .prepare = prepare_abort),
-	DRIVEN(prefer, .prepare = prepare_on_gpu), DRIVEN(mostly, .prepare = prepare_on_gpu),
-	DRIVEN(not_mostly, .prepare = prepare_on_both), DRIVEN(access_by, .prepare = prepare_accessed),
+	DRIVEN(prefer, .prepare = prepare_on_gpu), DRIVEN(not_preferred, .prepare = prepare_preferred),
+	DRIVEN(mostly, .prepare = prepare_on_gpu), DRIVEN(not_mostly, .prepare = prepare_on_both),
+	DRIVEN(access_by, .prepare = prepare_accessed), DRIVEN(not_access_by, .prepare = prepare_accessed_by),
 	DRIVEN(discard, .prepare = prepare_on_gpu), DRIVEN(reg), DRIVEN(self), DRIVEN(limited), DRIVEN(failing),
 };
+
+/* Calls that have tests of their own here. */
+static const unsigned long with_own_tests[] = {
+	HUVM_IOC_GPU_REGISTER, HUVM_IOC_GPU_UNREGISTER, HUVM_IOC_MIGRATE, HUVM_IOC_LAUNCH, HUVM_IOC_WAIT, HUVM_IOC_EVENTS, HUVM_IOC_RANGE_INFO,
+	HUVM_IOC_TEST_EVICT,
+};
+
+static int is_driven(unsigned int nr)
+{
+	for (unsigned int i = 0; i < sizeof(with_own_tests) / sizeof(with_own_tests[0]); i++)
+		if (_IOC_NR(with_own_tests[i]) == nr)
+			return 1;
+	for (unsigned int i = 0; i < sizeof(driven) / sizeof(driven[0]); i++)
+		if (driven[i].nr == nr)
+			return 1;
+	return 0;
+}
+
+/* Whichever call the driver knows (one with a struct of no size is refused as such) is one of these. */
+static void none_is_left_out(int fd)
+{
+	unsigned int known = 0;
+
+	for (unsigned int nr = 0; nr < 256; nr++) {
+		uint32_t arg[2] = { 0 };
+
+		CHECK(ioctl(fd, _IOC(_IOC_READ | _IOC_WRITE, HUVM_IOC_TYPE, nr, sizeof(arg)), arg) < 0);
+		if (errno == ENOTTY)
+			continue;
+		known++;
+		if (!is_driven(nr))
+			FAIL("call %#x has no allocation that fails", nr);
+	}
+	CHECK(known > sizeof(with_own_tests) / sizeof(with_own_tests[0]));
+}
 
 /* Every call that has no test of its own here. */
 static void every_call(void)
 {
 	of_fd = begin_beside();
+	none_is_left_out(of_fd);
 	CHECK_OK(gpu_register(of_fd, 0));
 	of_p = managed(of_fd, OF_LEN);
 	for (one_knob = 0;; one_knob++) {

@@ -37,9 +37,13 @@ static inline int fired(void)
 	return hit;
 }
 
+/* How often check_errno() was called: what failed, be it of an injection or not. */
+static unsigned int refusals;
+
 /* Copies to and from user space are failed as well as allocations. */
 static inline void check_errno(const char *what, int line)
 {
+	refusals++;
 	if (errno != ENOMEM && errno != EFAULT)
 		FAIL("line %d: %s: errno %d, %s", line, what, errno, strerror(errno));
 }
@@ -156,13 +160,19 @@ static inline void heard(const struct turns *t, const char *what, int line)
 /* More than any call makes. */
 #define TURNS 400
 
-/* Repeats @body with the n-th allocation failing, for n from 1, until nothing failed. */
+/*
+ * Repeats @body with the n-th allocation failing, for n from 1, until nothing failed. What fails in it without an injection, as what an
+ * earlier one broke for good would, is a failure.
+ */
 #define EACH_FAILURE(body) do { \
 	struct turns t_ = { 0 }; \
 	while (next_turn(&t_, TURNS)) { \
+		const unsigned int before_ = refusals; \
 		begin_failing(&t_); \
 		body; \
 		end_failing(&t_); \
+		if (!t_.hit && refusals != before_) \
+			FAIL("line %d: something failed, and no allocation had", __LINE__); \
 	} \
 	printf("# %d allocations failed, one at a time\n", t_.went); } while (0)
 

@@ -113,7 +113,7 @@ static struct {
 	unsigned char *arg;		/* of a call: up to a page that is not there, canaries before */
 	unsigned char *room;		/* for arrays */
 	char *hole, *other;		/* one page each, then none: the struct's, and one to point into */
-	uint64_t last_launch;
+	uint64_t last_launch, knobs;	/* knobs: how many there are */
 	uint64_t ok, errors[140];
 	uint8_t came_to[NCALLS][140];	/* what each kind of call ended in */
 	uint64_t scanned;		/* bytes of arrays, events and fdinfo in which an address would have been found */
@@ -228,7 +228,7 @@ static void fill_some(const struct call *c, uint64_t chance, uint64_t of)
 		case SCOPE: put32(f->at, dice(10) ? 1 + dice(4) : odd_number()); break;
 		case ID: put64(f->at, dice(2) ? z.last_launch : dice(2) ? dice(70) : odd_number()); break;
 		case TIME: put64(f->at, dice(3) ? 0 : dice(10) ? dice(3000000) : 700000000000ull); break;
-		case KNOB: put32(f->at, dice(20) ? dice(60) : odd_number()); break;
+		case KNOB: put32(f->at, dice(20) ? dice(z.knobs + 2) : odd_number()); break;
 		case VALUE: put64(f->at, dice(3) ? dice(40) : odd_number()); break;
 		case NAME: {
 			static const char *const of[] = { "huvm", "demand", "stock-595", "memharvester", "zero-copy", "", "x",
@@ -750,11 +750,20 @@ static char *page_at(uintptr_t at)
 	return p;
 }
 
+static uint64_t knob_count(int fd)
+{
+	ARG(huvm_version, v);
+
+	CHECK_OK(ioctl(fd, HUVM_IOC_VERSION, &v));
+	return v.nr_knobs;
+}
+
 static void prepare(int fd, int own, uint64_t seed)
 {
 	z.fd = fd;
 	z.own = own;
 	z.root = !geteuid();
+	z.knobs = knob_count(fd);
 	z.rng = seed;
 	z.room = mmap(NULL, ROOM + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	/* Where no other pointer comes to by three bits that are turned over: the driver may write to what it points to. */

@@ -114,6 +114,7 @@ static void comes_back(struct scene *s, const char *why)
 	if (why) {
 		CHECK_EQ(gpu_state(s->fd, 0), HUVM_GPU_LOST);
 		CHECK(gets_logged(s->log, " lost: ", why, 1));
+		doctor_finds("*gpu 0 *lost: *");
 		CHECK_EQ(reads(s->same.p, &v), SIGBUS);
 	}
 	job_turn(&s->other, WIDE);
@@ -259,6 +260,8 @@ static void packets_never_valid(void)
 	served(&s, start(&s));
 	CHECK_EQ(read_reg(s.fd, 0, INJ_PACKET_NEVER_VALID), 0);
 	CHECK_EQ(of_gpu(s.fd, 0, HUVM_CNT_PACKETS_GIVEN_UP), given_up + 3);
+	/* Of the first of them: the next is told of a minute later. */
+	CHECK(gets_logged_waits(s.log, " fault-packet 0 ", " launch 0 "));
 	goes_on(&s);
 }
 
@@ -602,6 +605,7 @@ static void interrupt_storm(void)
 		test_reg(s.fd, 0, INJ_INTR_STORM, 0);
 	}
 	CHECK(gets_logged(s.log, "comes without end", "", 2));
+	CHECK_EQ(says("stat --gpu 0", "*interrupt_storms *"), 0);
 	/* They are on again. */
 	give_time(500);
 	for (int i = 0; i < 4; i++) {

@@ -404,6 +404,26 @@ static inline unsigned int logged(int log, const char *a, const char *b)
 	return n;
 }
 
+/* Whether lines of the kernel's log have come that are about a wait for @first and one for @second, such as who waits for that one. */
+static inline int gets_logged_waits(int log, const char *first, const char *second)
+{
+	double until = seconds() + 5 * time_scale();
+	int one = 0, two = 0;
+	char line[1024];
+	ssize_t got;
+
+	for (; !(one && two) && seconds() < until; usleep(10000)) {
+		while ((got = read(log, line, sizeof(line) - 1)) > 0 || (got < 0 && errno == EPIPE)) {
+			line[got < 0 ? 0 : got] = 0;
+			if (!strstr(line, "huvm: waiting"))
+				continue;
+			one |= !!strstr(line, first);
+			two |= !!strstr(line, second);
+		}
+	}
+	return one && two;
+}
+
 /* The same, once there are @least of them, for a line is written after what it tells of can be seen; 0 if they do not come soon. */
 static inline unsigned int gets_logged(int log, const char *a, const char *b, unsigned int least)
 {

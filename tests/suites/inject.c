@@ -177,7 +177,8 @@ static void a_copy_that_never_ends(void)
 	cpu_check(q, LEN, 71, 3);
 	w = wait_launch(fd, id);
 	CHECK(w.status == HUVM_LAUNCH_FAILED || w.status == HUVM_LAUNCH_ABORTED);
-	CHECK(gets_logged(log, "huvm: waiting", " copy 0 ", 1));
+	/* With who waits for whom: the client for its launch, that for the copy. */
+	CHECK(gets_logged_waits(log, " copy 0 ", " launch 0 "));
 	test_reg(fd, 0, INJ_CE_HANG, 0);
 	/* What was not copied is where it was. */
 	cpu_check(p, LEN, 60, 3);

@@ -306,11 +306,38 @@ static int nothing_left(void)
 static int current;
 static void run_current(void) { run_case(current); }
 
+/* What the cases of a setting came to. */
+static struct { unsigned int cases; uint64_t evicted, lent; } came[NSETTINGS];
+/* So many of one setting, of whatever policies, and it is seen to be what it is called. */
+#define ENOUGH 10u
+
+/*
+ * Where a GPU is small something is evicted, where its clients borrow something is lent. Not in each case: there are policies without the one or
+ * the other, and what is touched may fit.
+ */
+static int settings_took_place(void)
+{
+	int ok = 1;
+
+	for (int i = 0; i < NSETTINGS; i++) {
+		const struct setting *s = &settings[i];
+
+		if (came[i].cases)
+			printf("# %s: %u cases, %llu chunks evicted, %llu lent\n", s->name, came[i].cases,
+			       (unsigned long long)came[i].evicted, (unsigned long long)came[i].lent);
+		if (came[i].cases >= ENOUGH && ((s->chunks && !came[i].evicted) || (s->borrows && !came[i].lent)))
+			ok = 0;
+	}
+	return ok;
+}
+
 /* 1: it passed. */
 static int try_case(int n, int *policy)
 {
 	const struct ktap_test t = { "", run_current, CASE_LIMIT_S };
 	const struct test_case *c = &cases[n];
+	uint64_t evicted = counter(ctl, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_EVICTIONS);
+	uint64_t lent = counter(ctl, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_CHUNKS_LENT);
 	int ok;
 
 	if (*policy != c->policy && set_policy(ctl, &policies[c->policy]) < 0) {
@@ -324,6 +351,9 @@ static int try_case(int n, int *policy)
 	}
 	current = n;
 	ok = ktap_one(&t) == KTAP_PASS;
+	came[c->setting].cases++;
+	came[c->setting].evicted += counter(ctl, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_EVICTIONS) - evicted;
+	came[c->setting].lent += counter(ctl, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_CHUNKS_LENT) - lent;
 	return nothing_left() && ok;
 }
 
@@ -452,5 +482,9 @@ int main(int argc, char **argv)
 	}
 	printf("# %d cases in %.1f s, %llu MiB compared by the CPU or a GPU; the longest %.2f s: %s\n", planned, seconds() - began,
 	       (unsigned long long)(*verified >> 20), longest, slow);
+	if (!settings_took_place()) {
+		printf("# a setting is not what it is called\n");
+		failed++;
+	}
 	return failed ? KTAP_FAIL : KTAP_PASS;
 }

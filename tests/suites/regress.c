@@ -159,10 +159,12 @@ static void lock_order_of_two_gpus(void)
 {
 	const uint64_t len = 8 * BLOCK;
 	int fd = fresh();
+	uint64_t lent[2];
 	struct mover m[2];
 	pthread_t t[2];
 
 	for (uint32_t g = 0; g < 2; g++) {
+		lent[g] = of_gpu(fd, g, HUVM_CNT_CHUNKS_LENT);
 		CHECK_OK(gpu_register(fd, g));
 		CHECK_OK(limit_chunks(fd, g, 10));
 		knob(fd, g, "harvest_borrow", 1);
@@ -182,7 +184,10 @@ static void lock_order_of_two_gpus(void)
 		CHECK_EQ(m[g].failed, 0);
 		cpu_check((uint64_t *)m[g].p, len, g + 1, 7);
 		CHECK_OK(munmap(m[g].p, len));
+		printf("# GPU %u lent %llu chunks\n", g, (unsigned long long)(of_gpu(fd, g, HUVM_CNT_CHUNKS_LENT) - lent[g]));
 	}
+	/* Else no lock of lending was taken. */
+	CHECK(of_gpu(fd, 0, HUVM_CNT_CHUNKS_LENT) > lent[0] || of_gpu(fd, 1, HUVM_CNT_CHUNKS_LENT) > lent[1]);
 	fresh();
 }
 

@@ -2,8 +2,8 @@
 /*
  * Nobody sees anybody else's bytes. GPU 0 borrows from GPU 1; a job of GPU 1 allocates all it can get, touches it in every
  * way and scans all of it for the borrower's pattern, while memory is lent and taken back, with and without a copy, and
- * when the borrower is gone. And the other way round. Nor does who looks at a launch see another's figures,
- * or who registers another's faults.
+ * when the borrower is gone. And the other way round. Nor is what a process had on the host seen by who gets that memory, who looks at a
+ * launch sees no other's figures, and who registers no other's faults.
  */
 #define _GNU_SOURCE
 #include "lend_lib.h"
@@ -198,6 +198,45 @@ static void borrower_sees_none_of_the_lender(void)
 	all_idle(fd);
 }
 
+/* A process has that much memory of the host's full of marks, and ends. */
+static void leaves_marks(uint64_t len)
+{
+	pid_t pid = fork_child();
+	int status;
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		uint64_t *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		CHECK(p != MAP_FAILED);
+		for (uint64_t i = 0; i < len / 8; i++)
+			p[i] = MARK << 32 | i;
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+}
+
+/* Memory of the host comes with what was in it, for a block that is evicted and not whole in 2 MiB, too: what is not overwritten is not seen. */
+static void none_of_the_host(void)
+{
+	int fd = begin(0, 0x1, SMALL);
+
+	knob(fd, 0, "prefetch_mode", 0);
+	for (uint64_t large = 0; large < 2; large++) {
+		knob(fd, 0, "large_page_evict", large);
+		knob(fd, 0, "large_page_pool_mib", 8 * large);
+		for (enum touch how = 0; how < TOUCHES; how++) {
+			uint64_t evicted = of_gpu(fd, 0, HUVM_CNT_EVICTIONS);
+
+			leaves_marks(128 * MIB);
+			look(0, 2 * SMALL, how);
+			CHECK(of_gpu(fd, 0, HUVM_CNT_EVICTIONS) > evicted);
+		}
+	}
+	all_idle(fd);
+}
+
 /* Process or thread @id runs on the first CPU alone. */
 static void on_one_cpu(int id)
 {
@@ -354,6 +393,7 @@ static const struct ktap_test tests[] = {
 	{ "owner_scans_while_borrower_streams", owner_scans_while_borrower_streams, 60 },
 	{ "owner_scans_after_a_kill", owner_scans_after_a_kill, 60 },
 	{ "borrower_sees_none_of_the_lender", borrower_sees_none_of_the_lender, 60 },
+	{ "none_of_the_host", none_of_the_host, 90 },
 	{ "figures_of_its_own_launch_alone", figures_of_its_own_launch_alone, 60 },
 	{ "faults_of_its_own_alone", faults_of_its_own_alone, 60 },
 };

@@ -530,10 +530,12 @@ static void *wants_one(void *arg)
 static void many_wait_at_once(void)
 {
 	int fd = huvm_open();
+	int log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
 	pthread_t threads[WAITERS];
 	char name[32];
 	double t;
 
+	CHECK(log >= 0 && lseek(log, 0, SEEK_END) >= 0);
 	pci_name(fd, 1, name);
 	CHECK_OK(gpu_register(fd, 1));
 	waits.fd = fd;
@@ -547,6 +549,8 @@ static void many_wait_at_once(void)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 	printf("# all told after %.2f s\n", seconds() - t);
 	CHECK(seconds() - t < bound_s());
+	CHECK(gets_logged(log, "huvm: waiting", " command 1 ", 1));
+	CHECK_OK(close(log));
 	CHECK_OK(close(fd));
 	rebind(name);
 }

@@ -17,6 +17,33 @@ cpu_bugs='^\[[^]]*\] (Spectre|MDS|TAA|SRBDS|MMIO Stale Data|RETBleed|ITS|Specula
 dma_unchecked() {
 	[ "$(cat /sys/kernel/debug/dma-api/disabled 2>/dev/null)" = Y ] && ! grep -q 'dma_debug=off' /proc/cmdline
 }
+# What Linux races with itself in (Documentation/reliability.md, section 5), also where the driver has called it.
+known_races='^(tick_nohz_.*|__?tmigr_.*|.*hrtimer_.*|kthread_is_per_cpu|memcpy_and_pad|kernfs_.*|lockref_.*|alloc_empty_file|set_nlink'
+known_races="$known_races|__fput|lru_add|mas_wmb_replace|ring_buffer_lock_reserve)\$"
+# races LOG: the reports of the detector of data races, as `how functions`. ours: of a function of the driver's; called: none of the
+# functions is the driver's, but it called one, and not all are known to race; kernel: the others.
+races() {
+	awk -v known="$known_races" '
+		function told(   n, i, of, how) {
+			how = "kernel"
+			if (title ~ /\[huvm\]/)
+				how = "ours"
+			else if (stack) {
+				n = split(title, of, / +\/ +/)
+				sub(/^[a-z-]+ in /, "", of[1])
+				for (i = 1; i <= n; i++)
+					if (of[i] !~ known)
+						how = "called"
+			}
+			print how, title
+			title = ""
+		}
+		/BUG: KCSAN: / { if (title) told(); title = $0; sub(/.*BUG: KCSAN: /, "", title); sub(/[ \r]+$/, "", title); stack = 0; next }
+		title && /\[huvm\]/ { stack = 1 }
+		title && /==========/ { told() }
+		END { if (title) told() }
+	' "$1" | sort | uniq
+}
 # Suites that make hardware misbehave, or the driver fail, of which it is to speak.
 provoking="bounce bringup ecc fail fail_behind fuzz harvest hostile inject iommu keep large leave lost reclaim regress soak stuck unbind"
 only=$(echo "${HUVM_ONLY:-}" | tr , ' ')
@@ -69,7 +96,8 @@ for name in "$@"; do
 	# What a test of this suite has the driver say, and looks for.
 	expected='^$'
 	[ "$suite" != bringup ] || expected='huvm: BUG: a wait is longer than its bound: [0-9]+ 1 [0-9]+ [^ ]+ step 0 14000$'
-	bad=$(grep -E "$wrong" $log | grep -vE "$cpu_bugs" | grep -vE 'BUG: KCSAN: [^[]*$' | grep -vE "$expected" | head -20)
+	races $log >$log.races
+	bad=$(grep -E "$wrong" $log | grep -vE "$cpu_bugs" | grep -v 'BUG: KCSAN: ' | grep -vE "$expected" | head -20; sed -n 's/^\(ours\|called\) /a race: /p' $log.races)
 	if [ -n "$bad" ]; then
 		echo "# the kernel's log:"
 		echo "$bad" | sed 's/^/# /'
@@ -102,8 +130,8 @@ for name in "$@"; do
 		echo "# kernel stack: ${least#* }"
 		[ "${least%% *}" -ge 3072 ] || { echo "# that is too little"; rc=1; }
 	fi
-	# Races between two functions of the kernel, none of which is the driver's: not ours, but said.
-	sed -n 's/.*BUG: KCSAN: \([^[]*\)$/# the kernel itself: \1/p' $log | sort -u
+	# Races of the kernel's own: not ours, but said.
+	sed -n 's/^kernel /# the kernel itself: /p' $log.races
 	# Accesses watched by the detector of data races, on a kernel that has one.
 	[ ! -r /sys/kernel/debug/kcsan ] || sed -n 's/^setup_watchpoints: /# watched for races: /p' /sys/kernel/debug/kcsan
 	[ $rc = 0 ] || [ $rc = 4 ] || failed=1
