@@ -194,7 +194,8 @@ struct huvm_mem_info {
  * struct huvm_lend_info - HUVM_IOC_LEND_INFO [any]: what a GPU lends, and to whom
  * @gpu: in, the lending GPU
  * @lends: out, 1 if it lends (its knob harvest_lend), else 0
- * @limit_chunks: out, chunks that it lends at most (lend_limit_percent, lend_limit_mib)
+ * @limit_chunks: out, chunks that it lends at most (lend_limit_percent, lend_limit_mib): a part of those that can be used, without
+ *	@unusable and @retired of struct huvm_mem_info
  * @keep_chunks: out, free chunks that it keeps for itself (lend_reserve_chunks, less for a small memory)
  * @lent_chunks: out, chunks lent now, by index of the GPU that borrowed them. One that is being taken back still counts.
  *
@@ -289,6 +290,9 @@ enum huvm_advice {
  * @va, @length: in, as for migrate. Advice is about exactly these pages, and is forgotten when they are unmapped
  * @advice: in, enum huvm_advice
  * @place: in, GPU index or HUVM_PLACE_HOST; 0 where the advice takes none
+ *
+ * Advice moves nothing; it counts from the next access on (but READ_MOSTLY that is unset, and DISCARD, drop copies at once). PREFERRED, and
+ * the UNSETs of PREFERRED and ACCESSED_BY, end what GPUs have mapped elsewhere, so that there is a next access.
  *
  * What is advised is remembered for each 2 MiB, at the cost of the memory cgroup of who opened the file. Errors: EINVAL, ENODEV (an
  * index of 16 or more), ENOENT (a GPU that is not registered, be it there or not), ENOMEM (holes, or no memory to remember it), EINTR
