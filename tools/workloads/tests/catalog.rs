@@ -25,9 +25,8 @@ fn covered(name: &str) -> f64 {
         // Lists and experts that are not drawn; the last tokens of the cache.
         "faiss" | "llm-moe" | "llm-decode" => 0.4,
         "zipf" => 0.5,
-        // Vertices without edges, and what is left of the coarse graphs' room.
+        // Vertices without edges.
         "bfs" | "bfs-web" | "sssp" | "sssp-web" => 0.9,
-        "louvain" | "louvain-web" => 0.0,
         _ => 0.97,
     }
 }

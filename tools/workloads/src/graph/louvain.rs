@@ -6,9 +6,9 @@ use super::csr::Csr;
 use super::pages::Kernel;
 use super::rmat::Kind;
 use super::{Active, Graph, Size};
-use crate::size::filled;
-use crate::trace::{steps, PAGE_PS};
-use crate::{Ask, Step, Workload, WORD};
+use crate::size::{empty, filled};
+use crate::trace::{run, steps, PAGE_PS};
+use crate::{Ask, Step, Touch, Workload, WORD};
 use std::collections::BTreeMap;
 
 /// Most sweeps of a level.
@@ -121,35 +121,67 @@ pub fn levels(g: &Csr) -> Vec<Level> {
     out
 }
 
+/// A level as it is run.
+#[derive(Clone, Copy)]
+struct Plan {
+    sweeps: u32,
+    vertices: u64,
+    edges: u64,
+}
+
+/// The graph that a level leaves is one part in so many of its own (`workloads.md` section 2: 10 to 30 %).
+const COARSE: u64 = 4;
+
+/// Reads the graph of a finished level, in order, and writes the next one.
+fn build(level: &Kernel, g: Graph, next: Plan) -> impl Iterator<Item = Touch> + Send + use<> {
+    let read = Kernel {
+        in_order: level
+            .in_order
+            .iter()
+            .map(|(alloc, bytes, _)| (*alloc, *bytes, false))
+            .collect(),
+        edges: level.edges.clone(),
+        ..Kernel::default()
+    };
+    let offsets = run(4, 0, next.vertices * WORD, true);
+    let ends = run(5, 0, next.edges * WORD, true);
+    read.touches(g, Active::ALL).chain(offsets).chain(ends)
+}
+
 pub(crate) fn make(name: &'static str, kind: Kind, ask: &Ask) -> Workload {
-    // The coarse graphs have the room that the first one leaves: a quarter of it.
-    const COARSE: u64 = 4;
+    // The coarse graphs have the room that the first one leaves.
     let size = Size::filling(ask.bytes / (COARSE + 1) * COARSE, 3 * WORD, WORD);
     let g = Graph::new(ask, size, kind);
-    let (v, e) = (size.vertices(), size.edges);
+    let v = size.vertices();
     let mut allocs = g.arrays();
     allocs.extend([
         filled("community", v, 2),
         filled("total", v, 3),
-        filled("coarse-offsets", v / COARSE, 4),
+        empty("coarse-offsets", v / COARSE),
     ]);
     let used: u64 = allocs.iter().map(|a| a.bytes).sum();
-    let rest = ask.bytes.saturating_sub(used) / WORD;
-    allocs.push(filled("coarse-edges", rest.max(1), 5));
-    // (sweeps, vertices, edges) of each level, scaled from the studied graph.
+    let rest = (ask.bytes.saturating_sub(used) / WORD).max(1);
+    allocs.push(empty("coarse-edges", rest));
+    // Sweeps as the studied graph takes them. Its own coarse graphs are a few percent of it: R-MAT has no communities, and real graphs do.
     let studied = levels(&g.studied());
-    let first = studied
-        .first()
-        .map_or((1, 1), |l| (l.vertices.max(1), l.edges.max(1)));
-    let plan: Vec<(u32, u64, u64)> = studied
-        .iter()
-        .map(|l| {
-            let scaled = |whole: u64, part: usize, of: usize| {
-                (u128::from(whole) * part as u128 / of as u128) as u64
+    let sweeps = studied.iter().map(|l| l.sweeps);
+    let least = std::iter::repeat_n(1, 2_usize.saturating_sub(studied.len()));
+    let mut next = Plan {
+        sweeps: 0,
+        vertices: v,
+        edges: size.edges,
+    };
+    let plan: Vec<Plan> = (0u32..)
+        .zip(sweeps.chain(least))
+        .map(|(level, sweeps)| {
+            let this = Plan { sweeps, ..next };
+            next.vertices = (this.vertices / COARSE).max(1);
+            next.edges = if level == 0 {
+                rest
+            } else {
+                (this.edges / COARSE).max(1)
             };
-            let vertices = scaled(v, l.vertices, first.0).min(v / COARSE).max(1);
-            let edges = scaled(e, l.edges, first.1).min(rest).max(1);
-            (l.sweeps, vertices, edges)
+            this
         })
         .collect();
     let passes = ask.passes_or(1);
@@ -165,22 +197,24 @@ pub(crate) fn make(name: &'static str, kind: Kind, ask: &Ask) -> Workload {
             edges: vec![5],
             ..fine.clone()
         };
-        let g = g.clone();
+        let (g, plan) = (g.clone(), plan.clone());
         let last = pass + 1 == passes;
-        let levels = plan.clone().into_iter().enumerate().flat_map(
-            move |(level, (sweeps, vertices, edges))| {
-                let (kernel, g) = if level == 0 {
-                    (fine.clone(), g.clone())
-                } else {
-                    // Smaller, and of the same kind; its edges are drawn.
-                    (coarse.clone(), g.smaller(vertices, edges))
-                };
-                let touches =
-                    (0..sweeps).flat_map(move |_| kernel.clone().touches(g.clone(), Active::ALL));
-                let dead = (level == 0 && last).then_some(Step::Discard { alloc: 1 });
-                steps(touches, PAGE_PS).chain(dead)
-            },
-        );
+        let levels = (0..plan.len()).flat_map(move |level| {
+            let this = plan.get(level).copied();
+            let next = plan.get(level + 1).copied();
+            let (kernel, graph) = match this.filter(|_| level != 0) {
+                // Smaller, and of the same kind; its edges are drawn.
+                Some(p) => (coarse.clone(), g.smaller(p.vertices, p.edges)),
+                None => (fine.clone(), g.clone()),
+            };
+            let built = next.map(|next| build(&kernel, graph.clone(), next));
+            let sweeps = (0..this.map_or(0, |p| p.sweeps))
+                .flat_map(move |_| kernel.clone().touches(graph.clone(), Active::ALL));
+            let dead = (level == 0 && last).then_some(Step::Discard { alloc: 1 });
+            steps(sweeps, PAGE_PS)
+                .chain(steps(built.into_iter().flatten(), PAGE_PS))
+                .chain(dead)
+        });
         Box::new(levels)
     })
 }
