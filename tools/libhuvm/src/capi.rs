@@ -195,7 +195,11 @@ fn run(
             status: r.status,
             error: r.error,
             fault_va: r.fault_va,
+            fault_type: r.fault_type,
+            access_type: r.access_type,
             mismatches: r.mismatches,
+            mismatch_va: r.mismatch_va,
+            blocks_done: r.blocks_done,
             faults: r.faults,
             bytes: r.bytes,
             start_ns: r.start_ns,
@@ -278,7 +282,7 @@ pub unsafe extern "C" fn libhuvm_run(
 pub extern "C" fn libhuvm_hint(err: c_int) -> *const c_char {
     let errno = err.checked_neg().unwrap_or(0);
     let text = match errno {
-        libc::ENOENT => c"load the module, then look at 'uvmctl doctor'",
+        libc::ENOENT => c"register the GPU first; at libhuvm_open, load the module, then look at 'uvmctl doctor'",
         libc::EACCES => c"run as root, or give yourself access to /dev/huvm",
         libc::EPROTO => c"use the library that was built with the driver",
         libc::EIO => c"the launch failed or the GPU was lost; see the kernel's log",

@@ -56,6 +56,9 @@ pub(crate) fn hint_of(errno: i32) -> Option<&'static CStr> {
     Some(match errno {
         libc::ENODEV => c"'uvmctl gpu list' shows the GPUs there are",
         libc::ENOMEM => c"use a smaller size, or free some memory",
+        libc::ETIMEDOUT => {
+            c"it took too long and was ended: use less data; 'uvmctl doctor', as root, says whether anything hangs"
+        }
         libc::ENOSPC => {
             c"a GPU serves 64 open files, at most 32 of a process and 48 of a user; close some"
         }

@@ -234,10 +234,18 @@ pub struct Report {
     pub status: u32,
     /// `HUVM_ERROR_*`.
     pub error: u32,
-    /// Address of a failure.
+    /// Address of a failure,
     pub fault_va: u64,
+    /// and the codes of its packet.
+    pub fault_type: u32,
+    /// See [`Self::fault_type`].
+    pub access_type: u32,
     /// Elements that a check found different.
     pub mismatches: u64,
+    /// Address of the first of them.
+    pub mismatch_va: u64,
+    /// Blocks that ran to their end.
+    pub blocks_done: u32,
     /// Fault packets raised.
     pub faults: u64,
     /// Bytes read and written.
@@ -338,7 +346,11 @@ impl Launch<'_> {
             status: w.status,
             error: w.error,
             fault_va: w.fault_va,
+            fault_type: w.fault_type,
+            access_type: w.access_type,
             mismatches: w.mismatches,
+            mismatch_va: w.mismatch_va,
+            blocks_done: w.blocks_done,
             faults: w.faults,
             bytes: w.bytes,
             start_ns: w.start_ns,
@@ -393,7 +405,11 @@ mod tests {
                 status,
                 error,
                 fault_va: 0x7000,
+                fault_type: 0,
+                access_type: 0,
                 mismatches: 0,
+                mismatch_va: 0,
+                blocks_done: 0,
                 faults: 0,
                 bytes: 0,
                 start_ns: 0,

@@ -2,7 +2,7 @@
 //! `stat --latency`: how long copies, reclaims and faults took.
 
 use super::gpu::Named;
-use super::stat::{self, framed, Scoped};
+use super::stat::{self, framed, Readings, Scoped};
 use crate::cli::Stat;
 use crate::exit::Result;
 use crate::out::Out;
@@ -232,16 +232,15 @@ pub(super) fn turn(
     s: &Stat,
     device: &Device,
     scopes: &[Named],
-    before: &mut Vec<Vec<uapi::huvm_latency>>,
+    before: &mut Readings<Vec<uapi::huvm_latency>>,
     several: bool,
 ) -> Result<()> {
-    let mut now = Vec::new();
-    for (i, (scope, name)) in scopes.iter().enumerate() {
-        let reading = read(device, *scope)?;
-        print(out, s, &sample(name, &reading, before.get(i)), several)?;
-        now.push(reading);
-    }
-    *before = now;
+    *before = stat::readings(
+        s,
+        scopes,
+        |scope| read(device, scope),
+        |name, now| print(out, s, &sample(name, now, before.get(name)), several),
+    )?;
     Ok(())
 }
 

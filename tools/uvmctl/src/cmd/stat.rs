@@ -2,6 +2,7 @@
 //! `stat`: counters, or what was added to them since.
 
 use super::counters::NAMES;
+use super::gpu::Named;
 use super::{gpu, latency};
 use crate::cli::Stat;
 use crate::exit::{Failure, Result};
@@ -9,6 +10,7 @@ use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
 use crate::units;
 use libhuvm::device::Counters;
+use libhuvm::Scope;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -153,6 +155,32 @@ fn print(out: &Out, s: &Stat, shown: &Sample, several: bool) -> Result<()> {
     }
 }
 
+/// What `--gpu` takes for every GPU that there is, turn by turn.
+const ALL: &str = "all";
+
+/// Readings by the names of their scopes.
+pub(super) type Readings<T> = BTreeMap<String, T>;
+
+/// Reads each scope and tells of it. Of all GPUs one may leave meanwhile; one that was named may not.
+pub(super) fn readings<T>(
+    s: &Stat,
+    scopes: &[Named],
+    read: impl Fn(Scope) -> Result<T>,
+    tell: impl Fn(&str, &T) -> Result<()>,
+) -> Result<Readings<T>> {
+    let all = s.gpu.as_deref() == Some(ALL);
+    let mut now = BTreeMap::new();
+    for (scope, name) in scopes {
+        let reading = match read(*scope) {
+            Err(Failure::Huvm(e)) if e.gpu_gone() && all => continue,
+            did => did?,
+        };
+        tell(name, &reading)?;
+        now.insert(name.clone(), reading);
+    }
+    Ok(now)
+}
+
 pub(super) fn run(out: &Out, s: &Stat) -> Result<()> {
     let pause = match s.r#loop {
         Some(p) if !(0.01..=86400.0).contains(&p) => {
@@ -180,19 +208,20 @@ pub(super) fn run(out: &Out, s: &Stat) -> Result<()> {
         None => gpu::scopes(&device, s.gpu.as_deref())?,
     };
     let several = pause.is_some() || scopes.len() > 1;
-    let mut before: Vec<Counters> = Vec::new();
-    let mut before_latency = Vec::new();
+    let mut before: Readings<Counters> = BTreeMap::new();
+    let mut before_latency = BTreeMap::new();
     for turn in 0..count {
+        let scopes = match s.gpu.as_deref() {
+            Some(ALL) if turn != 0 => gpu::scopes(&device, Some(ALL))?,
+            _ => scopes.clone(),
+        };
         if s.latency {
             latency::turn(out, s, &device, &scopes, &mut before_latency, several)?;
         } else {
-            let mut now = Vec::new();
-            for (i, (scope, name)) in scopes.iter().enumerate() {
-                let counters = device.counters(*scope)?;
-                print(out, s, &sample(name, &counters, before.get(i)), several)?;
-                now.push(counters);
-            }
-            before = now;
+            let read = |scope| Ok(device.counters(scope)?);
+            before = readings(s, &scopes, read, |name, now| {
+                print(out, s, &sample(name, now, before.get(name)), several)
+            })?;
         }
         let Some(pause) = pause else {
             break;

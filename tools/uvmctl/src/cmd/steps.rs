@@ -75,7 +75,7 @@ impl Steps {
 }
 
 /// Bytes that the CPU fills: all of them are in its memory at one time.
-fn filled(workload: &Workload) -> u64 {
+pub(crate) fn filled(workload: &Workload) -> u64 {
     let filled = workload.allocs.iter();
     let filled = filled.filter(|a| matches!(a.first, First::Cpu(_)));
     filled.fold(0, |sum, a| sum.saturating_add(a.bytes))

@@ -7,6 +7,7 @@ use super::lineup::{Lend, Lineup, Machine, Policy, BASE, BEST, WHOLE};
 use super::measured::{compare, Measured};
 use crate::cli::{Bench, Workload};
 use crate::exit::{Failure, Result};
+use crate::host;
 use crate::out::Out;
 use crate::signals;
 use crate::units::CHUNK;
@@ -213,6 +214,7 @@ impl Setting<'_> {
         let borrower = Device::open()?;
         borrower.register(0)?;
         let bytes = (self.memory as f64 * ratio) as u64;
+        host::has_room(bytes)?;
         let mut data = borrower.alloc(bytes.next_multiple_of(CHUNK))?;
         let bytes = data.bytes();
         for (i, w) in (0u64..).zip(data.as_mut_slice()) {
@@ -307,10 +309,11 @@ impl Setting<'_> {
         let still = child.try_wait().is_ok_and(|s| s.is_none());
         let _gone = child.kill();
         let _status = child.wait();
+        // First: what ends this run, as a signal does, ends the borrower as well.
+        let (f, before, after) = (figures?, before?, after?);
         if !still {
             return Err(Failure::Wrong("the borrower ended before the owner".into()));
         }
-        let (f, before, after) = (figures?, before?, after?);
         let data = (self.memory as f64 * RATIO) as u64;
         let mut own = Measured::of(job.shared, policy, owner, "owner", &f);
         own.spare_ratio = self.spare(Lend::Free, data);

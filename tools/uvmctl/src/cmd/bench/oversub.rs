@@ -311,7 +311,9 @@ pub(super) fn summary(rows: &[Measured]) -> Vec<Mean> {
     }
     let moved = |preset: &str| -> u64 {
         let of = rows.iter().filter(|r| r.preset == preset);
-        of.map(|r| r.h2d_bytes.saturating_add(r.d2h_bytes)).sum()
+        of.fold(0u64, |sum, r| {
+            sum.saturating_add(r.h2d_bytes).saturating_add(r.d2h_bytes)
+        })
     };
     let first = presets.first().map_or(0, |p| moved(p));
     let of = |preset: &&str| {

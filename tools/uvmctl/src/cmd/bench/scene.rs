@@ -141,13 +141,20 @@ impl<'a> Stage<'a> {
         for gpu in &here {
             least = least.min(memory_of(&device, *gpu)? / CHUNK);
         }
+        // CAST: a GPU has fewer than 2^32 chunks.
+        let most = (least as f64 / MOST) as u32;
+        let chunks = args.chunks.unwrap_or(most).max(1);
+        if chunks > most.max(1) {
+            return Err(Failure::Usage(format!(
+                "--chunks {chunks}: at most {most} here, for alone each job is to fit into all {least} of a GPU"
+            )));
+        }
         Ok(Stage {
             out,
             experiment,
             device,
             gpus: here,
-            // CAST: a GPU has fewer than 2^32 chunks.
-            chunks: args.chunks.unwrap_or((least as f64 / MOST) as u32).max(1),
+            chunks,
             all: u32::try_from(least).unwrap_or(u32::MAX),
             tapes: args.tapes.clone(),
             iterations: args.iterations,

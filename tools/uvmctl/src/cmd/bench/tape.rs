@@ -9,9 +9,10 @@
 
 use super::super::expected::{count_wrong, memory_after};
 use super::super::job::{Load, Seat};
-use super::super::steps::{play, prepare, Ready};
+use super::super::steps::{self, play, prepare, Ready};
 use super::corun::Part;
 use crate::exit::{Failure, Result};
+use crate::host;
 use huvm_workloads::{First, Step, Touch, Trace, Workload};
 use libhuvm::{Device, Managed, Places};
 use std::collections::{HashMap, HashSet};
@@ -266,6 +267,9 @@ pub(super) struct Player {
 impl Player {
     /// Allocates, fills what the CPU fills, writes all lists. `phantom`: there are no contents, so nothing is filled; what the
     /// GPU touches first is on the host from its first eviction on, as if it had come from there.
+    ///
+    /// # Errors
+    /// As [`host::has_room`]; no memory.
     pub(super) fn new(
         device: &Device,
         part: &Part,
@@ -273,6 +277,9 @@ impl Player {
         stop: &Arc<AtomicBool>,
     ) -> Result<Player> {
         let tape = &part.tape;
+        if !phantom {
+            host::has_room(steps::filled(&tape.workload))?;
+        }
         let mut ranges = Vec::new();
         for a in &tape.workload.allocs {
             let mut range = device.alloc(a.bytes)?;

@@ -255,10 +255,15 @@ pub(super) fn of_costs(costs: &[Cost]) -> Vec<Target> {
     all
 }
 
+/// The sum; numbers of a file may be any.
+fn all(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
 /// What the CPU found wrong.
 fn of_data(rows: &[Measured]) -> Target {
     let checked = rows.iter().filter(|r| r.mismatches.is_some()).count();
-    let wrong = rows.iter().filter_map(|r| r.mismatches).sum::<u64>();
+    let wrong = all(rows.iter().filter_map(|r| r.mismatches));
     target(
         "elements that the CPU found wrong",
         "none",
@@ -406,8 +411,8 @@ pub(super) fn of_oversub(rows: &[Measured]) -> Vec<Target> {
 }
 
 fn of_reclaims(rows: &[&Measured]) -> [Target; 3] {
-    let all: u64 = rows.iter().map(|r| r.reclaims).sum();
-    let copied: u64 = rows.iter().map(|r| r.reclaims_copied).sum();
+    let reclaims = all(rows.iter().map(|r| r.reclaims));
+    let copied = all(rows.iter().map(|r| r.reclaims_copied));
     let longest = rows.iter().filter_map(|r| r.reclaim_max_ns).max();
     let lent = |r: &&&Measured| r.lent_chunks;
     let few = rows.iter().min_by_key(lent);
@@ -423,7 +428,7 @@ fn of_reclaims(rows: &[&Measured]) -> [Target; 3] {
         target(
             "reclaim of a removable chunk: copies",
             "none",
-            (all != 0).then(|| (format!("{copied} of {all}"), copied == 0)),
+            (reclaims != 0).then(|| (format!("{copied} of {reclaims}"), copied == 0)),
         ),
         target(
             "reclaim of a removable chunk: the longest",
