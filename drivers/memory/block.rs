@@ -528,21 +528,21 @@ impl State {
     }
 
     /// Pages that a copy to a GPU, which succeeded, may have read from the memory of one that was lost: that may have been reset
-    /// meanwhile. They stay where they were.
+    /// meanwhile; or of one that does not answer, which nobody may know yet: all ones are read there. They stay where they were.
     fn pulled_from_lost(&self, dst: Place, by: &Tracker) -> PageMask {
         let Place::Gpu(g) = dst else {
             return PageMask::EMPTY;
         };
+        if !self.part(g).is_some_and(|p| p.sg.gpu.channels().pulled(by)) {
+            return PageMask::EMPTY;
+        }
         let parts = self.parts.iter().map(|p| (&p.sg.gpu, &p.valid));
         let kept = self.spare.iter().map(|s| (&s.gpu, &s.valid));
         let mut pages = PageMask::EMPTY;
         for (gpu, valid) in Iterator::chain(parts, kept) {
-            if gpu.index() != g && gpu.is_lost() {
+            if gpu.index() != g && !valid.is_empty() && (gpu.is_lost() || !gpu.answers()) {
                 pages |= *valid;
             }
-        }
-        if pages.is_empty() || !self.part(g).is_some_and(|p| p.sg.gpu.channels().pulled(by)) {
-            return PageMask::EMPTY;
         }
         pages
     }

@@ -488,7 +488,9 @@ static void lender_leaves(void)
 static void lender_dies(void)
 {
 	int fd = borrower();
-	uint64_t len, *p, *q, only;
+	struct huvm_instr in;
+	uint64_t len, *p, *q, only, out;
+	struct huvm_wait w;
 	char name[32];
 
 	lender(fd, 1, 1);
@@ -502,10 +504,21 @@ static void lender_dies(void)
 	gpu_fill(fd, 0, q, 8 * BLOCK, 8, 19, 1);
 	only = mem_info(fd, 1).lent_only;
 	CHECK(only > 0 && mem_info(fd, 1).lent_removable > 0);
+	in = over(HUVM_OP_CHECK, len, 8);
+	in.a = (uintptr_t)p;
+	in.imm0 = 17;
+	in.imm1 = 3;
+	out = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS);
 	test_reg(fd, 1, INJ_GONE, 0xdead);
+	/* At once, when nobody knows: who fetches from there reads all ones, and is to see none of them. What goes there is gone as well. */
+	w = run_program(fd, 0, 8, &in, 1, 8);
+	out = of_gpu(fd, 0, HUVM_CNT_SPARE_EVICTIONS) - out;
+	printf("# the launch ended with status %u, error %u; %llu chunks evicted to what was gone\n", w.status, w.error,
+	       (unsigned long long)out);
+	CHECK_EQ(w.mismatches, 0);
 	uint64_t gone = unreadable(p, len, 17, 3) + unreadable(q, 8 * BLOCK, 19, 1);
 	printf("# %llu chunks were there alone, %llu pages are gone\n", (unsigned long long)only, (unsigned long long)gone);
-	CHECK(gone > 0 && gone <= only * 512);
+	CHECK(gone > 0 && gone <= (only + out) * 512);
 	CHECK_OK(write_file(DRIVER "unbind", name));
 	CHECK_EQ(unreadable(p, len, 17, 3) + unreadable(q, 8 * BLOCK, 19, 1), gone);
 	close(fd);

@@ -103,6 +103,8 @@ pub(crate) struct Link {
 #[derive(Clone, Debug, Default)]
 struct Port {
     present: bool,
+    /// It fell off the bus: its memory reads all ones, for neighbours too.
+    gone: bool,
     vram_bytes: u64,
     h2d: Resource,
     d2h: Resource,
@@ -182,6 +184,7 @@ impl Fabric {
             .collect();
         let port = Port {
             present: true,
+            gone: false,
             vram_bytes,
             h2d: Resource::new(p.host_h2d_mbps),
             d2h: Resource::new(p.host_d2h_mbps),
@@ -193,6 +196,19 @@ impl Fabric {
         if let Some(slot) = self.ports.get_mut(gpu) {
             *slot = port;
         }
+    }
+
+    /// A GPU falls off the bus.
+    pub(crate) fn fall(&mut self, gpu: usize) {
+        self.silence(gpu);
+        if let Some(p) = self.ports.get_mut(gpu) {
+            p.gone = true;
+        }
+    }
+
+    /// Whether it fell off the bus.
+    pub(crate) fn is_gone(&self, gpu: usize) -> bool {
+        self.ports.get(gpu).is_some_and(|p| p.gone)
     }
 
     /// A GPU does nothing more.
@@ -212,6 +228,7 @@ impl Fabric {
     pub(crate) fn reset(&mut self, gpu: usize) {
         self.silence(gpu);
         if let Some(p) = self.ports.get_mut(gpu) {
+            p.gone = false;
             p.vram = Memory::new(self.profile.vram_mbps);
             for l in &mut p.links {
                 l.forced_down = false;

@@ -74,6 +74,14 @@ impl Cx<'_> {
         }
     }
 
+    /// Whether a neighbour's memory is on the bus; one's own is.
+    fn is_there(&self, place: Place) -> bool {
+        match place {
+            Place::Vram { gpu, .. } => gpu == self.gpu || !self.fabric.is_gone(gpu),
+            Place::Sys { .. } => true,
+        }
+    }
+
     fn moves(&mut self, len: u64) {
         *self.moved = self.moved.saturating_add(len);
     }
@@ -84,6 +92,10 @@ impl Cx<'_> {
             return Err(DmaError);
         }
         self.moves(buf.len() as u64);
+        if !self.is_there(from) {
+            buf.fill(0xff);
+            return Ok(());
+        }
         self.host.read(from, buf)
     }
 
@@ -93,6 +105,9 @@ impl Cx<'_> {
             return Err(DmaError);
         }
         self.moves(buf.len() as u64);
+        if !self.is_there(to) {
+            return Ok(());
+        }
         self.host.write(to, buf)
     }
 
@@ -101,7 +116,13 @@ impl Cx<'_> {
         if !self.inside(src, len) || !self.inside(dst, len) {
             return Err(DmaError);
         }
+        if !self.is_there(src) {
+            return self.fill(dst, &[0xff], len);
+        }
         self.moves(len);
+        if !self.is_there(dst) {
+            return Ok(());
+        }
         self.host.copy(src, dst, len)
     }
 
@@ -111,6 +132,9 @@ impl Cx<'_> {
             return Err(DmaError);
         }
         self.moves(len);
+        if !self.is_there(dst) {
+            return Ok(());
+        }
         self.host.fill(dst, pattern, len)
     }
 

@@ -151,7 +151,7 @@ impl Machine {
     pub fn mark_gone(&mut self, gpu: usize, host: &mut dyn Host) {
         if let Some(Some(g)) = self.gpus.get_mut(gpu) {
             g.gone = true;
-            self.fabric.silence(gpu);
+            self.fabric.fall(gpu);
             fall(gpu, host);
         }
     }

@@ -444,6 +444,22 @@ fn a_link_that_is_down() {
     until(&mut r, SEM, 1);
 }
 
+/// What a neighbour copies from a GPU that fell off the bus are ones, and what it copies there is nowhere, without a word.
+#[test]
+fn a_peer_that_is_gone() {
+    let mut r = rig();
+    r.vram(0, 0x200_0000, b"there");
+    r.vram(1, 0x400_0000, b"here!");
+    r.w5(1, inject::GONE, 0xdead);
+    let mut p = phys(LOCAL, PEER3, 0x200_0000, 0x500_0000, 5, NON_PIPELINED);
+    p.extend(phys(PEER3, LOCAL, 0x400_0000, 0x210_0000, 5, NON_PIPELINED));
+    p.extend(ce_release(SEM_VA, 1, false));
+    r.submit(&p);
+    until(&mut r, SEM, 1);
+    assert_eq!(r.get_vram(0, 0x210_0000, 5), [0xff; 5]);
+    assert_eq!(r.get_vram(1, 0x500_0000, 5), [0; 5]);
+}
+
 #[test]
 fn a_peer_that_is_unplugged() {
     let mut r = rig();

@@ -305,7 +305,7 @@ impl Gpu {
             }
             reg::GONE if value == reg::GONE_KEY => {
                 self.gone = true;
-                cx.fabric.silence(cx.gpu);
+                cx.fabric.fall(cx.gpu);
                 fall(cx.gpu, cx.host);
             }
             reg::DROP_INTR => i.drop_intr = value,
