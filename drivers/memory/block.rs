@@ -219,6 +219,8 @@ pub(crate) struct State {
     pub(crate) spare: Option<Spare>,
     /// Advice.
     pub(crate) advice: Advice,
+    /// How often advice was taken back or changed by which GPUs have pages mapped elsewhere. Wraps.
+    pub(crate) advised: u32,
     /// Who fights over which pages; made when a fault first moves one.
     pub(crate) thrash: Option<KBox<BlockThrash>>,
     /// Who faulted last, and pages it faulted on in a row (`prefetch_min_faults`).
@@ -474,9 +476,13 @@ impl State {
         };
         let unread = self.drop_unread(&i);
         // What arrived on a GPU that was lost since can be read by nobody: what it was copied from stays. Nor was it written there, as
-        // the GPU had it not mapped yet.
+        // the GPU had it not mapped yet. The same where another GPU copied it there, if it does not answer: nobody may know yet.
         let in_vain = match i.dst {
-            Place::Gpu(g) => self.part(g).is_none_or(|p| p.sg.gpu.is_lost()),
+            Place::Gpu(g) => self.part(g).is_none_or(|p| {
+                let gpu = &p.sg.gpu;
+                let pushed = || i.tracker.iter().any(|(id, _)| !gpu.channels().has(id));
+                gpu.is_lost() || (pushed() && !gpu.answers())
+            }),
             Place::Host | Place::Spare => false,
         };
         if !ok || in_vain {
@@ -708,6 +714,7 @@ impl Block {
             parts: KVec::new(),
             spare: None,
             advice: Advice::NONE,
+            advised: 0,
             thrash: None,
             faulted_by: None,
             inflight: None,

@@ -612,9 +612,13 @@ impl ChunkPool {
         }
     }
 
-    /// A block lets go of its chunk. The caller holds the block's lock and has forgotten the chunk.
+    /// A block lets go of its chunk. The caller holds the block's lock and has forgotten the chunk. One that was handed over meanwhile is
+    /// no block's any more.
     pub(crate) fn release(&self, id: ChunkId) -> Released {
         let mut inner = self.lock();
+        if !inner.is_owned(id) {
+            return Released::Taken;
+        }
         let what = match inner.table().free(id) {
             Ok(()) => Released::Free,
             Err(_) => Released::Taken,

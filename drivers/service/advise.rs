@@ -5,7 +5,7 @@ use super::{map, migrate, thrash};
 use crate::account::{self, counters::Counter};
 use crate::kernel::ffi::uapi;
 use crate::kernel::{memcg, task};
-use crate::memory::block::Block;
+use crate::memory::block::{Block, State};
 use crate::memory::space::Space;
 use crate::memory::{pages_between, PageMask, Place, BLOCK_BYTES};
 use kernel::prelude::*;
@@ -93,6 +93,12 @@ pub(crate) fn range(space: &Arc<Space>, va: u64, len: u64, advice: u32, place: u
     Ok(())
 }
 
+/// Who has `pages` mapped elsewhere, or is about to, asks again where they are to be.
+fn ask_again(s: &mut State, pages: &PageMask) {
+    s.advised = s.advised.wrapping_add(1);
+    map::unmap_remote(s, pages);
+}
+
 fn apply(block: &Arc<Block>, advice: Advice, pages: &PageMask) -> Result {
     let mut s = block.settled();
     // One may have been unmapped meanwhile: what comes there next has no advice.
@@ -101,15 +107,14 @@ fn apply(block: &Arc<Block>, advice: Advice, pages: &PageMask) -> Result {
         Advice::Preferred(p) => {
             s.advice.set_preferred(p, pages)?;
             thrash::reset(&mut s, pages);
-            // Who has them mapped elsewhere asks again where they are to be.
-            map::unmap_remote(&mut s, pages);
+            ask_again(&mut s, pages);
         }
         // The host always can map what it holds; there is nothing to keep for it.
         Advice::AccessedBy(Place::Host | Place::Spare, _) => {}
         Advice::AccessedBy(Place::Gpu(g), on) => {
             s.advice.set_accessed_by(g, on, pages)?;
             if !on {
-                map::unmap_remote(&mut s, pages);
+                ask_again(&mut s, pages);
             }
         }
         Advice::ReadMostly(on) => {

@@ -466,18 +466,19 @@ pub(super) fn empty(
 /// `ENOMEM`, `EIO` when not even one could be.
 #[inline(never)] // stack
 pub(crate) fn some(gpu: &Arc<Gpu>, max: u32) -> Result<u32> {
-    let mut done = 0;
+    let (mut done, mut passed) = (0, 0);
     while done < max {
         let Some(victim) = gpu.chunks().take_victim(&EvictConfig::LRM, None, false) else {
             break;
         };
         // Dropping the room waits for the copy and frees the chunk.
         match evict(gpu, victim, Need::Owner, false, &mut Room::empty()) {
-            Ok(()) => {}
+            Ok(()) => done += 1,
+            // It is out of service now that it is empty, or its block let go of it: the next.
+            Err(e) if e == EAGAIN && passed < gpu.chunks().count() => passed += 1,
             Err(e) if done == 0 => return Err(e),
             Err(_) => break,
         }
-        done += 1;
     }
     Ok(done)
 }

@@ -1183,10 +1183,9 @@ fn map_pass(gpu: &Arc<Gpu>, w: &Work) -> Result {
     let to_upgrade = s
         .part(g)
         .map_or(PageMask::EMPTY, |p| p.read_only.and(&w.write));
-    // But for those whose pin has ended since: nobody would take away the mapping. They fault again.
-    let still = |p: &Plan| p.remote.and_not(&p.pinned.and_not(&thrash::pinned(&s)));
-    let planned = w.plan.as_ref().map_or(PageMask::EMPTY, still);
-    let remote = faulted.and(&planned);
+    // But for those whose pin, or advice, has ended since: nobody would take away the mapping. They fault again.
+    let planned = w.plan.as_ref().map(|p| p.remote_now(&s));
+    let remote = faulted.and(&planned.unwrap_or(PageMask::EMPTY));
     if !remote.is_empty() {
         s.ensure_part(w.block.va(), &w.sg)?;
         let here = remote.and(&s.host_valid);

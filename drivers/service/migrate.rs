@@ -811,6 +811,8 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
     let mut room = Room::empty();
     // On its way at any time: what fails and begins anew is moved once.
     let mut sent = PageMask::EMPTY;
+    // What was waited for last.
+    let mut awaited = PageMask::EMPTY;
     let mut refused = false;
     let mut again = || {
         // Again at once if a road is gone; a GPU may be silent for a moment.
@@ -829,6 +831,7 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
             }
             did => did?,
         }
+        let mut in_vain = false;
         let need_chunk = {
             let mut s = block.settled();
             if s.dead {
@@ -844,6 +847,7 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
                 Ok(()) if s.inflight.is_some() || !is_last => {
                     if is_last {
                         sent |= missing;
+                        in_vain = missing == core::mem::replace(&mut awaited, missing);
                     }
                     false
                 }
@@ -862,12 +866,23 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
                 Err(Stop::Failed(e)) => return Err(e),
             }
         };
+        if in_vain {
+            // It did not arrive: a GPU is silent, or others are quicker each time.
+            again();
+        }
         if need_chunk {
             let sg = sg.ok_or(EIO)?;
             evict::make_room(&sg.gpu, Some(block.space()), false, &mut room)?;
         }
     }
-    Err(ENOMEM)
+    let s = block.settled();
+    let parts = s.parts.iter().map(|p| &p.sg.gpu);
+    let mut gpus = Iterator::chain(parts, s.spare.iter().map(|s| &s.gpu));
+    Err(if gpus.all(|gpu| gpu.answers()) {
+        ENOMEM
+    } else {
+        EIO
+    })
 }
 
 /// Maps those of `pages` that are valid in the chunk of GPU `g` and not mapped yet.

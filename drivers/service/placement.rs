@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) throttled: PageMask,
     /// Of these, those that are pinned there.
     pub(crate) pinned: PageMask,
+    /// [`State::advised`] when it was made.
+    advised: u32,
     /// When the first pin of one ends, ns.
     pub(crate) unpin_ns: Option<u64>,
     /// Copies elsewhere of what is moved: all go, or the host keeps its own.
@@ -40,9 +42,19 @@ impl Plan {
         remote: PageMask::EMPTY,
         throttled: PageMask::EMPTY,
         pinned: PageMask::EMPTY,
+        advised: 0,
         unpin_ns: None,
         others: Others::Go,
     };
+
+    /// Pages that are to be mapped from the host for a reason that still holds.
+    pub(crate) fn remote_now(&self, s: &State) -> PageMask {
+        let over = self.pinned.and_not(&thrash::pinned(s));
+        match self.advised == s.advised {
+            true => self.remote.and_not(&over),
+            false => self.remote.and(&self.pinned).and_not(&over),
+        }
+    }
 }
 
 /// Whether the host keeps its copy of a block that GPU `g` fetches (more of) now, to read it; `writes`: it comes with a stream that
@@ -82,7 +94,10 @@ pub(crate) fn plan(
         atomic,
         writes,
     } = *wanted;
-    let mut plan = Plan::NOTHING;
+    let mut plan = Plan {
+        advised: s.advised,
+        ..Plan::NOTHING
+    };
     let me = thrash::processor(Place::Gpu(gpu.index()));
     let config = ResidencyConfig::of(p);
     let thrashing = thrash::is_thrashing(s, p);

@@ -619,6 +619,25 @@ static void lost_while_lending(void)
 	job_end(&safe);
 }
 
+/* Last, too: a call pushes to a GPU that is gone, which nobody knows yet. What is where it was stays there. */
+static void pushed_to_what_is_gone(void)
+{
+	int fd = huvm_open();
+	uint64_t *p = managed(fd, BLOCK);
+
+	CHECK_OK(gpu_register(fd, 1));
+	CHECK_OK(gpu_register(fd, 2));
+	gpu_fill(fd, 1, p, BLOCK, WIDE, 84, 3);
+	CHECK_EQ(block_info(fd, p).host_pages, 0);
+	test_reg(fd, 2, INJ_GONE, 0xdead);
+	CHECK_ERR(migrate(fd, p, BLOCK, 2), EIO);
+	CHECK_EQ(unreadable(p, BLOCK, 84, 3), 0);
+	gpu_check(fd, 1, p, BLOCK, WIDE, 84, 3);
+	CHECK(WITHIN(5000, gpu_state(fd, 2) == HUVM_GPU_LOST));
+	CHECK_OK(munmap(p, BLOCK));
+	CHECK_OK(close(fd));
+}
+
 /* The job's block comes to GPU 0 by a call. */
 static void *comes(void *arg)
 {
@@ -694,6 +713,6 @@ static const struct ktap_test tests[] = {
 	{ "rescued_behind_many_blocks", rescued_behind_many_blocks, 120 },
 	{ "nothing_ahead_by_the_cpu", nothing_ahead_by_the_cpu, 60 },
 	{ "left_while_it_is_served", left_while_it_is_served, 60 },
-	{ "lost_while_lending", lost_while_lending, 60 },
+	{ "lost_while_lending", lost_while_lending, 60 }, { "pushed_to_what_is_gone", pushed_to_what_is_gone },
 };
 KTAP_MAIN(tests)

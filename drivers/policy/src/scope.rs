@@ -155,7 +155,7 @@ impl<H: Clone, const N: usize> Scope<H, N> {
     /// of this scope.
     pub fn best(&self, place: usize) -> H {
         let made = self.made.get(place).and_then(Option::as_ref);
-        let young = made.filter(|m| m.after > self.base.after);
+        let young = made.filter(|m| m.after >= self.base.after);
         young.unwrap_or(&self.base).values.clone()
     }
 
@@ -272,6 +272,8 @@ mod tests {
         }
         assert_eq!(s.put(1, 5, 11), Some(10));
         assert_eq!((s.current(1, 5), s.current(2, 5)), (Some(11), None));
+        // Made behind the change, be it after as many changes of wider scopes.
+        assert_eq!((s.best(1), s.best(2)), (11, 2));
     }
 
     #[test]
