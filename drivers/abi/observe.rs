@@ -5,16 +5,15 @@ use super::ioctl::{argument, gpu, owner_only, put_text, zero};
 use crate::account;
 use crate::account::counters::{Counter, COUNT};
 use crate::account::events::Stream;
-use crate::account::policy;
 use crate::device::registry;
 use crate::kernel::ffi::uapi;
 use crate::kernel::{task, time, user};
 use crate::memory::block::{Block, State};
 use crate::memory::space::Space;
 use crate::memory::{registry as spaces, Place, BLOCK_BYTES, PAGE_BYTES};
+use crate::service::harvest;
 use huvm_hal::ext::topology::{self, LinkType};
 use huvm_policy::chunk::ChunkState;
-use huvm_policy::spare::LendConfig;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -140,7 +139,7 @@ pub(super) fn mem_info(arg: usize) -> Result {
 pub(super) fn lend_info(arg: usize) -> Result {
     let mut a: uapi::huvm_lend_info = argument(arg, 0)?;
     let gpu = gpu(a.gpu)?;
-    let config = LendConfig::of(&policy::of_gpu(&gpu), gpu.chunks().usable());
+    let config = harvest::lend_config(&gpu);
     a.lends = config.enabled.into();
     a.limit_chunks = config.limit.into();
     a.keep_chunks = config.keep.into();

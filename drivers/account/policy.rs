@@ -206,10 +206,10 @@ impl ScopePolicy {
                 let now = InForce::from(p);
                 (now.clone(), true, v.put(place, after, now))
             }
-            Ok(Under::AsIs(p)) if v.own().is_empty() => (p.clone(), true, v.put(place, after, p)),
-            Ok(Under::Old(p)) if v.own().is_empty() => (p, false, None),
             // Something was set here meanwhile.
-            Ok(Under::AsIs(p) | Under::Old(p)) => (v.best(place), false, Some(p)),
+            Ok(Under::AsIs(p, _)) if !v.own().is_empty() => (v.best(place), false, Some(p)),
+            Ok(Under::AsIs(p, true)) => (p.clone(), true, v.put(place, after, p)),
+            Ok(Under::AsIs(p, false)) => (p, false, None),
             Err(AllocError) => (v.best(place), false, None),
         };
         drop(v);
@@ -222,10 +222,8 @@ impl ScopePolicy {
 enum Under {
     /// To be covered.
     Mine(UniqueArc<Policy>),
-    /// To be used as they are: nothing is set in the narrower one.
-    AsIs(InForce),
-    /// The same, from before the last change: not to be kept.
-    Old(InForce),
+    /// To be used as they are: nothing is set in the narrower one. And whether they hold now; else they are not to be kept.
+    AsIs(InForce, bool),
 }
 
 /// The global values, for whatever is set over them.
@@ -252,8 +250,7 @@ pub(crate) fn in_force(space: &Space, gpu: Option<&Gpu>) -> InForce {
     };
     let place = usize::from(gpu.index()).saturating_add(1);
     let under = |is_plain| match of_gpu_now(gpu) {
-        (p, true) if is_plain => Ok(Under::AsIs(p)),
-        (p, false) if is_plain => Ok(Under::Old(p)),
+        (p, is_now) if is_plain => Ok(Under::AsIs(p, is_now)),
         (p, true) => Ok(Under::Mine(room(CHARGED)?.write(*p))),
         (_, false) => Err(AllocError),
     };

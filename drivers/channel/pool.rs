@@ -99,6 +99,11 @@ impl Pool {
         })
     }
 
+    /// Whether some of `tracker` was copied by another GPU's engines.
+    pub(crate) fn was_pushed(&self, tracker: &Tracker) -> bool {
+        tracker.iter().any(|(id, _)| !self.has(id))
+    }
+
     /// Whether some of `tracker` was copied by this GPU's engine for what comes from neighbours.
     pub(crate) fn pulled(&self, tracker: &Tracker) -> bool {
         self.lane(Engine::PeerIn)

@@ -480,8 +480,7 @@ impl State {
         let in_vain = match i.dst {
             Place::Gpu(g) => self.part(g).is_none_or(|p| {
                 let gpu = &p.sg.gpu;
-                let pushed = || i.tracker.iter().any(|(id, _)| !gpu.channels().has(id));
-                gpu.is_lost() || (pushed() && !gpu.answers())
+                gpu.is_lost() || (gpu.channels().was_pushed(&i.tracker) && !gpu.answers())
             }),
             Place::Host | Place::Spare => false,
         };
@@ -533,6 +532,13 @@ impl State {
         self.release_empty_chunks();
     }
 
+    /// What GPUs have of the block: their own, and what a neighbour keeps.
+    pub(crate) fn copies(&self) -> impl Iterator<Item = (&Arc<Gpu>, &PageMask)> {
+        let parts = self.parts.iter().map(|p| (&p.sg.gpu, &p.valid));
+        let kept = self.spare.iter().map(|s| (&s.gpu, &s.valid));
+        Iterator::chain(parts, kept)
+    }
+
     /// Pages that a copy to a GPU, which succeeded, may have read from the memory of one that was lost: that may have been reset
     /// meanwhile; or of one that does not answer, which nobody may know yet: all ones are read there. They stay where they were.
     fn pulled_from_lost(&self, dst: Place, by: &Tracker) -> PageMask {
@@ -542,10 +548,8 @@ impl State {
         if !self.part(g).is_some_and(|p| p.sg.gpu.channels().pulled(by)) {
             return PageMask::EMPTY;
         }
-        let parts = self.parts.iter().map(|p| (&p.sg.gpu, &p.valid));
-        let kept = self.spare.iter().map(|s| (&s.gpu, &s.valid));
         let mut pages = PageMask::EMPTY;
-        for (gpu, valid) in Iterator::chain(parts, kept) {
+        for (gpu, valid) in self.copies() {
             if gpu.index() != g && !valid.is_empty() && (gpu.is_lost() || !gpu.answers()) {
                 pages |= *valid;
             }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! All open spaces, by id.
 
+use super::block::Block;
 use super::space::Space;
+use super::BLOCK_BYTES;
 use crate::kernel::global::{Global, Which};
 use crate::kernel::memcg::LISTED;
 use crate::kernel::task;
@@ -107,6 +109,19 @@ pub(crate) fn remove(id: u64) {
 pub(crate) fn next_space(id: u64) -> Option<Arc<Space>> {
     let s = SPACES.lock();
     s.all.get(place(&s.all, id)).cloned()
+}
+
+/// Calls `f` for every block of every space.
+pub(crate) fn each_block(mut f: impl FnMut(&Arc<Block>)) {
+    let mut id = 0;
+    while let Some(space) = next_space(id) {
+        let mut at = 0;
+        while let Some(block) = space.next_block(at) {
+            f(&block);
+            at = block.va().saturating_add(BLOCK_BYTES);
+        }
+        id = space.id().saturating_add(1);
+    }
 }
 
 /// The spaces that a process opened. Numbers of processes are used again, and files go to others: for one that is no administrator its

@@ -65,9 +65,7 @@ pub(super) fn find_spare(
 ) -> Found {
     if let Some(spare) = s.spare.as_ref() {
         let reaches = !spare.gpu.is_lost() && gpu.peer_id(spare.gpu.index()).is_some();
-        // What comes in to a chunk that is lent already takes as much from the lender's jobs.
-        let fits = || takes_more(&spare.gpu, &terms(&spare.gpu).pace);
-        return if reaches && !spare.is_condemned() && fits() {
+        return if reaches && !spare.is_condemned() && takes_in(spare) {
             Found::Chunk
         } else {
             Found::Nothing
@@ -213,7 +211,7 @@ pub(super) fn lend(
     cause: u32,
 ) -> bool {
     // Whoever chose it looked without a lock; the pool looks once more.
-    let (config, _is_now) = lend_config(&lender);
+    let config = lend_config(&lender);
     if !takes_more(&lender, &config.pace) {
         return false;
     }
@@ -270,24 +268,33 @@ fn paced(lender: &Gpu, pace: &Pace) -> Option<(u64, u64)> {
 }
 
 /// Whether a lender's pace lets more in now.
-pub(super) fn takes_more(lender: &Gpu, pace: &Pace) -> bool {
+fn takes_more(lender: &Gpu, pace: &Pace) -> bool {
     let offer = lender.chunks().offer();
     paced(lender, pace).is_none_or(|(now, ns)| offer.take_turn(now, ns))
 }
 
-/// What a GPU lends, and keeps; and whether its policy says so now.
-fn lend_config(lender: &Gpu) -> (LendConfig, bool) {
-    let (p, is_now) = policy::of_gpu_now(lender);
-    (LendConfig::of(&p, lender.chunks().usable()), is_now)
+/// Whether more may come in to a chunk that is lent already, which takes as much from the lender's jobs.
+pub(super) fn takes_in(spare: &Spare) -> bool {
+    takes_more(&spare.gpu, &terms(&spare.gpu).pace)
+}
+
+/// What a GPU lends, and keeps.
+pub(crate) fn lend_config(lender: &Gpu) -> LendConfig {
+    lends_by(&policy::of_gpu(lender), lender)
+}
+
+/// The same where `p` is in force.
+fn lends_by(p: &Policy, lender: &Gpu) -> LendConfig {
+    LendConfig::of(p, lender.chunks().usable())
 }
 
 /// The terms on which a GPU lends.
-pub(super) fn terms(lender: &Gpu) -> Terms {
+fn terms(lender: &Gpu) -> Terms {
     let after = policy::changes();
     let pool = lender.chunks();
     pool.offer().terms(after).unwrap_or_else(|| {
-        let (config, is_now) = lend_config(lender);
-        let now = Terms::of(&config);
+        let (p, is_now) = policy::of_gpu_now(lender);
+        let now = Terms::of(&lends_by(&p, lender));
         if is_now {
             pool.agree(after, &now);
         }
@@ -510,7 +517,7 @@ impl Lend {
                 looked = now;
                 peer::refresh(gpu);
             }
-            let (config, _is_now) = lend_config(gpu);
+            let config = lend_config(gpu);
             // What is lent is counted at a look alone: it is rung for each chunk that comes in.
             if looks || more || !config.enabled {
                 more = take_home(gpu, &config);

@@ -875,14 +875,8 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
             evict::make_room(&sg.gpu, Some(block.space()), false, &mut room)?;
         }
     }
-    let s = block.settled();
-    let parts = s.parts.iter().map(|p| &p.sg.gpu);
-    let mut gpus = Iterator::chain(parts, s.spare.iter().map(|s| &s.gpu));
-    Err(if gpus.all(|gpu| gpu.answers()) {
-        ENOMEM
-    } else {
-        EIO
-    })
+    let all_answer = block.settled().copies().all(|(gpu, _)| gpu.answers());
+    Err(if all_answer { ENOMEM } else { EIO })
 }
 
 /// Maps those of `pages` that are valid in the chunk of GPU `g` and not mapped yet.

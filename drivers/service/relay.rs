@@ -151,12 +151,11 @@ pub(super) fn start(
     cause: u32,
 ) -> Result {
     match s.spare.as_ref() {
-        Some(spare) if spare.gpu.index() == via.get() && !spare.is_condemned() => {
-            if !harvest::takes_more(&spare.gpu, &harvest::terms(&spare.gpu).pace) {
-                return Err(ENOSPC);
-            }
+        Some(spare) if spare.gpu.index() != via.get() || spare.is_condemned() => {
+            return Err(EBUSY);
         }
-        Some(_) => return Err(EBUSY),
+        Some(spare) if !harvest::takes_in(spare) => return Err(ENOSPC),
+        Some(_) => {}
         None => {
             let lender = registry::gpu(via.get().into()).ok_or(ENOSPC)?;
             if !harvest::lend(s, block, g, lender, true, cause) {

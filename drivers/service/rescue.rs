@@ -26,7 +26,7 @@ use crate::channel::{self, Engine, Failed, Tracker, Watch};
 use crate::device::Gpu;
 use crate::kernel::{thread, time};
 use crate::memory::block::{Block, Inflight, Others};
-use crate::memory::{registry, Place, BLOCK_BYTES};
+use crate::memory::{registry, Place};
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -151,22 +151,15 @@ impl Rescue<'_> {
     /// Takes every block of every space.
     #[inline(never)] // stack
     fn go_round(&mut self, failed: &Failed) -> Sum {
-        let (mut sum, mut id) = (Sum::default(), 0);
-        while let Some(space) = registry::next_space(id) {
-            let mut at = 0;
-            while let Some(block) = space.next_block(at) {
-                match self.send_home(&block, failed) {
-                    Ok(sent) => sum.rescued = sum.rescued.saturating_add(sent.into()),
-                    Err(e) => {
-                        sum.left = sum.left.saturating_add(1);
-                        let for_good = !pool::may_pass(self.gpu, e);
-                        sum.failed = sum.failed.saturating_add(for_good.into());
-                    }
-                }
-                at = block.va().saturating_add(BLOCK_BYTES);
+        let mut sum = Sum::default();
+        registry::each_block(|block| match self.send_home(block, failed) {
+            Ok(sent) => sum.rescued = sum.rescued.saturating_add(sent.into()),
+            Err(e) => {
+                sum.left = sum.left.saturating_add(1);
+                let for_good = !pool::may_pass(self.gpu, e);
+                sum.failed = sum.failed.saturating_add(for_good.into());
             }
-            id = space.id().saturating_add(1);
-        }
+        });
         sum
     }
 

@@ -12,7 +12,7 @@ use crate::memory::block::{Block, State};
 use crate::memory::clients::Client;
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
-use crate::memory::{PageMask, Place, BLOCK_BYTES};
+use crate::memory::{registry, PageMask, Place, BLOCK_BYTES};
 use core::cell::Cell;
 use huvm_policy::chunk::ChunkState;
 use kernel::prelude::*;
@@ -207,54 +207,40 @@ pub(crate) fn evacuate(gpu: &Arc<Gpu>) -> u32 {
 fn empty_blocks(gpu: &Arc<Gpu>) -> u32 {
     let leaving = Leaving::new(gpu);
     let mut left = 0u32;
-    each_block(|block| {
+    registry::each_block(|block| {
         let (used, lent) = {
             let s = block.settled();
             let part = s.part(gpu.index()).filter(|p| Arc::ptr_eq(&p.sg.gpu, gpu));
             let spare = s.spare.as_ref().filter(|s| Arc::ptr_eq(&s.gpu, gpu));
             (part.and_then(|p| p.chunk), spare.map(|s| s.chunk))
         };
-        let empty = |id| {
-            let mut after = Tracker::EMPTY;
-            evict::empty(gpu, block, id, Need::Owner, false, &mut after)
-        };
-        let take_back = |id| harvest::take_back(gpu, block, id, &mut { Tracker::EMPTY }).map(drop);
-        for (id, did) in [
-            used.map(|id| (id, leaving.insist(|| empty(id)))),
-            lent.map(|id| (id, leaving.insist(|| take_back(id)))),
-        ]
-        .into_iter()
-        .flatten()
-        {
-            if did.is_err() {
+        let mut comes_home = |id, home: &mut dyn FnMut(&mut Tracker) -> Result| {
+            if leaving.insist(|| home(&mut { Tracker::EMPTY })).is_err() {
                 left = left.saturating_add(1);
-                continue;
+                return;
             }
             // Its copies are over. Who had it in hand finds that the block let go of it.
             let _s = block.settled();
             let _who_has_it = gpu.chunks().release(id);
+        };
+        if let Some(id) = used {
+            comes_home(id, &mut |after| {
+                evict::empty(gpu, block, id, Need::Owner, false, after)
+            });
+        }
+        if let Some(id) = lent {
+            comes_home(id, &mut |after| {
+                harvest::take_back(gpu, block, id, after).map(drop)
+            });
         }
     });
     left
 }
 
-/// Calls `f` for every block of every space.
-fn each_block(mut f: impl FnMut(&Arc<Block>)) {
-    let mut id = 0;
-    while let Some(space) = crate::memory::registry::next_space(id) {
-        let mut at = 0;
-        while let Some(block) = space.next_block(at) {
-            f(&block);
-            at = block.va() + BLOCK_BYTES;
-        }
-        id = space.id() + 1;
-    }
-}
-
 /// Takes back every DMA mapping that host memory of any space has for a GPU: one that lent has some in blocks of spaces
 /// that it does not know. For a GPU that leaves; its copies are over.
 pub(crate) fn unmap_host(gpu: &Gpu) {
-    each_block(|block| block.settled().host.unmap_gpu(gpu.index()));
+    registry::each_block(|block| block.settled().host.unmap_gpu(gpu.index()));
     // What was replaced in a block is with whoever replaced it.
     for other in 0..uapi::HUVM_MAX_GPUS {
         if let Some(other) = crate::device::registry::gpu(other) {

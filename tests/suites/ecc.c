@@ -79,6 +79,15 @@ static int64_t spare_of(const void *p, uint32_t gpu)
 	return chunk_behind(p, behind);
 }
 
+/* So many allocations of host memory fail, of each size. */
+static void host_memory_fails(int fd, uint32_t times)
+{
+	static const uint32_t sizes[] = { HUVM_FAIL_HOST_4K, HUVM_FAIL_HOST_64K, HUVM_FAIL_HOST_2M };
+
+	for (int n = 0; n < 3; n++)
+		let_fail(fd, sizes[n], times);
+}
+
 /* A program that reads all of the job and compares. */
 static struct huvm_instr check_all(const struct job *j)
 {
@@ -526,7 +535,6 @@ static void written_after_it_was_told(void)
  */
 static void new_beside_what_was_left_out(void)
 {
-	static const uint32_t sizes[] = { HUVM_FAIL_HOST_4K, HUVM_FAIL_HOST_64K, HUVM_FAIL_HOST_2M };
 	int fd = start(0, 0, 0);
 	uint64_t lost = of_gpu(fd, 0, HUVM_CNT_ECC_LOST_PAGES), beside = 0;
 	const uint64_t rounds = 4;
@@ -546,14 +554,12 @@ static void new_beside_what_was_left_out(void)
 		run_ok(j.fd, 0, 1, &i, 1, 8);
 		CHECK_EQ(block_info(j.fd, j.p).gpu_pages[0], PAGES);
 		poison(fd, 0, chunk_of(j.p, 0), 12);
-		for (int size = 0; size < 3; size++)
-			let_fail(fd, sizes[size], ~0u);
+		host_memory_fails(fd, ~0u);
 		CHECK_ERR(migrate(j.fd, page, PAGE, HUVM_PLACE_HOST), EIO);
 		CHECK_OK(munmap(page, PAGE));
 		CHECK(mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, j.fd, 0) == page);
 		beside += block_info(j.fd, j.p).gpu_pages[0] == PAGES - 1;
-		for (int size = 0; size < 3; size++)
-			let_fail(fd, sizes[size], 0);
+		host_memory_fails(fd, 0);
 		CHECK_OK(migrate(j.fd, j.p, BLOCK, HUVM_PLACE_HOST));
 		for (uint64_t w = 0; w < PAGE / 8; w++)
 			CHECK_EQ(page[w], 0);
@@ -699,7 +705,6 @@ static void neighbours_memory(void)
  * can be read. @at_home: the lender's own engine met it, not the borrower's. */
 static void stuck_in_spare(int at_home)
 {
-	static const uint32_t sizes[] = { HUVM_FAIL_HOST_4K, HUVM_FAIL_HOST_64K, HUVM_FAIL_HOST_2M };
 	const uint64_t word = 0x5eed5eed5eedull;
 	int fd = start(1 << 1, 1 << 0, 4);
 	uint32_t was = retired(fd, 1), chunk;
@@ -723,8 +728,7 @@ static void stuck_in_spare(int at_home)
 		chunk = (uint32_t)spare_of(block, 1);
 	}
 	poison(fd, 1, chunk, 77);
-	for (int n = 0; n < 3; n++)
-		let_fail(fd, sizes[n], ~0u);
+	host_memory_fails(fd, ~0u);
 	if (at_home)
 		CHECK_ERR(migrate(j.fd, page, PAGE, HUVM_PLACE_HOST), EIO);
 	ended_by_ecc(run_program(j.fd, 0, 1, &look, 1, 8), page);
@@ -736,8 +740,7 @@ static void stuck_in_spare(int at_home)
 	/* The block stays, or goes where it has a chunk already. */
 	for (int n = 0; n < 8; n++)
 		ioctl(fd, HUVM_IOC_TEST_EVICT, &e);
-	for (int n = 0; n < 3; n++)
-		let_fail(fd, sizes[n], 0);
+	host_memory_fails(fd, 0);
 	while (chunk_behind(block, " 0:") >= 0)
 		CHECK_OK(ioctl(fd, HUVM_IOC_TEST_EVICT, &e));
 	printf("# evicted, the chunk is %lld, that was %u\n", (long long)spare_of(block, 1), chunk);

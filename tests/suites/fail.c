@@ -489,13 +489,18 @@ static void prepare_on_both(void)
 #define ADVISER(what, how, ...) \
 	CALLER(what, huvm_advise, HUVM_IOC_ADVISE, .va = (uintptr_t)of_p, .length = BLOCK / 2, .advice = how, ##__VA_ARGS__)
 
-ADVISER(prefer, HUVM_ADVISE_PREFERRED, .place = HUVM_PLACE_HOST)
-static void check_prefer(int worked)
+static void is_preferred(uint32_t where)
 {
-	CHECK_EQ(block_info(of_fd, of_p).preferred, worked ? HUVM_PLACE_MIXED : HUVM_PLACE_NONE);
+	CHECK_EQ(block_info(of_fd, of_p).preferred, where);
 	CHECK_OK(advise(of_fd, of_p, OF_LEN, HUVM_ADVISE_UNSET_PREFERRED, 0));
 	CHECK_EQ(block_info(of_fd, of_p).preferred, HUVM_PLACE_NONE);
 	cpu_check(of_p, OF_LEN, 9, 2);
+}
+
+ADVISER(prefer, HUVM_ADVISE_PREFERRED, .place = HUVM_PLACE_HOST)
+static void check_prefer(int worked)
+{
+	is_preferred(worked ? HUVM_PLACE_MIXED : HUVM_PLACE_NONE);
 }
 
 /* All of it is on the GPU, and is to live on the host. */
@@ -508,10 +513,7 @@ static void prepare_preferred(void)
 ADVISER(not_preferred, HUVM_ADVISE_UNSET_PREFERRED)
 static void check_not_preferred(int worked)
 {
-	CHECK_EQ(block_info(of_fd, of_p).preferred, worked ? HUVM_PLACE_MIXED : HUVM_PLACE_HOST);
-	CHECK_OK(advise(of_fd, of_p, OF_LEN, HUVM_ADVISE_UNSET_PREFERRED, 0));
-	CHECK_EQ(block_info(of_fd, of_p).preferred, HUVM_PLACE_NONE);
-	cpu_check(of_p, OF_LEN, 9, 2);
+	is_preferred(worked ? HUVM_PLACE_MIXED : HUVM_PLACE_HOST);
 }
 
 ADVISER(mostly, HUVM_ADVISE_READ_MOSTLY)
@@ -540,15 +542,20 @@ static void prepare_accessed(void)
 	prepare_on_gpu();
 }
 
+/* From the host the GPU takes what it is not to map there: so many pages. */
+static void gpu_takes(uint32_t pages)
+{
+	cpu_check(of_p, OF_LEN, 9, 2);
+	gpu_check(of_fd, 0, of_p, OF_LEN, 4, 9, 2);
+	CHECK_EQ(block_info(of_fd, of_p).gpu_pages[0], pages);
+	CHECK_OK(advise(of_fd, of_p, OF_LEN, HUVM_ADVISE_UNSET_ACCESSED_BY, 0));
+	cpu_check(of_p, OF_LEN, 9, 2);
+}
+
 ADVISER(access_by, HUVM_ADVISE_ACCESSED_BY)
 static void check_access_by(int worked)
 {
-	/* From the host the GPU takes what it is not to map there. */
-	cpu_check(of_p, OF_LEN, 9, 2);
-	gpu_check(of_fd, 0, of_p, OF_LEN, 4, 9, 2);
-	CHECK_EQ(block_info(of_fd, of_p).gpu_pages[0], worked ? 256 : 512);
-	CHECK_OK(advise(of_fd, of_p, OF_LEN, HUVM_ADVISE_UNSET_ACCESSED_BY, 0));
-	cpu_check(of_p, OF_LEN, 9, 2);
+	gpu_takes(worked ? 256 : 512);
 }
 
 static void prepare_accessed_by(void)
@@ -560,11 +567,7 @@ static void prepare_accessed_by(void)
 ADVISER(not_access_by, HUVM_ADVISE_UNSET_ACCESSED_BY)
 static void check_not_access_by(int worked)
 {
-	cpu_check(of_p, OF_LEN, 9, 2);
-	gpu_check(of_fd, 0, of_p, OF_LEN, 4, 9, 2);
-	CHECK_EQ(block_info(of_fd, of_p).gpu_pages[0], worked ? 256 : 0);
-	CHECK_OK(advise(of_fd, of_p, OF_LEN, HUVM_ADVISE_UNSET_ACCESSED_BY, 0));
-	cpu_check(of_p, OF_LEN, 9, 2);
+	gpu_takes(worked ? 256 : 0);
 }
 
 ADVISER(discard, HUVM_ADVISE_DISCARD)

@@ -272,17 +272,14 @@ static void packets_never_valid_for_long(void)
 	double t = seconds();
 	char line[1024];
 	uint32_t n = 0;
-	ssize_t got;
 
 	for (int i = 0; i < 10; i++) {
 		test_reg(s.fd, 0, INJ_PACKET_NEVER_VALID, 1);
 		served(&s, start(&s));
 		CHECK_EQ(read_reg(s.fd, 0, INJ_PACKET_NEVER_VALID), 0);
 	}
-	while ((got = read(s.log, line, sizeof(line) - 1)) > 0 || (got < 0 && errno == EPIPE)) {
-		line[got < 0 ? 0 : got] = 0;
+	while (next_line(s.log, line, sizeof(line)))
 		n += strstr(line, "waiting (ms") || strstr(line, "a fault ring is not read");
-	}
 	t = seconds() - t;
 	printf("# %u lines in %.1f s\n", n, t);
 	/* Each minute what went wrong, and who waits: the fault thread, and who waits for the launch. And once on a slow machine for something else. */

@@ -388,19 +388,26 @@ static inline int write_file(const char *path, const char *text)
 	return r < 0 ? -1 : 0;
 }
 
+/* The next line of the kernel's log from where @log stands, if there is one; what was overwritten before it was read is none. */
+static inline int next_line(int log, char *line, size_t room)
+{
+	ssize_t got;
+
+	do
+		got = read(log, line, room - 1);
+	while (got < 0 && errno == EPIPE);
+	line[got < 0 ? 0 : got] = 0;
+	return got > 0;
+}
+
 /* Lines that the kernel's log had from where @log stands, with all of these words. */
 static inline unsigned int logged(int log, const char *a, const char *b)
 {
 	char line[1024];
 	unsigned int n = 0;
-	ssize_t got;
 
-	while ((got = read(log, line, sizeof(line) - 1)) > 0 || (got < 0 && errno == EPIPE)) {
-		if (got < 0)
-			continue;
-		line[got] = 0;
+	while (next_line(log, line, sizeof(line)))
 		n += strstr(line, a) && strstr(line, b);
-	}
 	return n;
 }
 
@@ -410,11 +417,9 @@ static inline int gets_logged_waits(int log, const char *first, const char *seco
 	double until = seconds() + 5 * time_scale();
 	int one = 0, two = 0;
 	char line[1024];
-	ssize_t got;
 
 	for (; !(one && two) && seconds() < until; usleep(10000)) {
-		while ((got = read(log, line, sizeof(line) - 1)) > 0 || (got < 0 && errno == EPIPE)) {
-			line[got < 0 ? 0 : got] = 0;
+		while (next_line(log, line, sizeof(line))) {
 			if (!strstr(line, "huvm: waiting"))
 				continue;
 			one |= !!strstr(line, first);
@@ -424,7 +429,7 @@ static inline int gets_logged_waits(int log, const char *first, const char *seco
 	return one && two;
 }
 
-/* The same, once there are @least of them, for a line is written after what it tells of can be seen; 0 if they do not come soon. */
+/* As logged(), once there are @least of them, for a line is written after what it tells of can be seen; 0 if they do not come soon. */
 static inline unsigned int gets_logged(int log, const char *a, const char *b, unsigned int least)
 {
 	unsigned int n = 0;

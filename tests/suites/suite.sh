@@ -42,7 +42,7 @@ races() {
 		title && /\[huvm\]/ { stack = 1 }
 		title && /==========/ { told() }
 		END { if (title) told() }
-	' "$1" | sort | uniq
+	' "$1" | sort -u
 }
 # Suites that make hardware misbehave, or the driver fail, of which it is to speak.
 provoking="bounce bringup ecc fail fail_behind fuzz harvest hostile inject iommu keep large leave lost reclaim regress soak stuck unbind"

@@ -103,7 +103,7 @@ pub(crate) struct Link {
 #[derive(Clone, Debug, Default)]
 struct Port {
     present: bool,
-    /// It fell off the bus: its memory reads all ones, for neighbours too.
+    /// It fell off the bus, by INJECT.GONE or as the model failed: all of it reads ones, for neighbours too.
     gone: bool,
     vram_bytes: u64,
     h2d: Resource,

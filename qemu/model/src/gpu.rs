@@ -167,8 +167,6 @@ pub(crate) struct Gpu {
     pub(crate) config: GpuConfig,
     /// Grows with each reset: events of an older epoch are void.
     pub(crate) epoch: u64,
-    /// INJECT.GONE was written, or the model failed.
-    pub(crate) gone: bool,
     ces: u32,
     /// Messages on their way out: one that is asked for again meanwhile is the same one.
     messages: u32,
@@ -195,7 +193,6 @@ impl Gpu {
         let [non_replayable, replayable] = fault_entries;
         Gpu {
             epoch,
-            gone: false,
             ces,
             messages: 0,
             irq: Tree::default(),

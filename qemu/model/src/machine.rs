@@ -149,8 +149,7 @@ impl Machine {
 
     /// Makes a GPU fall off the bus, as INJECT.GONE does: for a caller that cannot trust its state any more.
     pub fn mark_gone(&mut self, gpu: usize, host: &mut dyn Host) {
-        if let Some(Some(g)) = self.gpus.get_mut(gpu) {
-            g.gone = true;
+        if self.fabric.present(gpu) {
             self.fabric.fall(gpu);
             fall(gpu, host);
         }
@@ -158,10 +157,7 @@ impl Machine {
 
     /// Whether a GPU fell off the bus. One that is not there did.
     pub fn is_gone(&self, gpu: usize) -> bool {
-        self.gpus
-            .get(gpu)
-            .and_then(Option::as_ref)
-            .is_none_or(|g| g.gone)
+        !self.fabric.present(gpu) || self.fabric.is_gone(gpu)
     }
 
     /// Reads `size` bytes (1, 2, 4 or 8) at `offset` of BAR `bar` (0, 1, 3 or 5).
@@ -220,7 +216,7 @@ impl Machine {
             };
             let at = at.max(now.saturating_sub(LAG_NS));
             self.with(gpu, at, host, |g, cx| {
-                if g.epoch == epoch && !g.gone {
+                if g.epoch == epoch && !cx.fabric.is_gone(cx.gpu) {
                     g.event(event, cx);
                 }
             });

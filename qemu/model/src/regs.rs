@@ -22,7 +22,7 @@ pub(crate) const ENGINE_CE0: u32 = 15;
 impl Gpu {
     /// Reads a BAR.
     pub(crate) fn bar_read(&mut self, bar: u32, offset: u64, size: u32, cx: &mut Cx<'_>) -> u64 {
-        if self.gone {
+        if cx.fabric.is_gone(cx.gpu) {
             return ones(size);
         }
         match bar {
@@ -61,7 +61,7 @@ impl Gpu {
         size: u32,
         cx: &mut Cx<'_>,
     ) {
-        if self.gone {
+        if cx.fabric.is_gone(cx.gpu) {
             return;
         }
         match bar {

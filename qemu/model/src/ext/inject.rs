@@ -304,7 +304,6 @@ impl Gpu {
                 cx.fabric.force_down(cx.gpu, value);
             }
             reg::GONE if value == reg::GONE_KEY => {
-                self.gone = true;
                 cx.fabric.fall(cx.gpu);
                 fall(cx.gpu, cx.host);
             }

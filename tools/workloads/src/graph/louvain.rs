@@ -199,16 +199,17 @@ pub(crate) fn make(name: &'static str, kind: Kind, ask: &Ask) -> Workload {
         };
         let (g, plan) = (g.clone(), plan.clone());
         let last = pass + 1 == passes;
-        let levels = (0..plan.len()).flat_map(move |level| {
-            let this = plan.get(level).copied();
-            let next = plan.get(level + 1).copied();
-            let (kernel, graph) = match this.filter(|_| level != 0) {
+        let nexts = plan.clone().into_iter().skip(1).map(Some).chain([None]);
+        let levels = plan.into_iter().zip(nexts).enumerate();
+        let levels = levels.flat_map(move |(level, (this, next))| {
+            let (kernel, graph) = if level == 0 {
+                (fine.clone(), g.clone())
+            } else {
                 // Smaller, and of the same kind; its edges are drawn.
-                Some(p) => (coarse.clone(), g.smaller(p.vertices, p.edges)),
-                None => (fine.clone(), g.clone()),
+                (coarse.clone(), g.smaller(this.vertices, this.edges))
             };
             let built = next.map(|next| build(&kernel, graph.clone(), next));
-            let sweeps = (0..this.map_or(0, |p| p.sweeps))
+            let sweeps = (0..this.sweeps)
                 .flat_map(move |_| kernel.clone().touches(graph.clone(), Active::ALL));
             let dead = (level == 0 && last).then_some(Step::Discard { alloc: 1 });
             steps(sweeps, PAGE_PS)
