@@ -23,7 +23,8 @@ pub(crate) struct Figures {
     pub(crate) d2h_bytes: u64,
     pub(crate) evictions: u64,
     /// Time that the moved bytes need on the busiest direction of the GPU's busiest link (to the host, or those to lending
-    /// neighbours together, whether these had anything to lend or not) at its full bandwidth, over the time taken.
+    /// neighbours together, whether these had anything to lend or not) at its full bandwidth, over the time taken, of a job's up to
+    /// where they had all landed.
     pub(crate) link_efficiency: Option<f64>,
     /// Elements that the CPU found wrong; unknown without verification.
     pub(crate) mismatches: Option<u64>,
@@ -113,17 +114,22 @@ impl Figures {
         }
     }
 
-    /// With what the GPU's links carried in the time taken.
-    pub(crate) fn on_links(self, device: &Device, gpu: &uapi::huvm_gpu_info) -> Result<Self> {
-        let time_ns = self.time_ns;
+    /// With how well the GPU's links were used in the time of `moved`, of the same run.
+    pub(crate) fn on_links(
+        self,
+        device: &Device,
+        gpu: &uapi::huvm_gpu_info,
+        moved: &Figures,
+    ) -> Result<Self> {
+        let time_ns = moved.time_ns;
         let peers_mbps = lenders_mbps(device, gpu.gpu)?;
         let host = efficiency(
-            (self.h2d_bytes, gpu.host_h2d_mbps),
-            (self.d2h_bytes, gpu.host_d2h_mbps),
+            (moved.h2d_bytes, gpu.host_h2d_mbps),
+            (moved.d2h_bytes, gpu.host_d2h_mbps),
             time_ns,
         );
-        let back = self.spare_hit_bytes;
-        let away = self.p2p_bytes.saturating_sub(back);
+        let back = moved.spare_hit_bytes;
+        let away = moved.p2p_bytes.saturating_sub(back);
         let peer_in = efficiency((back, peers_mbps), (0, 0), time_ns);
         let peer_out = efficiency((0, 0), (away, peers_mbps), time_ns);
         let busiest = [host, peer_in, peer_out].into_iter().flatten();

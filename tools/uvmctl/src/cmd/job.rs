@@ -2,6 +2,7 @@
 //! Jobs: each has data of its own and makes passes over it on a GPU. Several run at once.
 
 use super::figures::Figures;
+use super::landed::landed;
 use super::policy;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
@@ -137,7 +138,7 @@ impl Job {
     }
 
     /// Makes all passes. Their time is all of that between the readings of the counters: what one pass has on its way for the next is
-    /// copied between the two.
+    /// copied between the two. How well links were used is told up to where all has landed.
     fn measure(&mut self) -> Result<Figures> {
         let Seat { device, gpu, bar } = &self.seat;
         let (device, gpu) = (device, *gpu);
@@ -161,9 +162,11 @@ impl Job {
         let after = device.counters(Scope::Gpu(gpu))?;
         let spent = spent();
         let phantom = is_phantom(&info);
+        let before = before.as_ref().unwrap_or(&after);
+        let moved = Figures::between(before, &landed(device, gpu, &after)?);
         // Before the CPU takes the data: what lends now lent before.
-        let figures = Figures::between(before.as_ref().unwrap_or(&after), &after)
-            .on_links(device, &info)?
+        let figures = Figures::between(before, &after)
+            .on_links(device, &info, &moved)?
             .driven(driver, spent);
         Ok(Figures {
             workload: self.plan.workload.clone(),

@@ -13,6 +13,7 @@ mod figures;
 mod gpu;
 mod inject;
 mod job;
+mod landed;
 mod latency;
 mod loss;
 mod man;

@@ -170,7 +170,8 @@ pub(super) fn run(out: &Out, tasks: &[&Task], passes: Passes) -> Result<Vec<Did>
     let mut all = Vec::new();
     for ((_, role, part, seat, load, info), ended) in players.iter().zip(readings) {
         let figures = Figures::between(&ended.before, &ended.after);
-        let figures = figures.on_links(&seat.device, info)?;
+        let moved = figures.clone();
+        let figures = figures.on_links(&seat.device, info, &moved)?;
         let mut figures = figures.driven(ended.driver.0, ended.driver.1);
         figures.scale(ended.made, passes.measured);
         figures.workload = part.workload.into();
