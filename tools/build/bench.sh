@@ -8,7 +8,7 @@
 #   AGAIN=1 (oversub, streaming, those of several jobs): once more, presets in the other order: how far apart the two are stands in the rows
 #   QUICK=1: less of each experiment, on smaller memories; results are in build/results-quick
 #   FRESH=1: from the start
-# Recordings of a guest (timeline) are kept beside its rows, as build/results/EXPERIMENT-CASE-PRESET.jsonl.gz.
+# Recordings of a guest (timeline, recorded-jobs) are kept beside its rows, as build/results/EXPERIMENT-CASE-PRESET.jsonl.gz.
 # What is stopped goes on where it was: the rows of a guest are kept, and taken again as long as all that made them is the same to the
 # byte (kernel, image, device, profile, arguments), for then they would be the same again. So `all` leaves out what is there.
 . "$(dirname "$0")/lib.sh"
@@ -53,10 +53,10 @@ several() {
 # The experiments: minutes on two idle cores, by guess; their guests; memory of a guest, CPUs, data; whether what the jobs touch is
 # recorded first.
 spec() {
-	local mem_=${MEM:-} profile_=${PROFILE:-} w passes=${ITERATIONS:+-i $ITERATIONS}
+	local mem_=${MEM:-} profile_=${PROFILE:-} w a=() passes=${ITERATIONS:+-i $ITERATIONS}
 	mem=3G cpus=2 profile=v100-p3 data=real taped='' command='' guests=()
 	[ -z "$quick" ] || passes="-i 1"
-	case $exp in demo | harvest | scaling | timeline) ;; *) passes+=${AGAIN:+ --again} ;; esac
+	case $exp in demo | harvest | scaling | timeline | recorded-jobs) ;; *) passes+=${AGAIN:+ --again} ;; esac
 	case $exp in
 	demo)
 		minutes=1 reader=demo
@@ -154,7 +154,12 @@ spec() {
 		guest_of scan 2 128 "--cases scan --recordings /results"
 		guest_of pagerank 2 128 "--cases pagerank --recordings /results"
 		;;
-	*) die "there is no experiment '$exp'" "use EXP=all, demo or one of: ${every[*]}" ;;
+	recorded-jobs)
+		minutes=60
+		for w in case-1 case-2 case-3 case-4 gnmt8 resnet50; do a+=("--recordings /results${PRESETS:+ --presets $PRESETS} --cases $w"); done
+		several "${a[@]}"
+		;;
+	*) die "there is no experiment '$exp'" "use EXP=all, demo, recorded-jobs or one of: ${every[*]}" ;;
 	esac
 	mem=${mem_:-$mem} profile=${profile_:-$profile}
 	[ -z "$command" ] || reader="bench $command"

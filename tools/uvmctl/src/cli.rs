@@ -546,6 +546,8 @@ pub(crate) enum Experiment {
     Scaling,
     /// Jobs on GPU 0 that need 1.5 times its memory, the others lend: recorded, for pictures
     Timeline,
+    /// Jobs of inter-job and intra-job on their four GPUs, recorded to see what they wait for (test=1)
+    RecordedJobs,
 }
 
 #[derive(Args, Debug)]
@@ -574,7 +576,7 @@ pub(crate) struct Bench {
     /// Record them in that folder, and run nothing; needs no driver
     #[arg(long, requires = "tapes", requires = "chunks")]
     pub(crate) record: bool,
-    /// Of timeline: folder for the recordings
+    /// Of timeline and recorded-jobs: folder for the recordings
     #[arg(long, value_name = "DIR")]
     pub(crate) recordings: Option<PathBuf>,
     /// Measured passes per row; of scaling, 128 faults for each

@@ -22,7 +22,7 @@
 //!
 //! `scaling`: what a fault and an eviction cost on larger machines ([`scaling`]).
 //!
-//! `timeline`: some jobs, recorded for pictures ([`recorded`]).
+//! `timeline`: some jobs, recorded for pictures ([`recorded`]); `recorded-jobs`: several at once.
 //!
 //! On a machine of one GPU there is `off` alone. The rows of both machines in one document, read with `--from`, give all
 //! figures and what they are to be ([`targets`]).
@@ -97,13 +97,17 @@ fn only_its_own(b: &Bench) -> Result<()> {
             !b.cases.is_empty(),
             several || of(&[Experiment::Scaling, Experiment::Timeline]),
         ),
-        ("again", b.again, several || alone),
+        (
+            "again",
+            b.again,
+            (several || alone) && !of(&[Experiment::RecordedJobs]),
+        ),
         ("chunks", b.chunks.is_some(), several),
         ("tapes", b.tapes.is_some(), several),
         (
             "recordings",
             b.recordings.is_some(),
-            of(&[Experiment::Timeline]),
+            of(&[Experiment::Timeline, Experiment::RecordedJobs]),
         ),
     ];
     let wrong = given.iter().find(|(_, given, its)| *given && !its);

@@ -15,11 +15,13 @@
 //! | `spare-size` | 9 | case 1's borrower, idle neighbours that lend 5 to 60 % of its data |
 //! | `interference` | Table 3 | a vector addition beside one borrower and three |
 //! | `intra-job` | 10 | one job over four GPUs, two of them over capacity |
+//! | `recorded-jobs` | 6, 10 | of these two what differs most from the paper, recorded while it runs, to see why |
 
 use super::super::inject::for_tests;
 use super::corun::made;
 use super::lineup::{all_found, Lend, Lineup, Policy, BASE, BEST, WHOLE};
 use super::measured::{there_and_back, Measured};
+use super::recorded::kept;
 use super::scene::{size, Case, JobOf, PartOf, Stage};
 use super::tape::Tape;
 use crate::cli::{Bench, Experiment};
@@ -190,8 +192,21 @@ const INTRA_JOB: [Case; 4] = [
     },
 ];
 
+/// `recorded-jobs`. A listener takes the events meanwhile, so that its rows are no measurement beside those of the same cases.
+const RECORDED: [Case; 6] = [
+    INTER_JOB[0],
+    INTER_JOB[1],
+    INTER_JOB[2],
+    INTER_JOB[3],
+    INTRA_JOB[1],
+    INTRA_JOB[2],
+];
+
 /// Who meets in the cases.
 const PRESETS: [&str; 5] = ["stock-460", BASE, "preef-host", WHOLE, BEST];
+
+/// Who is recorded: the rivals whose figures differ from the paper's.
+const RIVALS: [&str; 3] = ["stock-460", "preef-host", WHOLE];
 
 /// Modes and amounts of `prefetch-size`, MiB; the value of a mode is that of `stream_prefetch`.
 const MODES: [(&str, u64); 2] = [("stride", 2), ("next-line", 1)];
@@ -209,6 +224,7 @@ fn cases_of(experiment: Experiment) -> Option<(&'static str, &'static [Case])> {
         Experiment::SpareSize => ("spare-size", std::slice::from_ref(&SPARE)),
         Experiment::Interference => ("interference", &INTERFERENCE),
         Experiment::IntraJob => ("intra-job", &INTRA_JOB),
+        Experiment::RecordedJobs => ("recorded-jobs", &RECORDED),
         _ => return None,
     })
 }
@@ -316,6 +332,7 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
         }
         Experiment::PrefetchSize => prefetches(&lineup),
         Experiment::SpareSize => spares(&lineup, &stage),
+        Experiment::RecordedJobs => free(some(&RIVALS)),
         _ => free(some(&PRESETS)),
     };
     let there: Vec<String> = runs.iter().map(|(_, p, _)| p.name.clone()).collect();
@@ -341,7 +358,14 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
                     "" => case.name,
                     sub => sub,
                 };
-                stage.together(case, name, &cast, policy, *lend)
+                let go = || stage.together(case, name, &cast, policy, *lend);
+                match args.experiment {
+                    Experiment::RecordedJobs => {
+                        let of = format!("recorded-jobs-{name}-{}", policy.name);
+                        kept(out, args.recordings.as_deref(), &of, go)
+                    }
+                    _ => go(),
+                }
             })?);
         }
         super::measured::compare(&mut rows);

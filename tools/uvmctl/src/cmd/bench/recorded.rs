@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `timeline`: a few telling jobs, each recorded from its first fault to the end of its last launch, for pictures.
+//! `timeline`: a few telling jobs, each recorded from its first fault to the end of its last launch, for pictures. (`recorded-jobs` does that
+//! with several on four GPUs: [`super::paper`].)
 //!
 //! GPU 0 works on 1.5 times its memory, the GPUs that it is linked with idle and lend what is free. The rows are there to say what
 //! the pictures are of, and that the data was right; the other experiments measure.
@@ -60,9 +61,6 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
             "there is no case '{none}', but {names}"
         )));
     }
-    if let Some(dir) = &args.recordings {
-        std::fs::create_dir_all(dir).map_err(|e| Failure::file(dir, e))?;
-    }
     let device = out.device()?;
     let lineup = Lineup::of(&device)?;
     let machine = Machine::around(&device, GPU)?;
@@ -77,24 +75,15 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
         for policy in &lineup.chosen(case.presets, &args.presets)? {
             out.note(&format!("{}: {}", case.name, policy.name));
             machine.choose(&device, policy, Lend::Free)?;
-            let (f, recording) = recorded(|| oversub::job(out, args, &subject))?;
+            let name = format!("{NAME}-{}-{}", case.name, policy.name);
+            let into = args.recordings.as_deref();
+            let f = kept(out, into, &name, || oversub::job(out, args, &subject))?;
             let mut row = Measured::of(case.name, policy, GPU, "borrower", &f);
             row.experiment = NAME.into();
             row.full_bytes = subject.full;
             // CAST: at most 16.
             row.gpus = machine.gpus().count() as u32;
             rows.push(row);
-            if recording.lost != 0 {
-                let lost = recording.lost;
-                out.warn(&format!(
-                    "{}, {}: {lost} events are not in the recording",
-                    case.name, policy.name
-                ));
-            }
-            if let Some(dir) = &args.recordings {
-                let name = format!("{NAME}-{}-{}.jsonl", case.name, policy.name);
-                recording.write(&dir.join(name))?;
-            }
         }
     }
     compare(&mut rows);
@@ -106,6 +95,30 @@ pub(super) fn run(out: &Out, args: &Bench) -> Result<Vec<Measured>> {
 struct Recording {
     events: Vec<Event>,
     lost: u64,
+}
+
+/// Does `work`, and records what the driver tells meanwhile: in a file of that name in a folder, which is made, if there is to be any.
+///
+/// # Errors
+/// Those of the work; the file's.
+pub(super) fn kept<T>(
+    out: &Out,
+    dir: Option<&Path>,
+    name: &str,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    if let Some(dir) = dir {
+        std::fs::create_dir_all(dir).map_err(|e| Failure::file(dir, e))?;
+    }
+    let (did, recording) = recorded(work)?;
+    if recording.lost != 0 {
+        let lost = recording.lost;
+        out.warn(&format!("{name}: {lost} events are not in the recording"));
+    }
+    if let Some(dir) = dir {
+        recording.write(&dir.join(format!("{name}.jsonl")))?;
+    }
+    Ok(did)
 }
 
 /// Does `work`, and records what the driver tells meanwhile.
