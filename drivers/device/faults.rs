@@ -43,6 +43,9 @@ const ENTRIES: (u32, u32) = (256, 16384);
 const OTHER_BATCH: usize = 32;
 const OTHER_ROUNDS: usize = 16384 / OTHER_BATCH;
 
+/// A packet of the replayable ring, with its number ([`next_packet`]).
+pub(crate) type Packet = (u64, Fault);
+
 /// Both rings. Belongs to the service thread; disabled when dropped.
 pub(crate) struct FaultState {
     /// Index of the GPU.
@@ -50,8 +53,6 @@ pub(crate) struct FaultState {
     bars: Arc<Bars>,
     pdev: ARef<pci::Device>,
     replayable: FaultRing<DmaBuf>,
-    /// The number of the first packet of the last batch.
-    first: u64,
     other: FaultRing<DmaBuf>,
     replayable_health: Health,
     other_health: Health,
@@ -172,7 +173,6 @@ impl FaultState {
             bars: gpu.bars.clone(),
             pdev: gpu.pdev.clone(),
             replayable: ring(gpu, RingKind::Replayable)?,
-            first: 0,
             other: ring(gpu, RingKind::NonReplayable)?,
             replayable_health: Health::default(),
             other_health: Health::default(),
@@ -192,26 +192,27 @@ impl FaultState {
     /// `EIO` when a packet did not become valid, and was passed, when the ring's registers make no sense, or the GPU is lost: a
     /// replay must follow. `ENOMEM`.
     #[inline(never)] // stack
-    pub(crate) fn drain(&mut self, gpu: &Gpu, out: &mut KVVec<Fault>, max: usize) -> Result<usize> {
+    pub(crate) fn drain(
+        &mut self,
+        gpu: &Gpu,
+        out: &mut KVVec<Packet>,
+        max: usize,
+    ) -> Result<usize> {
         out.clear();
         let n = u32::try_from(max)?;
         // There is room already, for the largest batch.
         out.reserve(max, GFP_KERNEL)?;
-        self.first = self.replayable.passed();
+        let mut number = self.replayable.passed();
         let got = self.read_replayable(gpu, |ring, patience| {
             ring.drain_each(gpu, n, &mut || patience.again(), |f| {
-                let _has_room = out.push_within_capacity(f);
+                let _has_room = out.push_within_capacity((number, f));
+                number = number.wrapping_add(1);
             })
         })?;
         if got != 0 {
             self.replayable_health.works();
         }
         Ok(out.len())
-    }
-
-    /// The number of the first packet that [`Self::drain`] gave last; those behind it follow.
-    pub(crate) fn first(&self) -> u64 {
-        self.first
     }
 
     /// The replayable ring gave nothing. If the device says that there is something all the same, and goes on so, it is ill.
@@ -224,14 +225,23 @@ impl FaultState {
         }
     }
 
-    /// Drops what is in the replayable ring; a replay must follow. Returns how many.
+    /// Drops what is in the replayable ring; a replay must follow. Returns how many. `out` has those of which `keeps` says so, by the
+    /// address of their instance block, as far as there is room.
     ///
     /// # Errors
     /// As [`Self::drain`].
     #[inline(never)] // stack
-    pub(crate) fn flush(&mut self, gpu: &Gpu) -> Result<u32> {
+    pub(crate) fn flush(
+        &mut self,
+        gpu: &Gpu,
+        keeps: impl FnMut(u64) -> bool,
+        out: &mut KVVec<Packet>,
+    ) -> Result<u32> {
+        out.clear();
         self.read_replayable(gpu, |ring, patience| {
-            ring.flush(gpu, &mut || patience.again())
+            ring.flush_but(gpu, &mut || patience.again(), keeps, |number, f| {
+                let _has_room = out.push_within_capacity((number, f));
+            })
         })
     }
 

@@ -4,7 +4,8 @@
 //! A run takes batches of packets until the ring is empty or policy ends the run. A batch is sorted and deduplicated by
 //! `huvm_policy::batch`, then goes through two passes: the first starts the copies of every block (so that they overlap),
 //! the second waits for each, without a lock, and maps. Memory that failed is taken out of service before ([`ecc`]). Then faults that cannot be served are cancelled, each for its
-//! client alone, and the rest is replayed.
+//! client alone, and the rest is replayed. What the ring has by then is dropped, as it comes again, but for some of each client that
+//! the batch had nothing of: those are a batch of their own.
 
 use super::ecc;
 use super::evict::{self, Room};
@@ -17,7 +18,8 @@ use super::relay::{self, Ways};
 use super::{launch, map, prefetch, thrash};
 use crate::account::latency::Kind as Latency;
 use crate::account::{self, counters::Counter, events, policy};
-use crate::device::{faults::FaultState, Gpu};
+use crate::device::faults::{FaultState, Packet};
+use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::time;
 use crate::memory::block::{Block, Others, State};
@@ -27,7 +29,9 @@ use crate::memory::space::Space;
 use crate::memory::{PageMask, PageRegion, Place, PAGE_BYTES};
 use huvm_hal::ga100::fault as hw;
 use huvm_hal::ga100::invalidate::CancelAccess;
-use huvm_policy::batch::{self, BatchStats, Fault, FlushMode, ReplayConfig, ServiceRun, Spared};
+use huvm_policy::batch::{
+    self, BatchStats, Fault, FlushMode, LeftOut, ReplayConfig, ServiceRun, Spared,
+};
 use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::grain::Grain;
 use huvm_policy::prefetch::tree_prefetch;
@@ -72,7 +76,9 @@ struct Work {
 
 /// Buffers of a service thread, allocated once.
 pub(crate) struct Service {
-    raw: KVVec<hw::Fault>,
+    raw: KVVec<Packet>,
+    /// Whose packets a flush keeps.
+    left_out: KBox<LeftOut>,
     faults: KVVec<Fault>,
     work: KVVec<Work>,
     /// Blocks with pages pinned on the host, and when the first pin of each ends, ns.
@@ -136,6 +142,7 @@ impl Service {
     pub(crate) fn new() -> Result<Self> {
         Ok(Service {
             raw: KVVec::with_capacity(BATCH_LIMIT, GFP_KERNEL)?,
+            left_out: nobody()?,
             faults: KVVec::with_capacity(BATCH_LIMIT, GFP_KERNEL)?,
             work: KVVec::with_capacity(BATCH_LIMIT, GFP_KERNEL)?,
             pins: KVVec::with_capacity(PINS, GFP_KERNEL)?,
@@ -167,7 +174,7 @@ impl Service {
             }
             served_any = true;
             let per_block = batch::after_block(&config);
-            let (stats, replayed) = self.batch(gpu, ring.first(), per_block);
+            let (stats, replayed) = self.batch(gpu, per_block);
             run.note_batch(&stats);
             if per_block {
                 // What none of its blocks could be served for faults again all the same.
@@ -178,14 +185,9 @@ impl Service {
             }
             let plan = batch::after_batch(&stats, &config);
             if plan.flush != FlushMode::None {
-                match ring.flush(gpu) {
-                    Ok(n) if n != 0 => {
-                        account::count(Some(gpu), None, Counter::Flushes, 1);
-                        account::count(Some(gpu), None, Counter::Faults, u64::from(n));
-                        account::count(Some(gpu), None, Counter::FaultDuplicates, u64::from(n));
-                    }
-                    Ok(_) => {}
-                    Err(_told) => missed = true,
+                missed |= self.flush(gpu, ring).is_err();
+                if !self.raw.is_empty() {
+                    run.note_batch(&self.batch(gpu, false).0);
                 }
             }
             if plan.replay {
@@ -218,6 +220,31 @@ impl Service {
             account::count(Some(gpu), None, Counter::ServiceNs, took);
             account::count(Some(gpu), None, Counter::ExposedNs, alone);
         }
+    }
+
+    /// Drops what came behind a batch, and leaves in `raw` what must not be dropped ([`LeftOut`]).
+    ///
+    /// # Errors
+    /// The ring's, which were told.
+    #[inline(never)] // stack
+    fn flush(&mut self, gpu: &Gpu, ring: &mut FaultState) -> Result {
+        let left_out = &mut self.left_out;
+        left_out.clear();
+        for (_, p) in &self.raw {
+            left_out.served(p.instance);
+        }
+        // One has nobody before it.
+        let several = gpu.clients().count() > 1;
+        let did = ring.flush(gpu, |of| several && left_out.keeps(of), &mut self.raw);
+        let n = did?;
+        if n != 0 {
+            // CAST: no more than were dropped.
+            let dropped = u64::from(n).saturating_sub(self.raw.len() as u64);
+            account::count(Some(gpu), None, Counter::Flushes, 1);
+            account::count(Some(gpu), None, Counter::Faults, dropped);
+            account::count(Some(gpu), None, Counter::FaultDuplicates, dropped);
+        }
+        Ok(())
     }
 
     /// Nothing was there to be served. A packet that the device lost, without an overflow, comes again with a replay.
@@ -261,11 +288,11 @@ impl Service {
 
     /// Serves the packets in `raw`. Says too whether a replay was sent, as after each block that was served if `per_block`.
     #[inline(never)] // stack
-    fn batch(&mut self, gpu: &Arc<Gpu>, first: u64, per_block: bool) -> (BatchStats, bool) {
+    fn batch(&mut self, gpu: &Arc<Gpu>, per_block: bool) -> (BatchStats, bool) {
         let raw_count = self.raw.len();
         let fetched_ns = time::now_ns();
         self.batches = self.batches.wrapping_add(1);
-        self.translate(gpu, first, fetched_ns);
+        self.translate(gpu, fetched_ns);
         let unique = batch::sort_and_dedup(&mut self.faults);
         self.faults.truncate(unique);
         let mut stats = BatchStats::new(
@@ -359,10 +386,10 @@ impl Service {
     /// Packets to faults with known clients. Packets of clients that are gone are dropped: a cancel has ended, or will
     /// end, their launches.
     #[inline(never)] // stack
-    fn translate(&mut self, gpu: &Arc<Gpu>, first: u64, fetched_ns: u64) {
+    fn translate(&mut self, gpu: &Arc<Gpu>, fetched_ns: u64) {
         self.faults.clear();
         let failed = |p: &hw::Fault| p.fault_type == hw::FaultType::Poisoned;
-        if self.raw.iter().any(failed) {
+        if self.raw.iter().any(|(_, p)| failed(p)) {
             self.blind = match ecc::attend(gpu) {
                 true => 0,
                 false => self.blind.saturating_add(1),
@@ -370,12 +397,12 @@ impl Service {
         }
         let blindly = self.blind > BLIND_MAX;
         let mut last: Option<(u64, u8)> = None;
-        for (number, (i, p)) in (first..).zip(self.raw.iter().enumerate()) {
+        for (i, (number, p)) in self.raw.iter().enumerate() {
             let veid = match last {
                 Some((instance, veid)) if instance == p.instance => veid,
                 _ => match gpu.clients().by_instance(p.instance) {
                     // An instance block may lie where one of somebody else lay.
-                    Some((_, client)) if number < client.sg.first_packet() => continue,
+                    Some((_, client)) if *number < client.sg.first_packet() => continue,
                     Some((veid, client)) => {
                         last = Some((p.instance, veid));
                         client.space.counters.add(Counter::FaultBatches, 1);
@@ -428,7 +455,8 @@ impl Service {
             let guilty = group.faults.iter().find_map(|f| {
                 let reason = if f.is_fatal {
                     let packet = self.raw.get(usize::from(f.seq));
-                    let fault_type = packet.map_or(OUTSIDE.fault_type, |p| type_code(p.fault_type));
+                    let fault_type =
+                        packet.map_or(OUTSIDE.fault_type, |(_, p)| type_code(p.fault_type));
                     Some(match fault_type {
                         t if t == ECC.fault_type => ECC,
                         fault_type => Reason {
@@ -479,6 +507,12 @@ impl Service {
         // The blocks must not be kept beyond the batch.
         self.work.clear();
     }
+}
+
+/// For the packets that a flush keeps.
+#[inline(never)] // stack
+fn nobody() -> Result<KBox<LeftOut>> {
+    Ok(KBox::new(LeftOut::new(), GFP_KERNEL)?)
 }
 
 /// Who has a subcontext whose packets were fetched at `fetched_ns`, and had it then: who came since has nothing to do with them.

@@ -617,6 +617,40 @@ static void who_fails_is_not_the_next_one(void)
 	CHECK_OK(close(ctl));
 }
 
+/* More faults with each replay than a batch has. */
+static void fault_for_ever(void)
+{
+	const uint64_t len = 3 * gpu_bytes();
+	struct huvm_instr in = over(HUVM_OP_FILL, len, RESIDENT);
+	int fd = huvm_open();
+
+	CHECK_OK(gpu_register(fd, 0));
+	in.dst = (uintptr_t)managed(fd, len);
+	ARG(huvm_launch, l, .gpu = 0, .blocks = RESIDENT, .iterations = 100000, .elem_bytes = 8, .nr_instr = 1, .instrs = (uintptr_t)&in);
+	CHECK_OK(ioctl(fd, HUVM_IOC_LAUNCH, &l));
+}
+
+/*
+ * What comes behind a full batch is dropped, and faults again with the replay: behind the same ones as before, if these have something
+ * new to fault on by then. Who came later is served all the same.
+ */
+static void behind_faults_without_end(void)
+{
+	int ctl = huvm_open();
+	pid_t pid;
+
+	all_idle(ctl);
+	CHECK_OK(set_preset_of(ctl, HUVM_SCOPE_GPU, 0, "demand"));
+	knob(ctl, 0, "fault_batch_max", 8);
+	pid = beside(ATTACKER, fault_for_ever);
+	CHECK(WITHIN(5000, of_gpu(ctl, 0, HUVM_CNT_FAULTS) > 1000));
+	well(VICTIM, all_right);
+	end_child(pid);
+	gets_idle(ctl, 0);
+	CHECK_OK(set_preset_of(ctl, HUVM_SCOPE_GPU, 0, "demand"));
+	CHECK_OK(close(ctl));
+}
+
 static const struct ktap_test tests[] = {
 	{ "launches_are_left_for_others", launches_are_left_for_others, 60 },
 	{ "files_are_left_for_others", files_are_left_for_others, 60 },
@@ -628,5 +662,6 @@ static const struct ktap_test tests[] = {
 	{ "one_that_computes_alone_has_all", one_that_computes_alone_has_all, 60 },
 	{ "who_fails_stands_before_nobody", who_fails_stands_before_nobody, 60 },
 	{ "who_fails_is_not_the_next_one", who_fails_is_not_the_next_one, 60 },
+	{ "behind_faults_without_end", behind_faults_without_end, 60 },
 };
 KTAP_MAIN(tests)

@@ -7,17 +7,20 @@
 //!    its uTLB or the very last one, if it says the same.
 //! 2. [`sort_and_dedup`] orders the batch by address space and page and leaves one fault per page at the front.
 //! 3. [`groups`] walks the front by 2 MiB block; each group is served under one block lock.
-//! 4. [`after_batch`] says what to do with the ring and whether to replay; [`ServiceRun`] ends the run.
+//! 4. [`after_batch`] says what to do with the ring and whether to replay, [`LeftOut`] what is not dropped by that; [`ServiceRun`] ends
+//!    the run.
 //!
 //! Everything is done in place in a slice that the driver owns. Nothing is lost: merged faults are counted, and the
 //! duplicates found by sorting are kept behind the unique ones.
 
 mod coalesce;
+mod left_out;
 mod order;
 mod replay;
 mod stale;
 
 pub use coalesce::{Coalesced, Coalescer};
+pub use left_out::{LeftOut, KEPT, KEPT_MAX};
 pub use order::{groups, sort_and_dedup, Group, Groups};
 pub use replay::{
     after_batch, after_block, prefetch_faults_off, BatchStats, FlushMode, ReplayConfig, ReplayPlan,

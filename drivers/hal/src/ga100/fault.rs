@@ -198,6 +198,11 @@ pub fn disable_all<M: Mmio + ?Sized>(m: &M) -> Result<()> {
     faults.into_iter().fold(counters, Result::and)
 }
 
+/// Address of the instance block of the packet at byte `off` of a ring.
+fn instance<D: DmaMem + ?Sized>(mem: &D, off: usize) -> u64 {
+    mem.read64(off) & !0xfff
+}
+
 impl Fault {
     /// What FAULT_INFO, or dword 7 of a packet, says.
     fn of_info(info: u32) -> Fault {
@@ -438,7 +443,28 @@ impl<D: DmaMem> FaultRing<D> {
     /// # Errors
     /// As [`Self::drain`].
     pub fn flush<M: Mmio + ?Sized>(&mut self, m: &M, wait: &mut Wait<'_>) -> Result<u32> {
-        self.consume(m, u32::MAX, wait, |_, _| {})
+        self.flush_but(m, wait, |_| false, |_, _| {})
+    }
+
+    /// As [`Self::flush`], but `each` has those packets that `keeps` says yes to for their instance block's address, with their numbers
+    /// (see [`Self::passed`]). They are dropped from the ring like the others, and counted.
+    ///
+    /// # Errors
+    /// As [`Self::drain`].
+    pub fn flush_but<M: Mmio + ?Sized>(
+        &mut self,
+        m: &M,
+        wait: &mut Wait<'_>,
+        mut keeps: impl FnMut(u64) -> bool,
+        mut each: impl FnMut(u64, Fault),
+    ) -> Result<u32> {
+        let mut number = self.passed;
+        self.consume(m, u32::MAX, wait, |mem, off| {
+            if keeps(instance(mem, off)) {
+                each(number, Fault::parse(mem, off));
+            }
+            number = number.wrapping_add(1);
+        })
     }
 
     /// Passes the packet for which [`Self::drain`] waited in vain ([`Error::Stuck`]), as if it had been read; a replay must follow. If it

@@ -322,6 +322,41 @@ fn fault_packets() {
     assert!(ring.drain(&r, &mut out, &mut no_wait()).is_err());
 }
 
+/// Catches a packet that is kept with another one's number, and one that stays in the ring.
+#[test]
+fn some_are_kept_of_what_is_flushed() {
+    let m = FakeMem::new(0, 8 * 32);
+    let r = FakeRegs::default();
+    let mut ring = FaultRing::new(RingKind::NonReplayable, m.clone()).unwrap();
+    ring.enable(&r).unwrap();
+    r.write32(Bar::Regs, 0xb8_3008, 0);
+    let mut kept = Vec::new();
+    for (round, put) in [(0u64, 5u32), (1, 2)] {
+        for n in 0..5 {
+            let at = ((5 * round + n) % 8) as usize * 32;
+            // Bits below the address are others' fields.
+            m.write64(at, (0x1000 << n) | 0x300);
+            m.write64(at + 8, (10 * round + n) << 12);
+            m.write32(at + 28, 1 << 31);
+        }
+        r.write32(Bar::Regs, 0xb8_300c, put);
+        let did = ring.flush_but(
+            &r,
+            &mut no_wait(),
+            |instance| [0x2000, 0x8000].contains(&instance),
+            |number, f| kept.push((number, f.instance, f.va.0 >> 12)),
+        );
+        assert_eq!((did, ring.pending(&r)), (Ok(5), Ok(0)));
+    }
+    let want = [
+        (1, 0x2000, 1),
+        (3, 0x8000, 3),
+        (6, 0x2000, 11),
+        (8, 0x8000, 13),
+    ];
+    assert_eq!(kept, want);
+}
+
 #[test]
 fn a_ring_wraps() {
     let m = FakeMem::new(0, 8 * 32);
