@@ -18,7 +18,7 @@ use super::layout::Cover;
 use super::space::Space;
 use super::{PageMask, Place, BLOCK_BYTES};
 use crate::account::{self, counters::Counter, events};
-use crate::channel::{self, poison, Tracker};
+use crate::channel::{self, poison, Fence, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
 use crate::kernel::memcg::{For, CHARGED};
@@ -191,6 +191,29 @@ pub(crate) struct Inflight {
     pub(crate) given: Option<(Arc<Gpu>, ChunkId)>,
     /// Of `pages`, those that the CPU, which copied in an engine's place, left out: their memory failed.
     pub(crate) skipped: PageMask,
+    /// What it overtook; `tracker` has that too.
+    pub(crate) overtaken: Option<Overtaken>,
+}
+
+/// A write-back of what the spare memory keeps, overtaken by a fetch from there. What it brings home is there, whatever becomes of the
+/// fetch.
+pub(crate) struct Overtaken {
+    push: Fence,
+    pages: PageMask,
+}
+
+impl Overtaken {
+    /// That of a write-back in flight, by a copy that waits for `own`. `None` if the two cannot be told apart: they are judged together
+    /// then. (An engine of the lender's does the one, engines of the borrower's do the other.)
+    pub(crate) fn of(written: &Inflight, own: &Tracker) -> Option<Overtaken> {
+        let mut pushes = written.tracker.pushes();
+        let push = pushes.next().filter(|_| pushes.next().is_none())?;
+        let is_apart = own.iter().all(|(channel, _)| channel != push.channel());
+        is_apart.then_some(Overtaken {
+            push,
+            pages: written.pages,
+        })
+    }
 }
 
 /// State of a block, under its lock.
@@ -329,25 +352,29 @@ impl State {
         self.beside(place, readable)
     }
 
-    /// The same where they stay, too: not on a GPU that leaves, which may find no memory on the host for what it has. So a copy may be
-    /// given away.
+    /// The same where they stay, too: not on a GPU that leaves, which may find no memory on the host for what it has, nor on one that
+    /// does not answer, which may be gone before anybody knows. So a copy may be given away. Reads a register of who has any.
     pub(crate) fn stays_beside(&self, place: Place) -> PageMask {
-        self.beside(place, |gpu, id| match gpu.chunks().is_closed() {
-            true => PageMask::EMPTY,
-            false => readable(gpu, id),
+        self.beside(place, |gpu, id| {
+            match gpu.chunks().is_closed() || !gpu.answers() {
+                true => PageMask::EMPTY,
+                false => readable(gpu, id),
+            }
         })
     }
 
-    /// `counts`: which pages of a chunk of a GPU count.
+    /// `counts`: which pages of a chunk of a GPU count. Asked of those that have any.
     fn beside(&self, place: Place, counts: impl Fn(&Gpu, Option<ChunkId>) -> PageMask) -> PageMask {
         let mut m = PageMask::EMPTY;
         if place != Place::Host {
             m |= self.host_valid;
         }
-        if let Some(s) = self.spare.as_ref().filter(|_| place != Place::Spare) {
+        let spare = self.spare.as_ref().filter(|_| place != Place::Spare);
+        if let Some(s) = spare.filter(|s| !s.valid.is_empty()) {
             m |= s.valid.and(&counts(&s.gpu, Some(s.chunk)));
         }
-        for p in self.parts.iter().filter(|p| place != Place::Gpu(p.gpu())) {
+        let parts = self.parts.iter().filter(|p| place != Place::Gpu(p.gpu()));
+        for p in parts.filter(|p| !p.valid.is_empty()) {
             m |= p.valid.and(&counts(&p.sg.gpu, p.chunk));
         }
         m
@@ -471,8 +498,16 @@ impl State {
     /// Publishes what a finished copy did. `ok`: it succeeded.
     #[inline(never)] // stack
     fn finish(&mut self, ok: bool) {
-        let Some(i) = self.inflight.take() else {
+        let Some(mut i) = self.inflight.take() else {
             return;
+        };
+        let ok = match i.overtaken.take() {
+            None => ok,
+            Some(o) => {
+                i.tracker.prune(|channel, _| channel == o.push.channel());
+                self.wrote_back(&o);
+                channel::poll(&i.tracker) == Some(true)
+            }
         };
         let unread = self.drop_unread(&i);
         // What arrived on a GPU that was lost since can be read by nobody: what it was copied from stays. Nor was it written there, as
@@ -530,6 +565,16 @@ impl State {
             );
         }
         self.release_empty_chunks();
+    }
+
+    /// An overtaken write-back is over. The spare memory has still what it read, which nobody could write meanwhile.
+    fn wrote_back(&mut self, o: &Overtaken) {
+        let mut of = Tracker::EMPTY;
+        channel::add(&mut of, o.push);
+        if let (Some(true), Some(s)) = (channel::poll(&of), &self.spare) {
+            let failed = poison::left_out(&of, s.gpu.index(), s.chunk);
+            self.host_valid |= o.pages.and(&s.valid).and_not(&failed);
+        }
     }
 
     /// What GPUs have of the block: their own, and what a neighbour keeps.

@@ -409,6 +409,7 @@ pub(super) fn empty(
             others: Others::Stay,
             given: None,
             skipped: PageMask::EMPTY,
+            overtaken: None,
         });
         return Err(e);
     }
@@ -432,6 +433,7 @@ pub(super) fn empty(
         others: Others::Stay,
         given: Some((gpu.clone(), id)),
         skipped: did.unwrap_or(PageMask::EMPTY),
+        overtaken: None,
     });
     s.last_cause = uapi::HUVM_CAUSE_EVICTION;
     drop(s);

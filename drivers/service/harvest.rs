@@ -478,6 +478,7 @@ fn start_write_back(
         others: Others::Stay,
         given: Some((lender, id)),
         skipped: did.unwrap_or(PageMask::EMPTY),
+        overtaken: None,
     });
     did.map(drop)
 }

@@ -16,7 +16,7 @@ use crate::kernel::ffi::uapi;
 use crate::kernel::memcg::{self, For};
 use crate::kernel::{task, time};
 use crate::memory::backing::Backing;
-use crate::memory::block::{Block, Inflight, Others, Part, State};
+use crate::memory::block::{Block, Inflight, Others, Overtaken, Part, State};
 use crate::memory::gpu_space::SpaceGpu;
 use crate::memory::space::Space;
 use crate::memory::{PageIndex, PageMask, Pages, Place, BLOCK_BYTES, PAGE_BYTES};
@@ -131,8 +131,10 @@ pub(crate) fn start(
         }
         Place::Spare => host_to_spare(block, s, &need, &mut tracker).map(|()| PageMask::EMPTY),
     };
-    if let Some(overtaken) = s.inflight.as_ref() {
-        channel::add_all(&mut tracker, &overtaken.tracker);
+    let mut overtaken = None;
+    if let Some(written) = s.inflight.as_ref() {
+        overtaken = Overtaken::of(written, &tracker);
+        channel::add_all(&mut tracker, &written.tracker);
         let lender = s.spare.as_ref().map(|x| &*x.gpu);
         account::count(lender, Some(block.space()), Counter::WriteBacksOvertaken, 1);
     }
@@ -145,6 +147,7 @@ pub(crate) fn start(
         others: m.others,
         given: None,
         skipped: did.unwrap_or(PageMask::EMPTY),
+        overtaken,
     });
     did?;
     if let (Place::Gpu(g), true) = (m.dst, m.cause != uapi::HUVM_CAUSE_GPU_FAULT) {
@@ -286,8 +289,8 @@ fn take_chunk(
 /// Drops the copies of `pages` that are not at `keep`, where they are valid too.
 ///
 /// # Errors
-/// `EIO` if `keep` is a GPU that was lost; then nothing was dropped. `EAGAIN` if its memory failed and other copies are good: then its
-/// own was dropped instead.
+/// `EIO` if `keep` is a GPU that was lost, `EAGAIN` if it does not answer; then nothing was dropped. `EAGAIN` if its memory failed and
+/// other copies are good: then its own was dropped instead.
 #[inline(never)] // stack
 pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMask) -> Result {
     let stale = pages.and(&s.valid_beside(keep)).and(&s.valid_at(keep));
@@ -295,7 +298,14 @@ pub(crate) fn collapse(block: &Block, s: &mut State, keep: Place, pages: &PageMa
         return Ok(());
     }
     let works = |s: &State| match keep {
-        Place::Gpu(g) => s.part(g).ok_or(EIO)?.sg.gpu.check(),
+        Place::Gpu(g) => {
+            let gpu = &s.part(g).ok_or(EIO)?.sg.gpu;
+            gpu.check()?;
+            match gpu.answers() {
+                true => Ok(()),
+                false => Err(EAGAIN),
+            }
+        }
         Place::Host | Place::Spare => Ok(()),
     };
     works(s)?;
@@ -799,6 +809,11 @@ pub(crate) fn before(s: &State, m: &Move) -> Option<Move> {
     })
 }
 
+/// Pages that a move is for, and that are not where it brings them.
+fn missing(s: &State, m: &Move) -> PageMask {
+    m.pages.and(&s.managed).and_not(&s.valid_at(m.dst))
+}
+
 /// Tries of one block before its client gets an error; with a pause after each they are longer than a GPU may be silent.
 const TRIES: u32 = AGAIN_MAX;
 
@@ -831,15 +846,21 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
             }
             did => did?,
         }
-        let mut in_vain = false;
         let need_chunk = {
             let mut s = block.settled();
+            // It did not arrive: a GPU is silent, or others are quicker each time. They go first now, and the copy behind that is looked
+            // at as soon as it is over: who naps between the two leaves it to them.
+            if !awaited.is_empty() && missing(&s, m) == awaited {
+                drop(s);
+                again();
+                s = block.settled();
+            }
             if s.dead {
                 // All of it was unmapped meanwhile.
                 return Ok(bytes(sent.count()));
             }
             let pages = m.pages.and(&s.managed);
-            let missing = pages.and_not(&s.valid_at(m.dst));
+            let missing = missing(&s, m);
             let first = before(&s, m);
             let is_last = first.is_none();
             let step = first.unwrap_or(Move { pages, ..*m });
@@ -847,8 +868,8 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
                 Ok(()) if s.inflight.is_some() || !is_last => {
                     if is_last {
                         sent |= missing;
-                        in_vain = missing == core::mem::replace(&mut awaited, missing);
                     }
+                    awaited = missing;
                     false
                 }
                 Ok(()) => {
@@ -866,10 +887,6 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
                 Err(Stop::Failed(e)) => return Err(e),
             }
         };
-        if in_vain {
-            // It did not arrive: a GPU is silent, or others are quicker each time.
-            again();
-        }
         if need_chunk {
             let sg = sg.ok_or(EIO)?;
             evict::make_room(&sg.gpu, Some(block.space()), false, &mut room)?;

@@ -229,6 +229,7 @@ impl Rescue<'_> {
             others: Others::Stay,
             given: Some((gpu.clone(), chunk)),
             skipped,
+            overtaken: None,
         });
         let took = time::now_ns().saturating_sub(began);
         self.sent_ns = self.sent_ns.saturating_add(took);

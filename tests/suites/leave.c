@@ -619,22 +619,90 @@ static void lost_while_lending(void)
 	job_end(&safe);
 }
 
-/* Last, too: a call pushes to a GPU that is gone, which nobody knows yet. What is where it was stays there. */
+/*
+ * Last, too: a call pushes to a GPU that is gone, which nobody knows yet. What is where it was stays there. So does what another GPU has as
+ * well: neither copy goes for the one over there.
+ */
 static void pushed_to_what_is_gone(void)
 {
+	enum { EVICTED = 4 };
+	const uint64_t both = (EVICTED + 1) * BLOCK;
 	int fd = huvm_open();
-	uint64_t *p = managed(fd, BLOCK);
+	uint64_t *p = managed(fd, BLOCK), *q = managed(fd, both);
 
 	CHECK_OK(gpu_register(fd, 1));
 	CHECK_OK(gpu_register(fd, 2));
 	gpu_fill(fd, 1, p, BLOCK, WIDE, 84, 3);
 	CHECK_EQ(block_info(fd, p).host_pages, 0);
+	CHECK_OK(advise(fd, q, both, HUVM_ADVISE_READ_MOSTLY, 0));
+	gpu_fill(fd, 2, q, both, WIDE, 85, 5);
+	gpu_check(fd, 1, q, both, WIDE, 85, 5);
+	for (uint64_t at = 0; at < both / 8; at += BLOCK / 8) {
+		struct huvm_block_info r = block_info(fd, q + at);
+
+		CHECK(r.gpu_pages[1] == BLOCK / PAGE && r.gpu_pages[2] == BLOCK / PAGE && !r.host_pages);
+	}
 	test_reg(fd, 2, INJ_GONE, 0xdead);
+	/* All but two chunks: what was there first goes first. */
+	CHECK_OK(limit_chunks(fd, 1, 2));
+	CHECK_ERR(migrate(fd, q + EVICTED * BLOCK / 8, BLOCK, 2), EIO);
 	CHECK_ERR(migrate(fd, p, BLOCK, 2), EIO);
+	CHECK_EQ(unreadable(q, both, 85, 5), 0);
+	CHECK_OK(limit_chunks(fd, 1, 0));
 	CHECK_EQ(unreadable(p, BLOCK, 84, 3), 0);
 	gpu_check(fd, 1, p, BLOCK, WIDE, 84, 3);
+	gpu_check(fd, 1, q, both, WIDE, 85, 5);
 	CHECK(WITHIN(5000, gpu_state(fd, 2) == HUVM_GPU_LOST));
 	CHECK_OK(munmap(p, BLOCK));
+	CHECK_OK(close(fd));
+}
+
+/*
+ * The last one: a fetch overtakes a write-back, which comes home, and then the lender dies before the fetch is over. What it brings are
+ * all ones; the host has the pages.
+ */
+static void written_back_and_overtaken(void)
+{
+	int fd = huvm_open();
+	struct huvm_instr in = over(HUVM_OP_CHECK, BLOCK, 1);
+	uint64_t overtaken, id;
+	struct huvm_wait w;
+	struct job j;
+
+	for (uint32_t g = 0; g < 2; g++) {
+		gpu_begins(fd, g, "demand", g == 1);
+		CHECK_OK(limit_chunks(fd, g, g ? 0 : SMALL));
+		gets_idle(fd, g);
+	}
+	knob(fd, 1, "write_back", 0);
+	j = job_make(0, SMALL + 1, 86);
+	/* One block of the GPU: the first is evicted, by the last, which makes room for it again. */
+	gpu_fill(j.fd, 0, j.p, j.len, 1, j.add, j.mul);
+	CHECK_EQ(lent(fd, 1), 1);
+	CHECK_OK(munmap((char *)j.p + j.len - BLOCK, BLOCK));
+	j.len -= BLOCK;
+	overtaken = of_gpu(fd, 1, HUVM_CNT_WRITE_BACKS_OVERTAKEN);
+	test_reg(fd, 1, INJ_CE_HANG, 1);
+	knob(fd, 1, "write_back", 1);
+	CHECK(WITHIN(5000, !read_reg(fd, 1, INJ_CE_HANG)));
+	test_reg(fd, 0, INJ_CE_HANG, 1);
+	in.a = (uintptr_t)j.p;
+	in.imm0 = j.add;
+	in.imm1 = j.mul;
+	CHECK_OK(launch(j.fd, 0, 1, &in, 1, 8, &id));
+	CHECK(WITHIN(5000, !read_reg(fd, 0, INJ_CE_HANG)));
+	CHECK(WITHIN(5000, of_gpu(fd, 1, HUVM_CNT_WRITE_BACKS_OVERTAKEN) == overtaken + 1));
+	test_reg(fd, 1, INJ_CE_HANG, 0);
+	give_time(300);
+	test_reg(fd, 1, INJ_GONE, 0xdead);
+	test_reg(fd, 0, INJ_CE_HANG, 0);
+	w = wait_launch(j.fd, id);
+	CHECK_EQ(w.mismatches, 0);
+	CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
+	CHECK_EQ(unreadable(j.p, j.len, j.add, j.mul), 0);
+	CHECK(WITHIN(5000, gpu_state(fd, 1) == HUVM_GPU_LOST));
+	job_turn(&j, WIDE);
+	job_end(&j);
 	CHECK_OK(close(fd));
 }
 
@@ -714,5 +782,6 @@ static const struct ktap_test tests[] = {
 	{ "nothing_ahead_by_the_cpu", nothing_ahead_by_the_cpu, 60 },
 	{ "left_while_it_is_served", left_while_it_is_served, 60 },
 	{ "lost_while_lending", lost_while_lending, 60 }, { "pushed_to_what_is_gone", pushed_to_what_is_gone },
+	{ "written_back_and_overtaken", written_back_and_overtaken },
 };
 KTAP_MAIN(tests)
