@@ -467,7 +467,7 @@ enum huvm_counter {
 	HUVM_CNT_WRITE_BACKS_LATER,	/* chunks this GPU lent that were left for later, as a stream comes to them (knob write_back_skip_blocks) */
 	HUVM_CNT_EXPOSED_NS,		/* time in which a GPU fault was served and nothing was on its way into the GPU's memory */
 	HUVM_CNT_EVICTIONS_RESCUED,	/* evictions whose channel was given up, and that went to the host another way */
-	HUVM_CNT_WRITE_BACKS_OVERTAKEN,	/* chunks this GPU lent that were fetched back while they were written back, which came to nothing */
+	HUVM_CNT_WRITE_BACKS_OVERTAKEN,	/* chunks this GPU lent that were fetched back while they were written back */
 	HUVM_CNT_PACKETS_GIVEN_UP,	/* fault packets that never became valid, and were passed */
 	HUVM_CNT_BLIND_REPLAYS,		/* replays without a fault, in case one was lost on its way; not among HUVM_CNT_REPLAYS */
 	HUVM_CNT_INTERRUPT_STORMS,	/* times that a message interrupt was off for a while, as it came without end */

@@ -156,7 +156,7 @@ pub(crate) enum Counter {
     ExposedNs = uapi::HUVM_CNT_EXPOSED_NS,
     /// `HUVM_CNT_EVICTIONS_RESCUED`: evictions whose channel was given up, and that went to the host another way.
     EvictionsRescued = uapi::HUVM_CNT_EVICTIONS_RESCUED,
-    /// `HUVM_CNT_WRITE_BACKS_OVERTAKEN`: lent chunks fetched back while they were written back, which came to nothing.
+    /// `HUVM_CNT_WRITE_BACKS_OVERTAKEN`: lent chunks fetched back while they were written back.
     WriteBacksOvertaken = uapi::HUVM_CNT_WRITE_BACKS_OVERTAKEN,
     /// `HUVM_CNT_PACKETS_GIVEN_UP`: fault packets that never became valid.
     PacketsGivenUp = uapi::HUVM_CNT_PACKETS_GIVEN_UP,

@@ -250,9 +250,10 @@ pub(crate) fn in_force(space: &Space, gpu: Option<&Gpu>) -> InForce {
     };
     let place = usize::from(gpu.index()).saturating_add(1);
     let under = |is_plain| match of_gpu_now(gpu) {
-        (p, is_now) if is_plain => Ok(Under::AsIs(p, is_now)),
-        (p, true) => Ok(Under::Mine(room(CHARGED)?.write(*p))),
-        (_, false) => Err(AllocError),
+        // Another GPU may have the place of one that was lost.
+        (p, is_now) if is_plain => Ok(Under::AsIs(p, is_now && !gpu.is_lost())),
+        (p, true) if !gpu.is_lost() => Ok(Under::Mine(room(CHARGED)?.write(*p))),
+        _ => Err(AllocError),
     };
     space.policy.in_force(place, under, Overrides::cover_gpu).0
 }

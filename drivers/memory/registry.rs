@@ -5,7 +5,7 @@ use super::block::Block;
 use super::space::Space;
 use super::BLOCK_BYTES;
 use crate::kernel::global::{Global, Which};
-use crate::kernel::memcg::LISTED;
+use crate::kernel::memcg::{CHARGED, LISTED};
 use crate::kernel::task;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
@@ -125,27 +125,27 @@ pub(crate) fn each_block(mut f: impl FnMut(&Arc<Block>)) {
 }
 
 /// The spaces that a process opened. Numbers of processes are used again, and files go to others: for one that is no administrator its
-/// own alone, if it has any.
+/// own alone.
 ///
 /// # Errors
-/// `ESRCH` if there is none, `ENOMEM`.
+/// `ESRCH` if there is none, `EPERM` if there are others' alone, `ENOMEM`.
 pub(crate) fn of_process(pid: u32) -> Result<KVVec<Arc<Space>>> {
-    let mut found = KVVec::new();
+    let (mut found, mut others) = (KVVec::new(), false);
     let mut id = 0;
     while let Some(space) = next_space(id) {
         id = space.id().saturating_add(1);
         if space.pid() == pid {
-            found.push(space, LISTED)?;
+            match task::is_admin() || space.is_owner() {
+                true => found.push(space, CHARGED)?,
+                false => others = true,
+            }
         }
         task::give_way();
     }
-    if found.is_empty() {
-        return Err(ESRCH);
+    match found.is_empty() {
+        true => Err(if others { EPERM } else { ESRCH }),
+        false => Ok(found),
     }
-    if !task::is_admin() && found.iter().any(|space| space.is_owner()) {
-        found.retain(|space| space.is_owner());
-    }
-    Ok(found)
 }
 
 /// The event stream of an open file changes, as `change` does it under the registry's lock: it listens to all, or does

@@ -480,8 +480,10 @@ impl Space {
 
     /// Figures, gathered block by block.
     pub(crate) fn usage(&self) -> Usage {
+        // Not in one statement: the lock would be held to its end.
+        let managed_bytes = self.layout.lock().bytes();
         let mut u = Usage {
-            managed_bytes: self.layout.lock().bytes(),
+            managed_bytes,
             gpu_mask: self.gpu_mask(),
             ..Usage::default()
         };

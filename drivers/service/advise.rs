@@ -103,6 +103,9 @@ fn apply(block: &Arc<Block>, advice: Advice, pages: &PageMask) -> Result {
     let mut s = block.settled();
     // One may have been unmapped meanwhile: what comes there next has no advice.
     let pages = &pages.and(&s.managed);
+    if pages.is_empty() {
+        return Ok(());
+    }
     match advice {
         Advice::Preferred(p) => {
             s.advice.set_preferred(p, pages)?;
@@ -131,6 +134,9 @@ fn apply(block: &Arc<Block>, advice: Advice, pages: &PageMask) -> Result {
             map::unmap_cpu(block, &mut s, &gone);
             s.host_valid = s.host_valid.and_not(&gone);
             s.forget_beside(Place::Host, &gone);
+            // What they held does not matter any more.
+            s.lost = s.lost.and_not(&gone);
+            s.ecc &= !s.lost.is_empty();
             s.release_empty_chunks();
             let n = gone.count().get();
             account::count(None, Some(block.space()), Counter::DiscardedPages, n.into());

@@ -69,6 +69,8 @@ const ID_BITS: u64 = (1 << 56) - 1;
 struct Table {
     /// Of each slot; in memory of its own, as whoever makes a GPU has a small stack.
     busy: KVec<Option<Busy>>,
+    /// Of each slot, the launch whose result was handed out last; 0: none.
+    handed: KVec<u64>,
 }
 
 /// What the device was given for its slots.
@@ -105,11 +107,13 @@ impl Slots {
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<impl PinInit<Self>> {
         let mut busy = KVec::with_capacity(SLOTS, GFP_KERNEL)?;
+        let mut handed = KVec::with_capacity(SLOTS, GFP_KERNEL)?;
         for _ in 0..SLOTS {
             busy.push(None, GFP_KERNEL)?;
+            handed.push(0, GFP_KERNEL)?;
         }
         Ok(pin_init!(Self {
-            table <- new_spinlock!(Table { busy }, "huvm_launches"),
+            table <- new_spinlock!(Table { busy, handed }, "huvm_launches"),
             buffers <- new_mutex!(Buffers {
                 made: KVec::new(),
                 limits: [0; SUBCONTEXTS],
@@ -160,6 +164,22 @@ impl Slots {
         let was = held.take_if(|b| b.space == space && b.id == id)?;
         self.held.fetch_sub(1, Relaxed);
         Some(was)
+    }
+
+    /// As [`Self::free`], for one who handed out the result.
+    fn hand_out(&self, slot: usize, space: u64, id: u64) {
+        let mut t = self.table.lock();
+        let held = t.busy.get_mut(slot);
+        let was = held.and_then(|b| b.take_if(|b| b.space == space && b.id == id));
+        if let (Some(_), Some(last)) = (was, t.handed.get_mut(slot)) {
+            *last = id;
+            self.held.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Whether a launch's result was handed out, and none of its slot's later ones.
+    fn was_handed_out(&self, slot: usize, id: u64) -> bool {
+        self.table.lock().handed.get(slot) == Some(&id)
     }
 
     /// Whether there are launches that run, or whose result nobody has taken.
@@ -478,16 +498,24 @@ fn stop_slot(gpu: &Arc<Gpu>, slot: usize) {
     }
 }
 
-/// As [`SpaceLaunches::stop`], for the fault service: those that this ends fail, for the reason that was noted.
+/// As [`SpaceLaunches::stop`], for the fault service: those for which a reason was noted ([`fail_space`]) fail for that. What was started
+/// since has nothing to do with it.
 pub(crate) fn stop_space(gpu: &Arc<Gpu>, space: &Space) {
     let slots = gpu.launches();
     let _steady = slots.buffers.lock();
     each_of(gpu, space, |slot| {
-        if let (true, Some(Some(b))) = (runs(gpu, slot), slots.table.lock().busy.get_mut(slot)) {
-            // Before it ends, so that who sees it ended sees this.
-            b.stopped = true;
+        let is_running = runs(gpu, slot);
+        let meant = match slots.table.lock().busy.get_mut(slot) {
+            Some(Some(b)) if b.failure.is_some() => {
+                // Before it ends, so that who sees it ended sees this.
+                b.stopped |= is_running;
+                true
+            }
+            _ => false,
+        };
+        if meant {
+            stop_slot(gpu, slot);
         }
-        stop_slot(gpu, slot);
     });
 }
 
@@ -522,7 +550,7 @@ pub(crate) fn wait(
         .or_else(|| sg.as_ref().map(|sg| sg.gpu.clone()))
         .ok_or(ENOENT)?;
     let slots = gpu.launches();
-    slots.find(space.id(), id).ok_or(ENOENT)?;
+    let (at, _) = slots.find(space.id(), id).ok_or(ENOENT)?;
     if abort {
         let _steady = slots.buffers.lock();
         if let Some((slot, _)) = slots.find(space.id(), id) {
@@ -535,6 +563,9 @@ pub(crate) fn wait(
         (w.timeout_ns != 0).then(|| Waiting::on(What::Launch, gpu.index(), id, w.timeout_ns));
     loop {
         let Some((slot, found)) = slots.find(space.id(), id) else {
+            if slots.was_handed_out(at, id) {
+                return Err(ENOENT);
+            }
             // Not one that was bound in its place since.
             let there = crate::device::registry::gpu(index)
                 .is_some_and(|g| Arc::ptr_eq(&g, &gpu) && !g.is_lost());
@@ -569,7 +600,7 @@ pub(crate) fn wait(
                 return Err(e);
             }
             // Nothing is there to free if the space let go of the GPU meanwhile.
-            let _busy = slots.free(slot, space.id(), id);
+            slots.hand_out(slot, space.id(), id);
             gpu.activity.note(found.runner.veid);
             divide_anew(&gpu);
             slots.wake_all();

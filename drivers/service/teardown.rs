@@ -32,7 +32,11 @@ pub(crate) fn drop_pages(block: &Arc<Block>, pages: &PageMask) -> bool {
     s.cpu_read_only = s.cpu_read_only.and_not(pages);
     s.lost = s.lost.and_not(pages);
     s.ecc &= !s.lost.is_empty();
-    s.advice.forget(pages);
+    if !s.advice.is_none() {
+        // Who is about to map them for it has to ask again.
+        s.advised = s.advised.wrapping_add(1);
+        s.advice.forget(pages);
+    }
     thrash::reset(&mut s, pages);
     s.forget_beside(Place::Host, pages);
     s.release_empty_chunks();

@@ -190,6 +190,30 @@ static void under_a_launch(void)
 	close(log);
 }
 
+/* What was in it does not matter any more: it is zero, as what is given up always is. */
+static void discarded_is_not_lost(void)
+{
+	int fd = start(0, 0, 0);
+	uint32_t was = retired(fd, 0);
+	struct job j = job_begin(0, 2, 7);
+	char *bad = (char *)j.p + 17 * PAGE;
+	uint64_t v;
+
+	poison(fd, 0, chunk_of(bad, 0), 17);
+	ended_by_ecc(read_all(&j), bad);
+	gets_retired(fd, 0, was, 1);
+	CHECK_EQ(reads((uint64_t *)bad, &v), SIGBUS);
+	CHECK_OK(advise(j.fd, bad, PAGE, HUVM_ADVISE_DISCARD, 0));
+	CHECK_EQ(reads((uint64_t *)bad, &v), 0);
+	CHECK_EQ(v, 0);
+	CHECK_EQ(unreadable(j.p, 17 * PAGE, j.add, j.mul), 0);
+	/* For a GPU too. */
+	gpu_fill(j.fd, 0, j.p, j.len, WIDE, j.add, j.mul);
+	job_end(&j);
+	all_idle(fd);
+	CHECK_OK(close(fd));
+}
+
 /* The host has the pages too: the launch goes on with them, and ends well. */
 static void another_copy(int advised)
 {
@@ -1197,6 +1221,7 @@ static void two_chunks_left(void)
 static const struct ktap_test tests[] = {
 	{ "under_a_launch", under_a_launch },
 	{ "what_was_only_read_is_there", what_was_only_read_is_there },
+	{ "discarded_is_not_lost", discarded_is_not_lost },
 	{ "there_is_another_copy", there_is_another_copy },
 	{ "its_good_pages_go_to_a_neighbour", its_good_pages_go_to_a_neighbour },
 	{ "met_by_eviction", met_by_eviction },

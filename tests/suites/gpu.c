@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* GPU faults: first touch, migration both ways, programs, races, processes, fatal faults. */
+#define _GNU_SOURCE
 #include "huvm_lib.h"
 #include <pthread.h>
 
@@ -1509,6 +1510,67 @@ static void two_waiters(void)
 	CHECK((t[0].error == 0 && t[1].error == ENOENT) || (t[0].error == ENOENT && t[1].error == 0));
 }
 
+static void *take_result_and_let_go(void *arg)
+{
+	struct taker *t = arg;
+	cpu_set_t cpu;
+
+	CPU_ZERO(&cpu);
+	CPU_SET(0, &cpu);
+	CHECK_EQ(pthread_setaffinity_np(pthread_self(), sizeof(cpu), &cpu), 0);
+	take_result(arg);
+	if (!t->error)
+		CHECK_OK(gpu_unregister(t->fd, 0));
+	return NULL;
+}
+
+/* The same where he who got it lets go of the GPU at once. On one CPU the other one looks behind that. */
+static void taken_and_let_go(void)
+{
+	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = 10000000 };
+
+	for (int turn = 0; turn < 30; turn++) {
+		int fd = open_with_gpu();
+		struct taker t[2] = { { .fd = fd }, { .fd = fd } };
+		pthread_t thread[2];
+
+		CHECK_OK(launch(fd, 0, 1, &i, 1, 8, &t[0].id));
+		t[1].id = t[0].id;
+		for (int n = 0; n < 2; n++)
+			CHECK_EQ(pthread_create(&thread[n], NULL, take_result_and_let_go, &t[n]), 0);
+		for (int n = 0; n < 2; n++)
+			pthread_join(thread[n], NULL);
+		if (t[0].error + t[1].error != ENOENT || (t[0].error && t[1].error))
+			FAIL("turn %d: one got %d, the other %d", turn, t[0].error, t[1].error);
+		CHECK_OK(close(fd));
+	}
+}
+
+/* What the GPU writes all the time comes when it is called, each time. */
+static void called_while_it_is_wanted(void)
+{
+	int fd = open_with_gpu();
+	uint64_t *p = managed(fd, PIECE), id;
+	struct huvm_instr in = over(HUVM_OP_SCALE, PIECE, 1);
+	ARG(huvm_launch, l, .gpu = 0, .blocks = 1, .iterations = 1000000, .elem_bytes = 8, .nr_instr = 1, .instrs = (uintptr_t)&in);
+
+	gpu_fill(fd, 0, p, PIECE, 1, 0, 0);
+	in.dst = in.a = (uintptr_t)p;
+	in.imm0 = 1;
+	in.imm1 = 1;
+	/* So long that the GPU's thread waits for the copy too, and shorter than a nap. */
+	test_reg(fd, 0, INJ_LATENCY, 400000);
+	CHECK_OK(ioctl(fd, HUVM_IOC_LAUNCH, &l));
+	id = l.launch;
+	for (int n = 0; n < 100; n++)
+		CHECK_OK(migrate(fd, p, PIECE, HUVM_PLACE_HOST));
+	test_reg(fd, 0, INJ_LATENCY, 0);
+	ARG(huvm_wait, w, .launch = id, .timeout_ns = 60ull * 1000000000ull);
+	CHECK_OK(ioctl(fd, HUVM_IOC_ABORT, &w));
+	CHECK_EQ(w.status, HUVM_LAUNCH_ABORTED);
+	CHECK_OK(close(fd));
+}
+
 static volatile int over_now;
 
 static void *comes_and_goes(void *arg)
@@ -1798,6 +1860,7 @@ static const struct ktap_test tests[] = {
 	{ "advice_goes_with_the_mapping", advice_goes_with_the_mapping },
 	{ "accessed_by", accessed_by }, { "thrashing", thrashing, 60 },
 	{ "pinned_for_long", pinned_for_long, 120 }, { "pin_that_the_user_ends", pin_that_the_user_ends, 60 }, { "discard", discard }, { "two_waiters", two_waiters },
+	{ "taken_and_let_go", taken_and_let_go, 60 }, { "called_while_it_is_wanted", called_while_it_is_wanted, 60 },
 	{ "launches_are_their_owners", launches_are_their_owners },
 };
 KTAP_MAIN(tests)
