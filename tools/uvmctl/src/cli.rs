@@ -420,7 +420,7 @@ pub(crate) enum TraceVerb {
         #[arg(last = true)]
         command: Vec<String>,
     },
-    /// What a recording has: events by type and cause, bytes, the busiest blocks
+    /// What a recording has: events by type and cause, bytes, how busy each GPU was, the busiest blocks
     Report {
         /// A recording, or what 'events --json' wrote; not with --from
         file: Option<PathBuf>,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One file per noun: arguments, request, model, table.
 
+mod at_work;
 pub(crate) mod bench;
 pub(crate) mod client;
 mod copies;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `trace record|report|replay`: events in a file, one JSON object a line.
 
+use super::at_work::{self, AtWork};
 use super::copies::{self, Copies};
 use super::events::{self, Event};
 use super::figures::Figures;
@@ -357,6 +358,8 @@ struct Report {
     lost: u64,
     span_ns: u64,
     lines: Vec<Line>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    gpus: Vec<AtWork>,
     busiest: Vec<Busy>,
 }
 
@@ -381,13 +384,13 @@ fn summarise(events: &[Event]) -> Report {
         .map(|(a, b)| b.seq.saturating_sub(a.seq).saturating_sub(1))
         .fold(0u64, u64::saturating_add);
     let times = || events.iter().map(|e| e.time_ns);
+    let first = times().min().unwrap_or(0);
+    let span_ns = times().max().unwrap_or(0).saturating_sub(first);
     Report {
         events: events.len() as u64,
         lost,
-        span_ns: times()
-            .max()
-            .unwrap_or(0)
-            .saturating_sub(times().min().unwrap_or(0)),
+        span_ns,
+        gpus: at_work::of(events, span_ns),
         lines: lines
             .into_iter()
             .map(|((kind, cause), (events, bytes))| Line {
@@ -417,6 +420,10 @@ fn paint(out: &Out, r: &Report) -> String {
         r.lost
     );
     text.push_str(&out.render(&r.lines));
+    if !r.gpus.is_empty() {
+        text.push('\n');
+        text.push_str(&out.render(&r.gpus));
+    }
     if !r.busiest.is_empty() {
         text.push('\n');
         text.push_str(&out.render(&r.busiest));
