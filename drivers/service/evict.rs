@@ -357,7 +357,8 @@ fn prepare(
     }
     map::unmap_gpus(s, &valid);
     // Who does not acknowledge that is lost, and what it had beside this GPU is here alone now.
-    if valid.and_not(&s.stays_beside(Place::Gpu(g))) != only {
+    let stays = s.stays_beside(Place::Gpu(g)).or(&only);
+    if !valid.and_not(&stays).is_empty() {
         return Ok(Next::Again);
     }
     let copy = if dst == Place::Host { only } else { near };
@@ -367,7 +368,7 @@ fn prepare(
 /// Takes the chunk from its block, pages on their way to the host. `after`, empty so far, is what ends that.
 ///
 /// # Errors
-/// `ENOMEM` without host memory, `EIO`; the block still has the chunk.
+/// `ENOMEM` without host memory, `EIO`, `EAGAIN` while another GPU that has some of it answers now and then; the block still has the chunk.
 #[inline(never)] // stack
 pub(super) fn empty(
     gpu: &Arc<Gpu>,
@@ -379,12 +380,13 @@ pub(super) fn empty(
 ) -> Result {
     let g = gpu.index();
     let space = block.space();
-    let mut may_replace = true;
+    let (mut may_replace, mut turns) = (true, 0);
     let (mut s, copy, dst) = loop {
         let mut s = block.settled();
         match prepare(gpu, block, &mut s, id, need, &mut may_replace)? {
             Next::Copy(pages, dst) => break (s, pages, dst),
-            Next::Again => {}
+            Next::Again if turns >= AGAIN_MAX => return Err(EAGAIN),
+            Next::Again => turns += 1,
             Next::Replace => {
                 drop(s);
                 let p = policy::in_force(space, Some(gpu));

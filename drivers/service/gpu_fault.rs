@@ -79,6 +79,8 @@ pub(crate) struct Service {
     raw: KVVec<Packet>,
     /// Whose packets a flush keeps.
     left_out: KBox<LeftOut>,
+    /// Blocks that the last batch was about, with those that it shares a replay with.
+    front: usize,
     faults: KVVec<Fault>,
     work: KVVec<Work>,
     /// Blocks with pages pinned on the host, and when the first pin of each ends, ns.
@@ -143,6 +145,7 @@ impl Service {
         Ok(Service {
             raw: KVVec::with_capacity(BATCH_LIMIT, GFP_KERNEL)?,
             left_out: nobody()?,
+            front: 0,
             faults: KVVec::with_capacity(BATCH_LIMIT, GFP_KERNEL)?,
             work: KVVec::with_capacity(BATCH_LIMIT, GFP_KERNEL)?,
             pins: KVVec::with_capacity(PINS, GFP_KERNEL)?,
@@ -174,7 +177,7 @@ impl Service {
             }
             served_any = true;
             let per_block = batch::after_block(&config);
-            let (stats, replayed) = self.batch(gpu, per_block);
+            let (stats, replayed) = self.batch(gpu, per_block, 0);
             run.note_batch(&stats);
             if per_block {
                 // What none of its blocks could be served for faults again all the same.
@@ -187,7 +190,7 @@ impl Service {
             if plan.flush != FlushMode::None {
                 missed |= self.flush(gpu, ring).is_err();
                 if !self.raw.is_empty() {
-                    run.note_batch(&self.batch(gpu, false).0);
+                    run.note_batch(&self.batch(gpu, false, self.front).0);
                 }
             }
             if plan.replay {
@@ -286,9 +289,9 @@ impl Service {
         });
     }
 
-    /// Serves the packets in `raw`. Says too whether a replay was sent, as after each block that was served if `per_block`.
+    /// Serves the packets in `raw`, which share a replay with a batch about `before` blocks. Says too whether a replay was sent, as after each block that was served if `per_block`.
     #[inline(never)] // stack
-    fn batch(&mut self, gpu: &Arc<Gpu>, per_block: bool) -> (BatchStats, bool) {
+    fn batch(&mut self, gpu: &Arc<Gpu>, per_block: bool, before: usize) -> (BatchStats, bool) {
         let raw_count = self.raw.len();
         let fetched_ns = time::now_ns();
         self.batches = self.batches.wrapping_add(1);
@@ -309,9 +312,10 @@ impl Service {
         );
         let (poor, mut short) = (self.gather(gpu, fetched_ns), Subcontexts(0));
         let mut replayed = false;
-        let crowded = is_crowded(gpu, self.work.len());
+        self.front = before.saturating_add(self.work.len());
+        let crowded = is_crowded(gpu, self.front);
         gpu.crowded.store(crowded, Relaxed);
-        note_front(gpu, self.work.len());
+        note_front(gpu, self.front);
         if !per_block {
             fetch_in_parallel(gpu, &mut self.work);
         }

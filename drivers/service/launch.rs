@@ -69,7 +69,7 @@ const ID_BITS: u64 = (1 << 56) - 1;
 struct Table {
     /// Of each slot; in memory of its own, as whoever makes a GPU has a small stack.
     busy: KVec<Option<Busy>>,
-    /// Of each slot, the launch whose result was handed out last; 0: none.
+    /// Of each slot, the launch whose result was claimed last; 0: none.
     handed: KVec<u64>,
 }
 
@@ -166,18 +166,7 @@ impl Slots {
         Some(was)
     }
 
-    /// As [`Self::free`], for one who handed out the result.
-    fn hand_out(&self, slot: usize, space: u64, id: u64) {
-        let mut t = self.table.lock();
-        let held = t.busy.get_mut(slot);
-        let was = held.and_then(|b| b.take_if(|b| b.space == space && b.id == id));
-        if let (Some(_), Some(last)) = (was, t.handed.get_mut(slot)) {
-            *last = id;
-            self.held.fetch_sub(1, Relaxed);
-        }
-    }
-
-    /// Whether a launch's result was handed out, and none of its slot's later ones.
+    /// Whether a launch's result was handed out, or is about to be, and none of its slot's later ones.
     fn was_handed_out(&self, slot: usize, id: u64) -> bool {
         self.table.lock().handed.get(slot) == Some(&id)
     }
@@ -194,16 +183,26 @@ impl Slots {
         let held = t.busy.get_mut(slot)?.as_mut();
         let b = held.filter(|b| b.space == space && b.id == id && !b.claimed)?;
         b.claimed = true;
-        Some(*b)
+        let busy = *b;
+        // By now, as its slot may be taken away in the middle of that.
+        if let Some(last) = t.handed.get_mut(slot) {
+            *last = id;
+        }
+        Some(busy)
     }
 
     /// The result could not be handed out: the next caller gets it.
     fn unclaim(&self, slot: usize, space: u64, id: u64) {
-        if let Some(Some(b)) = self.table.lock().busy.get_mut(slot) {
+        let mut t = self.table.lock();
+        if let Some(Some(b)) = t.busy.get_mut(slot) {
             if b.space == space && b.id == id {
                 b.claimed = false;
             }
         }
+        if let Some(last) = t.handed.get_mut(slot).filter(|last| **last == id) {
+            *last = 0;
+        }
+        drop(t);
         self.wait.wake_all();
     }
 
@@ -600,7 +599,7 @@ pub(crate) fn wait(
                 return Err(e);
             }
             // Nothing is there to free if the space let go of the GPU meanwhile.
-            slots.hand_out(slot, space.id(), id);
+            let _busy = slots.free(slot, space.id(), id);
             gpu.activity.note(found.runner.veid);
             divide_anew(&gpu);
             slots.wake_all();

@@ -826,8 +826,8 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
     let mut room = Room::empty();
     // On its way at any time: what fails and begins anew is moved once.
     let mut sent = PageMask::EMPTY;
-    // What was waited for last.
-    let mut awaited = PageMask::EMPTY;
+    // What was begun last, and what of it was not there.
+    let mut awaited: Option<(Move, PageMask)> = None;
     let mut refused = false;
     let mut again = || {
         // Again at once if a road is gone; a GPU may be silent for a moment.
@@ -850,7 +850,9 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
             let mut s = block.settled();
             // It did not arrive: a GPU is silent, or others are quicker each time. They go first now, and the copy behind that is looked
             // at as soon as it is over: who naps between the two leaves it to them.
-            if !awaited.is_empty() && missing(&s, m) == awaited {
+            let in_vain =
+                |(step, pages): &(Move, PageMask)| !pages.is_empty() && missing(&s, step) == *pages;
+            if awaited.as_ref().is_some_and(in_vain) {
                 drop(s);
                 again();
                 s = block.settled();
@@ -860,16 +862,16 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
                 return Ok(bytes(sent.count()));
             }
             let pages = m.pages.and(&s.managed);
-            let missing = missing(&s, m);
             let first = before(&s, m);
             let is_last = first.is_none();
             let step = first.unwrap_or(Move { pages, ..*m });
+            let missing = missing(&s, &step);
             match start(block, &mut s, sg, &mut room, &step) {
                 Ok(()) if s.inflight.is_some() || !is_last => {
                     if is_last {
                         sent |= missing;
                     }
-                    awaited = missing;
+                    awaited = Some((step, missing));
                     false
                 }
                 Ok(()) => {
