@@ -462,7 +462,7 @@ enum huvm_counter {
 	HUVM_CNT_REFAULTS,		/* chunks put to use for a block that had been evicted from here not long before */
 	HUVM_CNT_EVICTIONS_RECENT,	/* chunks chosen for eviction because they were recent (knob evict_order) */
 	HUVM_CNT_PRE_EVICT_HOLDS,	/* times that pre-eviction was held off, as what it had evicted came back (knob pre_evict_hold) */
-	HUVM_CNT_CHUNKS_RETIRED,	/* chunks of this GPU taken out of service because their memory failed (ECC) */
+	HUVM_CNT_CHUNKS_RETIRED,	/* chunks of this GPU taken out of service, as their memory failed (ECC), or were forfeited */
 	HUVM_CNT_ECC_LOST_PAGES,	/* pages whose only copy was in memory of this GPU that failed */
 	HUVM_CNT_WRITE_BACKS_LATER,	/* chunks this GPU lent that were left for later, as a stream comes to them (knob write_back_skip_blocks) */
 	HUVM_CNT_EXPOSED_NS,		/* time in which a GPU fault was served and nothing was on its way into the GPU's memory */
@@ -483,6 +483,9 @@ enum huvm_counter {
  * @reserved: 0
  * @values: in, pointer to __u64[nr], which is written
  * @time_ns: out, CLOCK_MONOTONIC at the reading
+ *
+ * Of a file or a process some are always 0, which are counted for GPUs and for all alone: FAULT_DUPLICATES, TLB_INVALIDATES, MAP_*, SPLITS, MERGES,
+ * MAPPED_REMOTE_PAGES, CHUNKS_FREED, PRE_EVICTIONS, WRITE_BACKS, ECC_LOST_PAGES, and what is a GPU's by its name.
  *
  * Errors: EINVAL (no such scope), ENODEV, EPERM (a file, or a process without CAP_SYS_ADMIN, that is not the caller's), ESRCH (no open
  * file of that process), ENOMEM.
@@ -558,11 +561,19 @@ enum huvm_event_type {
 	HUVM_EVENT_LEND		= 10,	/* of the lending GPU: arg0 = borrower, arg1 = chunk; cause: what moves the block there */
 	HUVM_EVENT_WRITE_BACK	= 11,	/* of the lending GPU: the host has the block too; arg0 = bytes copied, arg1 = ns it took */
 	HUVM_EVENT_PREFETCH	= 12,	/* arg0 = enum huvm_prefetch_step */
-	HUVM_EVENT_RETIRED	= 13,	/* memory failed, its chunk is out of service: arg0 = VRAM page number, arg1 = pages lost */
+	HUVM_EVENT_RETIRED	= 13,	/* memory failed, its chunk is out of service: arg0 = VRAM page number, arg1 = pages lost; see below */
 	HUVM_EVENT_CHANNEL_LOST	= 14,	/* a channel was given up: arg0 = what it copied (HUVM_LATENCY_H2D to LOCAL), arg1 = enum huvm_channel_end */
 	HUVM_EVENT_LINK		= 15,	/* one of the GPU's links went down or came up: arg0 = the GPU at its other end, arg1 = 1 if it is up */
 	HUVM_EVENT_FORFEIT	= 16,	/* of the lending GPU: arg0 = a lost GPU that may still write what it borrowed, arg1 = chunks out of service */
 };
+
+/*
+ * HUVM_EVENT_RETIRED is the block's that has the chunk when it is taken out of service. Of a chunk that is being evicted just then nobody
+ * is named, or who has it next, and no page is said to be lost: HUVM_CNT_ECC_LOST_PAGES counts all.
+ *
+ * HUVM_EVENT_CHANNEL_LOST names one kind of copy: of a channel that does several the first, and HUVM_LATENCY_H2D also for the channel of what is
+ * fetched ahead alone, beside which faults go on. What cannot be copied any more is in @given_up of struct huvm_gpu_health.
+ */
 
 /* Why a GPU was lost. Append only. */
 enum huvm_lost {
@@ -840,7 +851,7 @@ struct huvm_block_info {
 	__u32 read_mostly;	/* pages advised to be */
 	__u16 gpu_pages[HUVM_MAX_GPUS];
 	__u16 gpu_mapped[HUVM_MAX_GPUS];
-	__u32 host_piece_kib;	/* 2048, 64, 4, or 0 without host pages; the largest in use */
+	__u32 host_piece_kib;	/* 2048, 64, 4, or 0 without host pages; the largest that has some */
 	__u32 reserved;
 };
 #define HUVM_PLACE_NONE		0xfffffffeu

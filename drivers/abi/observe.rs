@@ -330,7 +330,7 @@ fn describe(block: &Block) -> uapi::huvm_block_info {
         preferred: preferred(&s),
         read_mostly: s.advice.read_mostly().count().get(),
         // CAST: at most 2048.
-        host_piece_kib: (s.host.largest_piece_bytes() >> 10) as u32,
+        host_piece_kib: (s.host.largest_piece_bytes(&s.host_valid) >> 10) as u32,
         ..Default::default()
     };
     let count = |m: &crate::memory::PageMask| u16::try_from(m.count().get()).unwrap_or(0);

@@ -187,10 +187,17 @@ impl Backing {
             .map(|p| p.pages.pfn())
     }
 
-    /// Bytes of the largest piece.
-    pub(crate) fn largest_piece_bytes(&self) -> u64 {
+    /// Whether some piece is mapped for a GPU.
+    pub(crate) fn is_mapped_for(&self, gpu: u8) -> bool {
+        let mut maps = self.pieces.iter().flat_map(|p| p.maps.iter());
+        maps.any(|(of, _)| *of == gpu)
+    }
+
+    /// Bytes of the largest piece that has some of `pages`.
+    pub(crate) fn largest_piece_bytes(&self, pages: &PageMask) -> u64 {
         self.pieces
             .iter()
+            .filter(|p| pages.intersects_region(p.region()))
             .map(|p| u64::from(p.len()) * PAGE_BYTES)
             .max()
             .unwrap_or(0)

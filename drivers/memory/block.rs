@@ -734,8 +734,20 @@ pub(crate) struct Block {
     space: Arc<Space>,
     /// It may have in flight what it gave the source of away, or be about to submit that. To be read without the lock.
     sends: Atomic<bool>,
+    /// A call makes room for it ([`MakesRoom`]).
+    makes_room: Atomic<bool>,
     #[pin]
     state: Mutex<State>,
+}
+
+/// That a call makes room on a GPU for a block, until this goes. One is enough: chunks that others empty for the same block meanwhile would
+/// be emptied in vain, and be nobody's share.
+pub(crate) struct MakesRoom<'a>(&'a Block);
+
+impl Drop for MakesRoom<'_> {
+    fn drop(&mut self) {
+        self.0.makes_room.store(false, Relaxed);
+    }
 }
 
 /// The lock of a block.
@@ -773,7 +785,7 @@ impl Block {
             writes: Writes::UNKNOWN,
         };
         Arc::pin_init(
-            pin_init!(Self { va, space, sends: Atomic::new(false), state <- new_mutex!(state, "huvm_block") }),
+            pin_init!(Self { va, space, sends: Atomic::new(false), makes_room: Atomic::new(false), state <- new_mutex!(state, "huvm_block") }),
             CHARGED,
         )
     }
@@ -823,6 +835,17 @@ impl Block {
     /// Locks the block as it is, if nobody else has.
     pub(crate) fn try_lock(&self) -> Option<Guard<'_>> {
         self.state.try_lock()
+    }
+
+    /// A call is about to make room for it. `None`: another one does.
+    pub(crate) fn makes_room(&self) -> Option<MakesRoom<'_>> {
+        // Not made for nothing: its end would be that other one's.
+        (!self.makes_room.xchg(true, Relaxed)).then(|| MakesRoom(self))
+    }
+
+    /// Whether one does.
+    pub(crate) fn is_made_room_for(&self) -> bool {
+        self.makes_room.load(Relaxed)
     }
 
     /// A copy is about to be submitted whose source the block gives away. The caller has the lock.

@@ -111,10 +111,10 @@ pub(crate) fn next_space(id: u64) -> Option<Arc<Space>> {
     s.all.get(place(&s.all, id)).cloned()
 }
 
-/// Calls `f` for every block of every space.
+/// Calls `f` for every block of every space that is there now: files may be opened without end meanwhile.
 pub(crate) fn each_block(mut f: impl FnMut(&Arc<Block>)) {
-    let mut id = 0;
-    while let Some(space) = next_space(id) {
+    let (mut id, end) = (0, SPACES.lock().next);
+    while let Some(space) = next_space(id).filter(|space| space.id() < end) {
         let mut at = 0;
         while let Some(block) = space.next_block(at) {
             f(&block);

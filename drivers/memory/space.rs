@@ -383,6 +383,12 @@ impl Space {
         if gpu.is_lost() {
             return Err(EIO);
         }
+        // Who has it already is told so, also where there is no place for anybody.
+        let index = usize::from(gpu.index());
+        let is_used = |slot: &Use| !matches!(slot, Use::No);
+        if self.gpus.lock().get(index).is_some_and(is_used) {
+            return Err(EEXIST);
+        }
         let veid = gpu.clients().reserve(self.owner())?;
         SpaceGpu::new(gpu.clone(), veid, self.memory.clone())
             .and_then(|sg| self.enter(sg))

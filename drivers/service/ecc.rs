@@ -206,7 +206,8 @@ fn condemn(gpu: &Arc<Gpu>, page: u32) -> Done {
     done
 }
 
-/// Empties a condemned chunk, which is then retired. Returns how many pages of its block are lost by that.
+/// Empties a condemned chunk, which is then retired. Returns how many pages of its block are lost that were in it: by that, or by the copy that
+/// met them before.
 ///
 /// # Errors
 /// `ENOMEM`, `EIO`: the block still has it.
@@ -220,10 +221,9 @@ fn empty(gpu: &Arc<Gpu>, victim: Victim) -> Result<u32> {
         pool.abort(chunk);
         return Ok(0);
     };
-    let (before, is_lent) = {
+    let is_lent = {
         let s = block.settled();
-        let is_lent = s.spare.as_ref().is_some_and(|s| s.is(gpu, id));
-        (s.lost.count().get(), is_lent)
+        s.spare.as_ref().is_some_and(|s| s.is(gpu, id))
     };
     let mut after = Tracker::EMPTY;
     let did = if is_lent {
@@ -235,9 +235,11 @@ fn empty(gpu: &Arc<Gpu>, victim: Victim) -> Result<u32> {
         harvest::leave(gpu, &block, chunk);
         return Err(e);
     }
+    // Published: what its engine met by then is known.
+    let lost = block.settled().lost;
+    let lost = lost.and(&gpu.known_to_fail(id)).count().get();
     if let Ok(free) = pool.hand_over(chunk) {
         pool.give_back(free);
     }
-    let lost = block.settled().lost.count().get();
-    Ok(lost.saturating_sub(before))
+    Ok(lost)
 }

@@ -15,7 +15,7 @@ use crate::account::{self, counters::Counter, events, policy};
 use crate::channel::{self, Engine, Tracker};
 use crate::device::Gpu;
 use crate::kernel::ffi::uapi;
-use crate::kernel::time;
+use crate::kernel::{task, time};
 use crate::memory::block::{Block, Inflight, Others, State};
 use crate::memory::chunk::{Departure, Victim};
 use crate::memory::space::Space;
@@ -241,6 +241,26 @@ pub(crate) fn make_room(
         }
     }
     Err(if why == EIO { EIO } else { ENOMEM })
+}
+
+/// Waits until the call is over that makes room on `gpu` for a block, for as long as it may take to find a chunk. Whether it is over.
+///
+/// # Errors
+/// `EINTR`.
+#[inline(never)] // stack
+pub(super) fn lets_other_call(gpu: &Gpu, block: &Block) -> Result<bool> {
+    let _listed = Waiting::on(What::Chunk, gpu.index(), 0, ALL_BUSY_BOUND_NS);
+    let since = time::now_ns();
+    while block.is_made_room_for() {
+        if task::fatal_signal_pending() {
+            return Err(EINTR);
+        }
+        if time::now_ns().saturating_sub(since) >= ALL_BUSY_NS {
+            return Ok(false);
+        }
+        time::sleep_us(ALL_BUSY_US);
+    }
+    Ok(true)
 }
 
 /// Waits for a moment if the GPU says nothing, which made an eviction fail with `e` and would the next one; `turns` so far. Whether it did.

@@ -488,10 +488,13 @@ const WRITE_BACKS_MAX: usize = 64;
 /// The lending thread looks at its policy and its links this often without being rung for.
 const LOOK_NS: u64 = 100_000_000;
 
+/// A write-back: when it began, its pages, the chunk, whose it is.
+type Started = (u64, u32, ChunkId, Arc<Block>);
+
 /// The thread of a GPU that looks after what it lends: writes it back, and takes it back when its owner lends less, or no more.
 pub(crate) struct Lend {
     /// What is under way: since when, ns, and how many pages.
-    started: KVec<(u64, u32, Arc<Block>)>,
+    started: KVec<Started>,
 }
 
 impl Lend {
@@ -571,11 +574,7 @@ fn take_home(gpu: &Arc<Gpu>, config: &LendConfig) -> bool {
 
 /// Copies lent chunks of `gpu` to the host, as many at once as `config` says, and waits for them. Returns how many were started.
 #[inline(never)] // stack
-fn write_back(
-    gpu: &Arc<Gpu>,
-    config: &LendConfig,
-    started: &mut KVec<(u64, u32, Arc<Block>)>,
-) -> usize {
+fn write_back(gpu: &Arc<Gpu>, config: &LendConfig, started: &mut KVec<Started>) -> usize {
     let max = usize::try_from(config.write_back_max).unwrap_or(1);
     started.clear();
     let mut refused = 0;
@@ -624,17 +623,25 @@ fn write_back(
             }
             Err(_) => break,
         }
-        account::count(Some(gpu), None, Counter::WriteBacks, 1);
+        let pages = copy.count().get();
         if started
-            .push_within_capacity((began, copy.count().get(), block))
+            .push_within_capacity((began, pages, id, block))
             .is_err()
         {
             break;
         }
     }
-    for (began, pages, block) in started.iter() {
-        // Publishes the copy, which makes the chunk removable.
-        drop(block.settled());
+    for (began, pages, id, block) in started.iter() {
+        // Publishes the copy, which makes the chunk removable: if it came home, and nobody has fetched the block from there meanwhile.
+        let is_home = {
+            let s = block.settled();
+            let spare = s.spare.as_ref().filter(|spare| spare.is(gpu, *id));
+            spare.is_some_and(|spare| spare.valid.and_not(&s.host_valid).is_empty())
+        };
+        if !is_home {
+            continue;
+        }
+        account::count(Some(gpu), None, Counter::WriteBacks, 1);
         let took = time::now_ns().saturating_sub(*began);
         gpu.latencies().add(Latency::WriteBack, took);
         let bytes = u64::from(*pages) * PAGE_BYTES;

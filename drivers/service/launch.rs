@@ -92,6 +92,8 @@ pub(crate) struct Slots {
     buffers: Mutex<Buffers>,
     /// The blocks that run at once are divided: some space has a limit.
     shared: Atomic<bool>,
+    /// They are to be divided anew by whoever has the buffers: an end found them taken.
+    owed: Atomic<bool>,
     /// When they were divided for an end, ns.
     divided_ns: Atomic<u64>,
     #[pin]
@@ -119,6 +121,7 @@ impl Slots {
                 limits: [0; SUBCONTEXTS],
             }, "huvm_descriptors"),
             shared: Atomic::new(false),
+            owed: Atomic::new(false),
             divided_ns: Atomic::new(0),
             wait <- WaitQueue::new(),
             held: Atomic::new(0),
@@ -289,6 +292,7 @@ pub(crate) fn launch(
     program::verify(header, instrs).map_err(refused)?;
     let slots = gpu.launches();
     let mut buffers = slots.buffers.lock();
+    divide_owed(gpu, &mut buffers);
     // Looked up under the lock: who lets go of the GPU first stops its use, or takes it away, then aborts under this lock. So it
     // either finds this launch, or this launch finds that. No fault would be served any more.
     let sg = space.on_gpu(gpu.index()).ok_or(ENOENT)?;
@@ -395,11 +399,21 @@ fn each_started(gpu: &Gpu, mut f: impl FnMut(usize, &Busy)) {
 fn divide_anew(gpu: &Gpu) {
     let slots = gpu.launches();
     if slots.is_shared() && !gpu.is_lost() {
-        // Who has the lock starts one, and divides then, or stops one: the fault service looks again.
+        // Before it is tried: who has it now may be the last one for a while.
+        slots.owed.store(true, Relaxed);
         if let Some(mut buffers) = slots.buffers.try_lock() {
-            slots.divided_ns.store(time::now_ns(), Relaxed);
-            share_out(gpu, &mut buffers);
+            divide_owed(gpu, &mut buffers);
         }
+    }
+}
+
+/// Divides what an end left to be divided, by one who has the buffers: callers in a loop may have them all the time. The fault service
+/// looks again, too.
+fn divide_owed(gpu: &Gpu, buffers: &mut Buffers) {
+    let slots = gpu.launches();
+    if slots.owed.load(Relaxed) && slots.owed.xchg(false, Relaxed) {
+        slots.divided_ns.store(time::now_ns(), Relaxed);
+        share_out(gpu, buffers);
     }
 }
 
@@ -551,7 +565,8 @@ pub(crate) fn wait(
     let slots = gpu.launches();
     let (at, _) = slots.find(space.id(), id).ok_or(ENOENT)?;
     if abort {
-        let _steady = slots.buffers.lock();
+        let mut steady = slots.buffers.lock();
+        divide_owed(&gpu, &mut steady);
         if let Some((slot, _)) = slots.find(space.id(), id) {
             stop_slot(&gpu, slot);
         }

@@ -828,6 +828,7 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
     let mut sent = PageMask::EMPTY;
     // What was begun last, and what of it was not there.
     let mut awaited: Option<(Move, PageMask)> = None;
+    let mut alone = None;
     let mut refused = false;
     let mut again = || {
         // Again at once if a road is gone; a GPU may be silent for a moment.
@@ -891,6 +892,13 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
         };
         if need_chunk {
             let sg = sg.ok_or(EIO)?;
+            if alone.is_none() {
+                alone = block.makes_room();
+            }
+            // It may be there once that other call is over.
+            if alone.is_none() && evict::lets_other_call(&sg.gpu, block)? {
+                continue;
+            }
             evict::make_room(&sg.gpu, Some(block.space()), false, &mut room)?;
         }
     }

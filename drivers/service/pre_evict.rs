@@ -49,20 +49,23 @@ impl PreEvict {
             if gpu.is_lost() {
                 continue;
             }
+            // Before the values are read.
+            let as_of = policy::changes();
             let p = policy::of_gpu(gpu);
             let config = PreEvictConfig::of(&p, gpu.chunks().usable());
             let low = if config.enabled { config.low } else { 0 };
             gpu.pre_evict_low.store(low, Relaxed);
-            self.run(gpu, &p, &config);
+            self.run(gpu, &p, &config, as_of);
             self.rooms.clear();
         }
     }
 
-    fn run(&mut self, gpu: &Arc<Gpu>, p: &Policy, config: &PreEvictConfig) {
+    /// Goes on until there is enough, or the policy is not that of `as_of` any more: whoever takes chunks may be as quick.
+    fn run(&mut self, gpu: &Arc<Gpu>, p: &Policy, config: &PreEvictConfig, as_of: u64) {
         // The CPU copies nothing ahead of need.
         let works = || gpu.channels().works(Engine::DeviceToHost);
         let goes_on = || !thread::should_stop() && !gpu.is_lost() && works();
-        while goes_on() {
+        while goes_on() && policy::changes() == as_of {
             let held = self.state.is_held();
             let step = self.state.step(&self.look(gpu), config);
             let holds = !held && self.state.is_held();

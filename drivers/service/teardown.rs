@@ -74,7 +74,10 @@ pub(crate) fn stop_gpu(space: &Arc<Space>, sg: &Arc<SpaceGpu>) {
     sg.gpu.clients().withdraw(sg.veid);
     let mut at = 0;
     while let Some(block) = space.next_block(at) {
-        drop_part(&mut block.settled(), g);
+        // One that has nothing there is not waited for: its copies may follow each other without end.
+        if block.lock().part(g).is_some() {
+            drop_part(&mut block.settled(), g);
+        }
         at = block.va() + BLOCK_BYTES;
     }
     if sg.invalidate_all().is_err() && !sg.gpu.is_lost() {
@@ -212,12 +215,16 @@ fn empty_blocks(gpu: &Arc<Gpu>) -> u32 {
     let leaving = Leaving::new(gpu);
     let mut left = 0u32;
     registry::each_block(|block| {
-        let (used, lent) = {
-            let s = block.settled();
+        let has = |s: &State| {
             let part = s.part(gpu.index()).filter(|p| Arc::ptr_eq(&p.sg.gpu, gpu));
             let spare = s.spare.as_ref().filter(|s| Arc::ptr_eq(&s.gpu, gpu));
             (part.and_then(|p| p.chunk), spare.map(|s| s.chunk))
         };
+        // As in `stop_gpu`.
+        if has(&block.lock()) == (None, None) {
+            return;
+        }
+        let (used, lent) = has(&block.settled());
         let mut comes_home = |id, home: &mut dyn FnMut(&mut Tracker) -> Result| {
             if leaving.insist(|| home(&mut { Tracker::EMPTY })).is_err() {
                 left = left.saturating_add(1);
@@ -244,7 +251,13 @@ fn empty_blocks(gpu: &Arc<Gpu>) -> u32 {
 /// Takes back every DMA mapping that host memory of any space has for a GPU: one that lent has some in blocks of spaces
 /// that it does not know. For a GPU that leaves; its copies are over.
 pub(crate) fn unmap_host(gpu: &Gpu) {
-    registry::each_block(|block| block.settled().host.unmap_gpu(gpu.index()));
+    let g = gpu.index();
+    registry::each_block(|block| {
+        // As in `stop_gpu`. What a copy under way uses is mapped before it begins.
+        if block.lock().host.is_mapped_for(g) {
+            block.settled().host.unmap_gpu(g);
+        }
+    });
     // What was replaced in a block is with whoever replaced it.
     for other in 0..uapi::HUVM_MAX_GPUS {
         if let Some(other) = crate::device::registry::gpu(other) {

@@ -304,14 +304,24 @@ static void met_by_the_cpu(void)
 	int fd = start(0, 0, 0);
 	uint32_t was = retired(fd, 0);
 	struct job j = job_begin(0, 2, 13);
+	ARG(huvm_events, on, .flags = HUVM_EVENTS_ALL, .records = 1024, .mask = 1 << HUVM_EVENT_RETIRED);
+	struct huvm_event e;
 	uint64_t v;
 
+	CHECK_OK(ioctl(fd, HUVM_IOC_EVENTS, &on));
 	poison(fd, 0, chunk_of(j.p, 0), 5);
 	poison(fd, 0, chunk_of(j.p + BLOCK / 8, 0), 6);
 	CHECK_EQ(reads(j.p + 5 * PAGE / 8, &v), SIGBUS);
 	gets_retired(fd, 0, was, 1);
 	CHECK_ERR(migrate(j.fd, j.p + BLOCK / 8, BLOCK, HUVM_PLACE_HOST), EIO);
 	gets_retired(fd, 0, was, 2);
+	/* Each says whose block it was, if that had the chunk still, and then what is lost, whoever met it. */
+	for (int n = 0; n < 2; n++) {
+		CHECK_EQ(read(fd, &e, sizeof(e)), sizeof(e));
+		CHECK_EQ(e.type, HUVM_EVENT_RETIRED);
+		printf("# pid %u, %llu lost\n", e.pid, (unsigned long long)e.arg1);
+		CHECK_EQ(e.arg1, e.pid ? 1 : 0);
+	}
 	ends_without(&j, 2);
 	all_idle(fd);
 }

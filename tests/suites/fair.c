@@ -5,6 +5,7 @@
  * what they have of the GPU's memory if it is no more than their share.
  */
 #include "huvm_lib.h"
+#include <pthread.h>
 #include <sys/syscall.h>
 
 /* Nobody here is an administrator: those have no bounds. */
@@ -617,6 +618,62 @@ static void who_fails_is_not_the_next_one(void)
 	CHECK_OK(close(ctl));
 }
 
+static pthread_barrier_t all_at_once;
+
+struct mover {
+	int fd;
+	uint64_t *p;
+};
+
+static void *moves(void *arg)
+{
+	const struct mover *m = arg;
+
+	pthread_barrier_wait(&all_at_once);
+	CHECK_OK(migrate(m->fd, m->p, BLOCK, 0));
+	return NULL;
+}
+
+/* A block that many threads call at the same time costs others one chunk, not one for each. */
+static void one_block_from_many_threads(void)
+{
+	enum { THREADS = 16, TURNS = 8 };
+	int ctl = huvm_open(), fd = huvm_open();
+	struct mover m = { .fd = huvm_open() };
+	uint64_t len = chunk_count(ctl, 0) * BLOCK, before, most = 0;
+	uint64_t *p = managed(fd, len);
+	pthread_t t[THREADS];
+
+	all_idle(ctl);
+	m.p = managed(m.fd, BLOCK);
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(m.fd, 0));
+	CHECK_EQ(pthread_barrier_init(&all_at_once, NULL, THREADS), 0);
+	for (int turn = 0; turn < TURNS; turn++) {
+		gpu_fill(fd, 0, p, len, 8, 3, 7);
+		cpu_fill(m.p, BLOCK, turn, 5);
+		CHECK_EQ(block_info(m.fd, m.p).gpu_pages[0], 0);
+		gpu_fill(fd, 0, p, len, 8, 3, 7);
+		CHECK_EQ(free_chunks(ctl, 0), 0);
+		before = of_gpu(ctl, 0, HUVM_CNT_EVICTIONS);
+		for (int i = 0; i < THREADS; i++)
+			CHECK_EQ(pthread_create(&t[i], NULL, moves, &m), 0);
+		for (int i = 0; i < THREADS; i++)
+			CHECK_EQ(pthread_join(t[i], NULL), 0);
+		before = of_gpu(ctl, 0, HUVM_CNT_EVICTIONS) - before;
+		most = before > most ? before : most;
+		CHECK_EQ(block_info(m.fd, m.p).gpu_pages[0], BLOCK / PAGE);
+	}
+	printf("# at most %llu chunks emptied for one block\n", (unsigned long long)most);
+	CHECK_EQ(most, 1);
+	cpu_check(m.p, BLOCK, TURNS - 1, 5);
+	cpu_check(p, len, 3, 7);
+	CHECK_OK(close(m.fd));
+	CHECK_OK(close(fd));
+	all_idle(ctl);
+	CHECK_OK(close(ctl));
+}
+
 /* More faults with each replay than a batch has. */
 static void fault_for_ever(void)
 {
@@ -663,5 +720,6 @@ static const struct ktap_test tests[] = {
 	{ "who_fails_stands_before_nobody", who_fails_stands_before_nobody, 60 },
 	{ "who_fails_is_not_the_next_one", who_fails_is_not_the_next_one, 60 },
 	{ "behind_faults_without_end", behind_faults_without_end, 60 },
+	{ "one_block_from_many_threads", one_block_from_many_threads, 60 },
 };
 KTAP_MAIN(tests)

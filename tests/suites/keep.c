@@ -461,7 +461,29 @@ static void what_is_fought_over_is_pinned(void)
 	CHECK_OK(close(fd));
 }
 
+/* Of copies on two GPUs that are no duplicates any more one stays, where the host has none. */
+static void read_mostly_on_two_gpus(void)
+{
+	int fd = begin(0, 0, 0);
+	uint64_t *p = managed(fd, BLOCK);
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(gpu_register(fd, 1));
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_READ_MOSTLY, 0));
+	gpu_fill(fd, 0, p, BLOCK, WIDE, 6, 4);
+	gpu_check(fd, 1, p, BLOCK, WIDE, 6, 4);
+	CHECK_EQ(block_info(fd, p).gpu_pages[0] + block_info(fd, p).gpu_pages[1], 1024);
+	CHECK_EQ(block_info(fd, p).host_pages, 0);
+	CHECK_OK(advise(fd, p, BLOCK, HUVM_ADVISE_UNSET_READ_MOSTLY, 0));
+	CHECK_EQ(block_info(fd, p).gpu_pages[0] + block_info(fd, p).gpu_pages[1], 512);
+	CHECK_EQ(block_info(fd, p).host_piece_kib, 0);
+	gpu_check(fd, 1, p, BLOCK, WIDE, 6, 4);
+	cpu_check(p, BLOCK, 6, 4);
+	CHECK_OK(close(fd));
+}
+
 static const struct ktap_test tests[] = {
+	{ "read_mostly_on_two_gpus", read_mostly_on_two_gpus },
 	{ "stays_on_the_host_while_it_is_read", stays_on_the_host_while_it_is_read },
 	{ "whole_blocks_leave_others_theirs", whole_blocks_leave_others_theirs },
 	{ "goes_there_with_the_first_write", goes_there_with_the_first_write },

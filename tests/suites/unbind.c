@@ -481,6 +481,51 @@ static void gone(void)
 	close(fd);
 }
 
+/* Each file has a copy to GPU 1 under way, and there is always a next one. */
+static void files_without_end(void)
+{
+	for (;;) {
+		int fd = huvm_open();
+		uint64_t *p = managed(fd, BLOCK);
+
+		CHECK_OK(gpu_register(fd, 1));
+		p[0] = 1;
+		CHECK_OK(migrate(fd, p, BLOCK, 1));
+		CHECK_OK(close(fd));
+		CHECK_OK(munmap(p, BLOCK));
+	}
+}
+
+/* Who has nothing on the GPU that leaves is not waited for. */
+static void beside_files_without_end(void)
+{
+	enum { WRITERS = 12 };
+	int fd = huvm_open();
+	pid_t pids[WRITERS];
+	char name[32];
+	double t;
+
+	pci_name(fd, 0, name);
+	for (int i = 0; i < WRITERS; i++) {
+		pids[i] = fork_child();
+		CHECK(pids[i] >= 0);
+		if (!pids[i])
+			files_without_end();
+	}
+	/* Each copy of GPU 1 takes its time. */
+	test_reg(fd, 1, INJ_LATENCY, 20000000);
+	give_time(500);
+	t = seconds();
+	CHECK_OK(write_file(DRIVER "unbind", name));
+	printf("# unbind took %.2f s\n", seconds() - t);
+	CHECK_OK(write_file(DRIVER "bind", name));
+	for (int i = 0; i < WRITERS; i++)
+		end_child(pids[i]);
+	test_reg(fd, 1, INJ_LATENCY, 0);
+	gets_idle(fd, 1);
+	CHECK_OK(close(fd));
+}
+
 static void policy_goes_with_its_gpu(void)
 {
 	/* What is set for a GPU is that GPU's; a file that used it goes by what the next one has. */
@@ -654,6 +699,7 @@ static void emptied_by_another(void)
 }
 
 static const struct ktap_test tests[] = {
+	{ "beside_files_without_end", beside_files_without_end, 60 },
 	{ "policy_goes_with_its_gpu", policy_goes_with_its_gpu, 60 },
 	{ "bound_with_interrupts_lost", bound_with_interrupts_lost, 60 },
 	{ "unbind_while_running", unbind_while_running, 120 }, { "ids_never_repeat", ids_never_repeat },
