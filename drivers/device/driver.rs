@@ -400,7 +400,7 @@ impl Drop for Started {
                 }
             }
             teardown::release_clients(gpu);
-            // It waits for every copy. What somebody was about to bring home meanwhile, and could not, he has put back.
+            // It waits for every copy that has to do with the GPU. What somebody was about to bring home meanwhile, and could not, he has put back.
             teardown::unmap_host(gpu);
             harvest::recall(gpu);
             end_all(gpu, &mut self.rescuers);

@@ -5,7 +5,7 @@ use super::{map, migrate, thrash};
 use crate::account::{self, counters::Counter};
 use crate::kernel::ffi::uapi;
 use crate::kernel::{memcg, task};
-use crate::memory::block::{Block, Part, State};
+use crate::memory::block::{Block, State};
 use crate::memory::space::Space;
 use crate::memory::{pages_between, PageMask, Place, BLOCK_BYTES};
 use kernel::prelude::*;
@@ -127,12 +127,17 @@ fn apply(block: &Arc<Block>, advice: Advice, pages: &PageMask) -> Result {
                 let both = s.host_valid.and(pages);
                 migrate::collapse(block, &mut s, Place::Host, &both)?;
                 let mut n = 0;
-                while let Some(g) = s.parts.get(n).map(Part::gpu) {
+                while let Some(part) = s.parts.get(n) {
+                    n += 1;
+                    // What a GPU that leaves has may find no memory on the host.
+                    if part.sg.gpu.chunks().is_closed() {
+                        continue;
+                    }
+                    let g = part.gpu();
                     let here = s.valid_at(Place::Gpu(g)).and(&s.on_gpus_beside(g));
                     // One that was lost, or whose memory failed: then another one's stays.
                     let _there_are_others =
                         migrate::collapse(block, &mut s, Place::Gpu(g), &here.and(pages));
-                    n += 1;
                 }
             }
         }

@@ -243,12 +243,12 @@ pub(crate) fn make_room(
     Err(if why == EIO { EIO } else { ENOMEM })
 }
 
-/// Waits until the call is over that makes room on `gpu` for a block, for as long as it may take to find a chunk. Whether it is over.
+/// Waits until the call is over that makes room on `gpu` for a block, for as long as it may take to find a chunk.
 ///
 /// # Errors
 /// `EINTR`.
 #[inline(never)] // stack
-pub(super) fn lets_other_call(gpu: &Gpu, block: &Block) -> Result<bool> {
+pub(super) fn lets_other_call(gpu: &Gpu, block: &Block) -> Result {
     let _listed = Waiting::on(What::Chunk, gpu.index(), 0, ALL_BUSY_BOUND_NS);
     let since = time::now_ns();
     while block.is_made_room_for() {
@@ -256,11 +256,11 @@ pub(super) fn lets_other_call(gpu: &Gpu, block: &Block) -> Result<bool> {
             return Err(EINTR);
         }
         if time::now_ns().saturating_sub(since) >= ALL_BUSY_NS {
-            return Ok(false);
+            break;
         }
         time::sleep_us(ALL_BUSY_US);
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Waits for a moment if the GPU says nothing, which made an eviction fail with `e` and would the next one; `turns` so far. Whether it did.

@@ -828,7 +828,7 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
     let mut sent = PageMask::EMPTY;
     // What was begun last, and what of it was not there.
     let mut awaited: Option<(Move, PageMask)> = None;
-    let mut alone = None;
+    let (mut alone, mut waited) = (None, false);
     let mut refused = false;
     let mut again = || {
         // Again at once if a road is gone; a GPU may be silent for a moment.
@@ -895,8 +895,9 @@ pub(crate) fn finish(block: &Arc<Block>, sg: Option<&Arc<SpaceGpu>>, m: &Move) -
             if alone.is_none() {
                 alone = block.makes_room();
             }
-            // It may be there once that other call is over.
-            if alone.is_none() && evict::lets_other_call(&sg.gpu, block)? {
+            // It may be there once that other call is over. Once: else each of many would wait for all before it.
+            if alone.is_none() && !core::mem::replace(&mut waited, true) {
+                evict::lets_other_call(&sg.gpu, block)?;
                 continue;
             }
             evict::make_room(&sg.gpu, Some(block.space()), false, &mut room)?;

@@ -56,6 +56,9 @@ impl PreEvict {
             let low = if config.enabled { config.low } else { 0 };
             gpu.pre_evict_low.store(low, Relaxed);
             self.run(gpu, &p, &config, as_of);
+            if policy::changes() != as_of {
+                gpu.pre_evict.ring();
+            }
             self.rooms.clear();
         }
     }

@@ -253,8 +253,13 @@ fn empty_blocks(gpu: &Arc<Gpu>) -> u32 {
 pub(crate) fn unmap_host(gpu: &Gpu) {
     let g = gpu.index();
     registry::each_block(|block| {
-        // As in `stop_gpu`. What a copy under way uses is mapped before it begins.
-        if block.lock().host.is_mapped_for(g) {
+        // As in `stop_gpu`. What a copy under way uses is mapped before it begins, or was given to be copied by the CPU.
+        let is_used = {
+            let s = block.lock();
+            let given = s.inflight.as_ref().and_then(|i| i.given.as_ref());
+            s.host.is_mapped_for(g) || given.is_some_and(|(of, _)| of.index() == g)
+        };
+        if is_used {
             block.settled().host.unmap_gpu(g);
         }
     });
