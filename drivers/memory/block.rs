@@ -652,6 +652,12 @@ impl State {
         unread
     }
 
+    /// What `pages` held does not matter any more: they are unmapped, or given up.
+    pub(crate) fn forget_lost(&mut self, pages: &PageMask) {
+        self.lost = self.lost.and_not(pages);
+        self.ecc &= !self.lost.is_empty();
+    }
+
     /// The memory of `gpu` that had `pages` failed: those that are nowhere else are lost.
     fn failed(&mut self, pages: &PageMask, gpu: Option<&Gpu>) {
         let gone = pages.and_not(&self.resident());

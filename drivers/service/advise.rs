@@ -147,9 +147,7 @@ fn apply(block: &Arc<Block>, advice: Advice, pages: &PageMask) -> Result {
             map::unmap_cpu(block, &mut s, &gone);
             s.host_valid = s.host_valid.and_not(&gone);
             s.forget_beside(Place::Host, &gone);
-            // What they held does not matter any more.
-            s.lost = s.lost.and_not(&gone);
-            s.ecc &= !s.lost.is_empty();
+            s.forget_lost(&gone);
             s.release_empty_chunks();
             let n = gone.count().get();
             account::count(None, Some(block.space()), Counter::DiscardedPages, n.into());

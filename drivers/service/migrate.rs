@@ -779,7 +779,7 @@ pub(crate) fn before(s: &State, m: &Move) -> Option<Move> {
     let Place::Gpu(g) = m.dst else {
         return None;
     };
-    let pages = m.pages.and(&s.managed).and_not(&s.valid_at(m.dst));
+    let pages = missing(s, m);
     if pages.is_empty() {
         return None;
     }

@@ -30,8 +30,7 @@ pub(crate) fn drop_pages(block: &Arc<Block>, pages: &PageMask) -> bool {
     s.host_valid = s.host_valid.and_not(pages);
     s.cpu_mapped = s.cpu_mapped.and_not(pages);
     s.cpu_read_only = s.cpu_read_only.and_not(pages);
-    s.lost = s.lost.and_not(pages);
-    s.ecc &= !s.lost.is_empty();
+    s.forget_lost(pages);
     if !s.advice.is_none() {
         // Who is about to map them for it has to ask again.
         s.advised = s.advised.wrapping_add(1);

@@ -1493,20 +1493,29 @@ static void *take_result(void *arg)
 	return NULL;
 }
 
+/* Two wait for one launch of @ns, each by @take. */
+static void both_take(int fd, uint64_t ns, void *(*take)(void *), struct taker t[2])
+{
+	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = ns };
+	pthread_t thread[2];
+	uint64_t id;
+
+	CHECK_OK(launch(fd, 0, 1, &i, 1, 8, &id));
+	for (int n = 0; n < 2; n++) {
+		t[n] = (struct taker){ .fd = fd, .id = id };
+		CHECK_EQ(pthread_create(&thread[n], NULL, take, &t[n]), 0);
+	}
+	for (int n = 0; n < 2; n++)
+		pthread_join(thread[n], NULL);
+}
+
 /* Of two who wait for one launch one gets the result; the other learns that it was taken, not that it was aborted. */
 static void two_waiters(void)
 {
 	int fd = open_with_gpu();
-	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = 30000000 };
-	struct taker t[2] = { { .fd = fd }, { .fd = fd } };
-	pthread_t thread[2];
+	struct taker t[2];
 
-	CHECK_OK(launch(fd, 0, 1, &i, 1, 8, &t[0].id));
-	t[1].id = t[0].id;
-	for (int n = 0; n < 2; n++)
-		CHECK_EQ(pthread_create(&thread[n], NULL, take_result, &t[n]), 0);
-	for (int n = 0; n < 2; n++)
-		pthread_join(thread[n], NULL);
+	both_take(fd, 30000000, take_result, t);
 	CHECK((t[0].error == 0 && t[1].error == ENOENT) || (t[0].error == ENOENT && t[1].error == 0));
 }
 
@@ -1527,19 +1536,11 @@ static void *take_result_and_let_go(void *arg)
 /* The same where he who got it lets go of the GPU at once. On one CPU the other one looks behind that. */
 static void taken_and_let_go(void)
 {
-	struct huvm_instr i = { .op = HUVM_OP_DELAY, .count = 1, .steps = 1, .imm0 = 10000000 };
-
 	for (int turn = 0; turn < 30; turn++) {
 		int fd = open_with_gpu();
-		struct taker t[2] = { { .fd = fd }, { .fd = fd } };
-		pthread_t thread[2];
+		struct taker t[2];
 
-		CHECK_OK(launch(fd, 0, 1, &i, 1, 8, &t[0].id));
-		t[1].id = t[0].id;
-		for (int n = 0; n < 2; n++)
-			CHECK_EQ(pthread_create(&thread[n], NULL, take_result_and_let_go, &t[n]), 0);
-		for (int n = 0; n < 2; n++)
-			pthread_join(thread[n], NULL);
+		both_take(fd, 10000000, take_result_and_let_go, t);
 		if (t[0].error + t[1].error != ENOENT || (t[0].error && t[1].error))
 			FAIL("turn %d: one got %d, the other %d", turn, t[0].error, t[1].error);
 		CHECK_OK(close(fd));

@@ -20,7 +20,7 @@ mod replay;
 mod stale;
 
 pub use coalesce::{Coalesced, Coalescer};
-pub use left_out::{LeftOut, KEPT, KEPT_MAX};
+pub use left_out::LeftOut;
 pub use order::{groups, sort_and_dedup, Group, Groups};
 pub use replay::{
     after_batch, after_block, prefetch_faults_off, BatchStats, FlushMode, ReplayConfig, ReplayPlan,

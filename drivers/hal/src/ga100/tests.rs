@@ -322,14 +322,20 @@ fn fault_packets() {
     assert!(ring.drain(&r, &mut out, &mut no_wait()).is_err());
 }
 
-/// Catches a packet that is kept with another one's number, and one that stays in the ring.
-#[test]
-fn some_are_kept_of_what_is_flushed() {
+/// An empty ring that works.
+fn ring_of_eight() -> (FakeMem, FakeRegs, FaultRing<FakeMem>) {
     let m = FakeMem::new(0, 8 * 32);
     let r = FakeRegs::default();
     let mut ring = FaultRing::new(RingKind::NonReplayable, m.clone()).unwrap();
     ring.enable(&r).unwrap();
     r.write32(Bar::Regs, 0xb8_3008, 0);
+    (m, r, ring)
+}
+
+/// Catches a packet that is kept with another one's number, and one that stays in the ring.
+#[test]
+fn some_are_kept_of_what_is_flushed() {
+    let (m, r, mut ring) = ring_of_eight();
     let mut kept = Vec::new();
     for (round, put) in [(0u64, 5u32), (1, 2)] {
         for n in 0..5 {
@@ -359,11 +365,7 @@ fn some_are_kept_of_what_is_flushed() {
 
 #[test]
 fn a_ring_wraps() {
-    let m = FakeMem::new(0, 8 * 32);
-    let r = FakeRegs::default();
-    let mut ring = FaultRing::new(RingKind::NonReplayable, m.clone()).unwrap();
-    ring.enable(&r).unwrap();
-    r.write32(Bar::Regs, 0xb8_3008, 0);
+    let (m, r, mut ring) = ring_of_eight();
     let (mut put, mut total) = (0u32, 0);
     let mut out = [Fault::default(); 3];
     for n in [3u32, 5, 7, 1, 6, 7, 2] {

@@ -11,9 +11,7 @@
 /// Clients that are told apart: as many as a GPU has subcontexts. Others are not looked at before some of these have nothing to be dropped.
 const CLIENTS: usize = 64;
 /// Packets of each that are kept: one would be enough to go on by, and costs a batch each time.
-pub const KEPT: u8 = 4;
-/// And of all.
-pub const KEPT_MAX: usize = CLIENTS * KEPT as usize;
+const KEPT: u8 = 4;
 
 /// The clients of one batch and of the flush behind it.
 #[derive(Debug)]
@@ -114,7 +112,7 @@ mod tests {
         assert_eq!(kept, CLIENTS - 1);
         assert!(!l.keeps(u64::MAX) && l.keeps(0) && !l.keeps(999));
         let all = (0..100_000u64).filter(|i| l.keeps(i % 70)).count();
-        assert!(kept + 1 + all <= KEPT_MAX);
+        assert!(kept + 1 + all <= CLIENTS * usize::from(KEPT));
         assert!(!l.keeps(0));
     }
 
