@@ -158,11 +158,15 @@ static void files_of_another(void)
 
 static void files_are_left_for_others(void)
 {
+	int fd = -1;
+
 	left_for_others(a_process_of_files, the_rest_of_the_files, files_of_another);
 	/* An administrator has all of them. */
 	for (int i = 0; i < PLACES; i++)
-		CHECK_OK(gpu_register(huvm_open(), 0));
+		CHECK_OK(gpu_register(fd = huvm_open(), 0));
 	CHECK_ERR(gpu_register(huvm_open(), 0), ENOSPC);
+	/* Who has one hears so, also where none is left. */
+	CHECK_ERR(gpu_register(fd, 0), EEXIST);
 }
 
 /* Where all places are taken a program that breaks a rule is told of that, and has waited for nobody. */
