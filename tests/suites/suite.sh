@@ -18,12 +18,14 @@ dma_unchecked() {
 	[ "$(cat /sys/kernel/debug/dma-api/disabled 2>/dev/null)" = Y ] && ! grep -q 'dma_debug=off' /proc/cmdline
 }
 # What Linux races with itself in (Documentation/reliability.md, section 5), also where the driver has called it.
-known_races='^(tick_nohz_.*|__?tmigr_.*|.*hrtimer_.*|kthread_is_per_cpu|memcpy_and_pad|kernfs_.*|lockref_.*|alloc_empty_file|set_nlink'
+known_races='^(tick_nohz_.*|__?tmigr_.*|.*hrtimer_.*|memcpy_and_pad|kernfs_.*|lockref_.*|alloc_empty_file|set_nlink'
 known_races="$known_races|__fput|lru_add|mas_wmb_replace|ring_buffer_lock_reserve)\$"
+# These read a task's flags, and nothing of the driver's: whoever sets his own meanwhile, as `capable` does, races with them.
+readers_of_flags='^kthread_is_per_cpu$'
 # races LOG: the reports of the detector of data races, as `how functions`. ours: of a function of the driver's; called: none of the
 # functions is the driver's, but it called one, and not all are known to race; kernel: the others.
 races() {
-	awk -v known="$known_races" '
+	awk -v known="$known_races" -v flags="$readers_of_flags" '
 		function told(   n, i, of, how) {
 			how = "kernel"
 			if (title ~ /\[huvm\]/)
@@ -34,6 +36,9 @@ races() {
 				for (i = 1; i <= n; i++)
 					if (of[i] !~ known)
 						how = "called"
+				for (i = 1; i <= n; i++)
+					if (of[i] ~ flags)
+						how = "kernel"
 			}
 			print how, title
 			title = ""
