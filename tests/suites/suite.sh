@@ -18,7 +18,7 @@ dma_unchecked() {
 	[ "$(cat /sys/kernel/debug/dma-api/disabled 2>/dev/null)" = Y ] && ! grep -q 'dma_debug=off' /proc/cmdline
 }
 # What Linux races with itself in (Documentation/reliability.md, section 5), also where the driver has called it.
-known_races='^(tick_nohz_.*|_*tmigr_.*|.*hrtimer_.*|ktime_get.*|timekeeping_.*|memcpy_and_pad|kernfs_.*|lockref_.*|alloc_empty_file|set_nlink'
+known_races='^(tick_nohz_.*|_*tmigr_.*|.*hrtimer_.*|ktime_get.*|timekeeping_.*|osq_.*|memcpy_and_pad|kernfs_.*|lockref_.*|alloc_empty_file|set_nlink'
 known_races="$known_races|__fput|lru_add|mas_wmb_replace|ring_buffer_lock_reserve)\$"
 # These read a task's flags, and nothing of the driver's: whoever sets his own meanwhile, as `capable` does, races with them.
 readers_of_flags='^kthread_is_per_cpu$'
