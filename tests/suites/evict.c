@@ -451,114 +451,6 @@ static void free_when_copied_out(void)
 	CHECK_OK(limit_chunks(fd, 0, 0));
 }
 
-struct place {
-	int fd;
-	uint64_t *p;
-};
-
-static void *brings(void *arg)
-{
-	const struct place *to = arg;
-
-	return (void *)(intptr_t)(migrate(to->fd, to->p, BLOCK, 0) ? errno : 0);
-}
-
-/* A client of GPU 0 with a block whose word i is @add + i. */
-static struct place a_block(uint64_t add)
-{
-	struct place at = { .fd = huvm_open() };
-
-	at.p = managed(at.fd, BLOCK);
-	CHECK_OK(gpu_register(at.fd, 0));
-	cpu_fill(at.p, BLOCK, add, 1);
-	return at;
-}
-
-/* Two threads bring the same block to the GPU, as soon as they are told to. */
-static void brings_twice(int when)
-{
-	struct place y = a_block(9);
-	uint64_t error, all = 0;
-	pthread_t t[2];
-	char go;
-
-	CHECK_EQ(read(when, &go, 1), 1);
-	for (int i = 0; i < 2; i++)
-		CHECK_EQ(pthread_create(&t[i], NULL, brings, &y), 0);
-	for (int i = 0; i < 2; i++) {
-		CHECK_EQ(pthread_join(t[i], (void **)&error), 0);
-		all += error;
-	}
-	/* One may have looked for room by itself, for long. */
-	CHECK(all == 0 || all == ENOMEM);
-	CHECK_EQ(block_info(y.fd, y.p).gpu_pages[0], BLOCK / PAGE);
-	cpu_check(y.p, BLOCK, 9, 1);
-	_exit(0);
-}
-
-/* How long @pid has waited for a chunk, milliseconds; -1: it does not. */
-static long waits_for_a_chunk(pid_t pid)
-{
-	FILE *f = fopen("/sys/kernel/debug/huvm/waits", "r");
-	char line[200], what[32];
-	long ms, age = -1;
-	int who;
-
-	CHECK(f && fgets(line, sizeof(line), f));
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "%ld %*d %d %*s %31s", &ms, &who, what) == 3 && who == pid && !strcmp(what, "chunk"))
-			age = ms;
-	fclose(f);
-	return age;
-}
-
-/*
- * The GPU has one chunk, and the copy into that stands still. Of two calls that want it for one block one makes room, the other one lets it: not
- * for ever, and not if it is killed.
- */
-static void one_makes_room(void)
-{
-	struct place x = a_block(4);
-	uint64_t error;
-	pthread_t t;
-
-	CHECK_OK(limit_chunks(x.fd, 0, 1));
-	for (int killed = 0; killed < 2; killed++) {
-		int when[2], status;
-		long last = 0, now;
-		pid_t pid;
-
-		CHECK_OK(migrate(x.fd, x.p, BLOCK, HUVM_PLACE_HOST));
-		CHECK_OK(pipe(when));
-		pid = fork_child();
-		if (!pid)
-			brings_twice(when[0]);
-		/* All that takes long is over. */
-		CHECK(WITHIN(20000, client_count(x.fd) == 2 && mem_info(x.fd, 0).free == 1));
-		give_time(200);
-		test_reg(x.fd, 0, INJ_CE_HANG, 1);
-		CHECK_EQ(pthread_create(&t, NULL, brings, &x), 0);
-		CHECK(WITHIN(5000, is_listed("copy", getpid())));
-		CHECK_EQ(write(when[1], "", 1), 1);
-		CHECK(WITHIN(2000, waits_for_a_chunk(pid) >= 0));
-		/* After five seconds it begins to look for one by itself, or has done so. What stood stands as before. */
-		if (killed)
-			CHECK_OK(kill(pid, SIGKILL));
-		CHECK(WITHIN(killed ? 1000 : 6000, (now = waits_for_a_chunk(pid)) < (killed ? 0 : last) || (last = now, 0)));
-		CHECK(is_listed("copy", pid));
-		test_reg(x.fd, 0, INJ_CE_HANG, 0);
-		CHECK_EQ(waitpid(pid, &status, 0), pid);
-		CHECK_EQ(status, killed ? SIGKILL : 0);
-		CHECK_EQ(pthread_join(t, (void **)&error), 0);
-		CHECK_EQ(error, 0);
-		cpu_check(x.p, BLOCK, 4, 1);
-		CHECK_OK(close(when[0]));
-		CHECK_OK(close(when[1]));
-	}
-	CHECK_OK(limit_chunks(x.fd, 0, 0));
-	gets_idle(x.fd, 0);
-}
-
 static void one_that_fails_keeps_its_chunk(void)
 {
 	/* The host cannot map memory for the copy out: pages and chunk stay, and can be evicted when that is over. */
@@ -663,7 +555,6 @@ static const struct ktap_test tests[] = {
 	{ "comes_whole_or_alone", comes_whole_or_alone },
 	{ "copy_in_waits_for_copy_out", copy_in_waits_for_copy_out }, { "free_when_copied_out", free_when_copied_out },
 	{ "who_waits_is_listed", who_waits_is_listed },
-	{ "one_makes_room", one_makes_room, 120 },
 	{ "one_that_fails_keeps_its_chunk", one_that_fails_keeps_its_chunk },
 	{ "one_chunk_left", one_chunk_left }, { "no_eviction_allowed", no_eviction_allowed, 120 },
 	{ "clients_share_one_gpu", clients_share_one_gpu, 240 },
