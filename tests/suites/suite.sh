@@ -21,7 +21,7 @@ dma_unchecked() {
 known_races='^(tick_nohz_.*|_*tmigr_.*|.*hrtimer_.*|ktime_get.*|timekeeping_.*|osq_.*|memcpy_and_pad|kernfs_.*|lockref_.*|alloc_empty_file|set_nlink'
 known_races="$known_races|__fput|lru_add|mas_wmb_replace|ring_buffer_lock_reserve)\$"
 # These read a task's flags, and nothing of the driver's: whoever sets his own meanwhile, as `capable` does, races with them.
-readers_of_flags='^kthread_is_per_cpu$'
+readers_of_flags=' kthread_is_per_cpu( |$)'
 # races LOG: the reports of the detector of data races, as `how functions`. ours: of a function of the driver's; called: none of the
 # functions is the driver's, but it called one, and not all are known to race; kernel: the others.
 races() {
@@ -30,15 +30,12 @@ races() {
 			how = "kernel"
 			if (title ~ /\[huvm\]/)
 				how = "ours"
-			else if (stack) {
+			else if (stack && title !~ flags) {
 				n = split(title, of, / +\/ +/)
 				sub(/^[a-z-]+ in /, "", of[1])
 				for (i = 1; i <= n; i++)
 					if (of[i] !~ known)
 						how = "called"
-				for (i = 1; i <= n; i++)
-					if (of[i] ~ flags)
-						how = "kernel"
 			}
 			print how, title
 			title = ""
