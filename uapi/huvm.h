@@ -473,6 +473,7 @@ enum huvm_counter {
 	HUVM_CNT_INTERRUPT_STORMS,	/* times that a message interrupt was off for a while, as it came without end */
 	HUVM_CNT_VICTIMS_PASSED_OVER,	/* chunks that were next to be evicted, and stayed, as their owner had no more than its share */
 	HUVM_CNT_EVICTIONS_CLEAN,	/* evictions without a copy, as all was elsewhere too (knob keep_host_copy, advice, neighbours) */
+	HUVM_CNT_STANDSTILLS,		/* times that a client's accesses took each other's chunks and got no further, and had to take turns from then on */
 	HUVM_CNT_COUNT
 };
 

@@ -168,6 +168,8 @@ pub(crate) enum Counter {
     VictimsPassedOver = uapi::HUVM_CNT_VICTIMS_PASSED_OVER,
     /// `HUVM_CNT_EVICTIONS_CLEAN`: evictions without a copy.
     EvictionsClean = uapi::HUVM_CNT_EVICTIONS_CLEAN,
+    /// `HUVM_CNT_STANDSTILLS`: times that a client got no further, and its accesses had to take turns.
+    Standstills = uapi::HUVM_CNT_STANDSTILLS,
 }
 
 /// The counters of one scope.

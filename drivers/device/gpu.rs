@@ -108,6 +108,8 @@ pub(crate) struct Gpu {
     pub(crate) demand: Atomic<u32>,
     /// 1 while a batch of faults is served that is about more blocks than there are chunks, else 0.
     pub(crate) crowded: Atomic<bool>,
+    /// Some got no further, and take turns ([`Turns`](huvm_policy::standstill::Turns)).
+    pub(crate) takes_turns: Atomic<bool>,
     /// Of its faults.
     pub(super) packets: Packets,
     /// Which spaces use it.
@@ -205,6 +207,7 @@ impl Gpu {
                 front: Atomic::new(0),
                 demand: Atomic::new(0),
                 crowded: Atomic::new(false),
+                takes_turns: Atomic::new(false),
                 packets: Packets::new(),
                 activity <- Activity::init(),
                 commands <- new_mutex!(false, "huvm_gpu_commands"),

@@ -138,6 +138,7 @@
 	HUVM_WORD(HUVM_CNT_INTERRUPT_STORMS, "interrupt_storms")	\
 	HUVM_WORD(HUVM_CNT_VICTIMS_PASSED_OVER, "victims_passed_over")	\
 	HUVM_WORD(HUVM_CNT_EVICTIONS_CLEAN, "evictions_clean")		\
+	HUVM_WORD(HUVM_CNT_STANDSTILLS, "standstills")			\
 	HUVM_LAST(HUVM_CNT_COUNT, "none")
 
 /* perf reads the format without the header: give it the numbers. */

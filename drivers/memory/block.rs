@@ -24,6 +24,7 @@ use crate::kernel::ffi::uapi;
 use crate::kernel::memcg::{For, CHARGED};
 use huvm_policy::keep::Writes;
 use huvm_policy::returns::Returns;
+use huvm_policy::standstill::Comings;
 use huvm_policy::stream::Outcome;
 use huvm_policy::thrash::BlockThrash;
 use huvm_policy::types::ChunkId;
@@ -43,6 +44,8 @@ pub(crate) struct Part {
     pub(crate) departed: Option<Departure>,
     /// How it comes back.
     pub(crate) returns: Returns,
+    /// Whether it comes back for the same page again and again.
+    pub(crate) comings: Comings,
     /// It came by faults, and less than half of it is there: whose [`Grain`](huvm_policy::grain::Grain) is told what becomes of it.
     pub(crate) sample: Option<u8>,
     /// Pages whose copy in the chunk is valid.
@@ -304,6 +307,7 @@ impl State {
                 forfeited: false,
                 departed: None,
                 returns: Returns::UNKNOWN,
+                comings: Comings::NONE,
                 sample: None,
                 valid: PageMask::EMPTY,
                 mapped: PageMask::EMPTY,

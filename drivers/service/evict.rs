@@ -164,7 +164,10 @@ pub(crate) fn make_room(
         )
     };
     let by = space.and_then(|s| s.on_gpu(gpu.index())).map(|sg| sg.veid);
-    if in_fault && (gpu.crowded.load(Relaxed) || is_cramped(gpu, by)) {
+    if gpu.takes_turns.load(Relaxed) {
+        // What came with the last batches stays, for the one whose turn it is.
+        order.order = VictimOrder::LeastRecentlyMigrated;
+    } else if in_fault && (gpu.crowded.load(Relaxed) || is_cramped(gpu, by)) {
         order.order = VictimOrder::Random;
     }
     let started = time::now_ns();

@@ -36,6 +36,7 @@ use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::grain::Grain;
 use huvm_policy::prefetch::tree_prefetch;
 use huvm_policy::returns::is_half;
+use huvm_policy::standstill::Turns;
 use huvm_policy::types::{Access, GpuId, Nanos};
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
@@ -60,6 +61,8 @@ struct Work {
     noted: bool,
     /// What they said, where they are looked for.
     stream: Option<InStream>,
+    /// It came back too often ([`Comings`](huvm_policy::standstill::Comings)).
+    stands: bool,
     /// First block of the range that it is in, where somebody asks for it.
     range: u64,
     /// What becomes of them, once it was decided.
@@ -93,6 +96,8 @@ pub(crate) struct Service {
     spared: Spared,
     /// Batches that were served.
     batches: u64,
+    /// Of those whom what they bring in gets no further.
+    turns: KBox<Turns>,
 }
 
 /// There are launches and no fault for so long: one may have been lost on its way.
@@ -153,6 +158,7 @@ impl Service {
             served_ns: 0,
             spared: Spared::new(),
             batches: 0,
+            turns: nobodys()?,
         })
     }
 
@@ -296,6 +302,11 @@ impl Service {
         let fetched_ns = time::now_ns();
         self.batches = self.batches.wrapping_add(1);
         self.translate(gpu, fetched_ns);
+        let takes_turns = self.turns.are_taken(self.batches);
+        gpu.takes_turns.store(takes_turns, Relaxed);
+        if takes_turns {
+            self.leave_to_turns(gpu, before == 0);
+        }
         let unique = batch::sort_and_dedup(&mut self.faults);
         self.faults.truncate(unique);
         let mut stats = BatchStats::new(
@@ -340,6 +351,9 @@ impl Service {
             let plan = work.plan.as_ref();
             let throttled = plan.map_or(0, |p| p.throttled.count().get());
             stats.throttled = stats.throttled.saturating_add(throttled);
+            if work.stands && self.turns.begin(veid, work.sg.made_ns(), self.batches) {
+                account::count(Some(gpu), None, Counter::Standstills, 1);
+            }
         }
         for work in self.work.iter_mut() {
             if work.failed.is_none() && !per_block {
@@ -352,6 +366,16 @@ impl Service {
         }
         self.finish(gpu, (raw_count, unique), fetched_ns, &poor);
         (stats, replayed)
+    }
+
+    /// Takes out of the batch what waits for others' turns ([`Turns`]); `chooses`: it has no replay in common with one before.
+    #[inline(never)] // stack
+    fn leave_to_turns(&mut self, gpu: &Gpu, chooses: bool) {
+        let (batch, turns) = (self.batches, &mut self.turns);
+        if chooses {
+            turns.choose(batch, &self.faults, gpu.chunks().usable());
+        }
+        self.faults.retain(|f| turns.serves(batch, f));
     }
 
     /// Looks up the blocks of the faults. Gives back the clients that have no memory for one more.
@@ -409,6 +433,7 @@ impl Service {
                     Some((_, client)) if *number < client.sg.first_packet() => continue,
                     Some((veid, client)) => {
                         last = Some((p.instance, veid));
+                        self.turns.met(veid, client.sg.made_ns());
                         client.space.counters.add(Counter::FaultBatches, 1);
                         veid
                     }
@@ -420,6 +445,7 @@ impl Service {
             f.timestamp_ns = p.timestamp_ns;
             f.client.engine = p.engine;
             f.client.client = p.client;
+            f.client.gpc = p.gpc.unwrap_or(0);
             f.is_fatal = matches!(p.fault_type, hw::FaultType::Fatal(_))
                 || (failed(p) && !relieve(gpu, (veid, fetched_ns), p.va.0, blindly));
             if self.faults.push_within_capacity(f).is_err() {
@@ -517,6 +543,12 @@ impl Service {
 #[inline(never)] // stack
 fn nobody() -> Result<KBox<LeftOut>> {
     Ok(KBox::new(LeftOut::new(), GFP_KERNEL)?)
+}
+
+/// For those who take turns.
+#[inline(never)] // stack
+fn nobodys() -> Result<KBox<Turns>> {
+    Ok(KBox::new(Turns::new(), GFP_KERNEL)?)
 }
 
 /// Who has a subcontext whose packets were fetched at `fetched_ns`, and had it then: who came since has nothing to do with them.
@@ -793,6 +825,7 @@ fn begin(
         fatal: faults.iter().any(|f| f.is_fatal),
         noted: false,
         stream: None,
+        stands: false,
         range: 0,
         plan: None,
         begun: false,
@@ -917,7 +950,8 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
         let mut plan = placement::plan(space, gpu, s, &wanted, p);
         let here = Place::Gpu(gpu.index());
         // The thread of a stream would fetch the rest of the block right behind. What else comes back leaves other GPUs what they have.
-        let brings = !plan.local.or(&plan.copies).is_empty() && p.get(KnobId::PrefetchMode) != 0;
+        let comes = !plan.local.or(&plan.copies).is_empty();
+        let brings = comes && p.get(KnobId::PrefetchMode) != 0;
         let goes_on = w.stream.as_ref().is_some_and(|s| s.goes_on);
         let rest = match goes_on {
             true => s.valid_beside(here),
@@ -929,7 +963,11 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
         };
         densify(gpu, space, s, &mut plan, p, &rest);
         let all = s.managed.count().get();
+        let first = faulted.first().filter(|_| comes);
         if let Some(part) = s.part_mut(gpu.index()) {
+            if let Some(page) = first.filter(|_| part.chunk.is_none() && part.departed.is_some()) {
+                w.stands = part.comings.comes(w.batch, page.get());
+            }
             let there = part.valid.or(&plan.local).or(&plan.copies).count().get();
             if goes_on {
                 part.is_unseen();

@@ -141,6 +141,7 @@ impl PreEvict {
             returned,
             near,
             demand_waits: gpu.demand.load(Relaxed) != 0,
+            takes_turns: gpu.takes_turns.load(Relaxed),
         }
     }
 }

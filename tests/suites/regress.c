@@ -61,18 +61,15 @@ static void eviction_spins_in_a_fault(void)
 	cpu_check(y, len, 5, 3);
 }
 
-/*
- * The same past what fits: five blocks copy, each needs two chunks at a time, and there are four. Under least-recently-migrated
- * alone what one half needs is evicted for the other half before each replay, for ever.
- */
-static void more_pairs_than_chunks(void)
+static const char *const presets[] = { "demand", "stock-460", "huvm" };
+
+static void pairs_on(uint32_t n, uint32_t chunks)
 {
-	static const char *const presets[] = { "demand", "stock-460", "huvm" };
-	const uint64_t n = 5, len = n * BLOCK;
+	const uint64_t len = n * BLOCK;
 	int fd = fresh();
 
 	CHECK_OK(gpu_register(fd, 0));
-	CHECK_OK(limit_chunks(fd, 0, 4));
+	CHECK_OK(limit_chunks(fd, 0, chunks));
 	for (unsigned int k = 0; k < sizeof(presets) / sizeof(presets[0]); k++) {
 		struct huvm_instr i = { .op = HUVM_OP_COPY, .count = 1, .steps = 4, .step_stride = BLOCK / 4, .block_stride = BLOCK };
 		uint64_t *x = managed(fd, len), *y = managed(fd, len);
@@ -82,14 +79,127 @@ static void more_pairs_than_chunks(void)
 		cpu_fill(x, len, 5 + k, 3);
 		i.a = (uintptr_t)x;
 		i.dst = (uintptr_t)y;
-		w = run_ok(fd, 0, (uint32_t)n, &i, 1, 8);
-		printf("# %s: %llu faults\n", presets[k], (unsigned long long)w.faults);
+		w = run_ok(fd, 0, n, &i, 1, 8);
+		printf("# %u on %u chunks, %s: %llu faults\n", n, chunks, presets[k], (unsigned long long)w.faults);
 		for (uint64_t at = 0; at < len / 8; at += BLOCK / 4 / 8)
 			CHECK_EQ(y[at], 5 + k + 3 * at);
 		CHECK_OK(munmap(x, len));
 		CHECK_OK(munmap(y, len));
 	}
 	CHECK_OK(limit_chunks(fd, 0, 0));
+	gets_idle(fd, 0);
+}
+
+/*
+ * The same past what fits: five blocks copy, each needs two chunks at a time, and there are four. Under least-recently-migrated
+ * alone what one half needs is evicted for the other half before each replay, for ever; and of six on three chunks it takes longer than
+ * anybody waits until by chance both of one are there.
+ */
+static void more_pairs_than_chunks(void)
+{
+	pairs_on(5, 4);
+	pairs_on(6, 3);
+}
+
+/*
+ * And of three each: two blocks have two of their three at a time, brought in by turns, and what comes for one takes the oldest, which
+ * is the other's or its own. There is room for four, so no batch is about more than that, and none of them looks crowded.
+ */
+static void more_triples_than_chunks(void)
+{
+	const uint64_t n = 2, len = n * BLOCK;
+	int fd = fresh();
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(limit_chunks(fd, 0, 4));
+	for (unsigned int k = 0; k < sizeof(presets) / sizeof(presets[0]); k++) {
+		struct huvm_instr i = { .op = HUVM_OP_TRIAD, .count = 1, .steps = 1, .block_stride = BLOCK, .imm0 = 2 };
+		uint64_t *x = managed(fd, len), *y = managed(fd, len), *z = managed(fd, len), faults = 0;
+		uint64_t stood = of_gpu(fd, 0, HUVM_CNT_STANDSTILLS);
+
+		CHECK_OK(set_preset(fd, HUVM_SCOPE_SPACE, presets[k]));
+		cpu_fill(x, len, 5 + k, 3);
+		cpu_fill(y, len, 7, 1);
+		cpu_fill(z, len, 1, 1);
+		i.a = (uintptr_t)x;
+		i.b = (uintptr_t)y;
+		i.dst = (uintptr_t)z;
+		for (int turn = 0; turn < 8; turn++) {
+			struct huvm_instr first[4] = { 0 };
+
+			/* What was not there last comes last. */
+			for (int j = 0; j < 4; j++)
+				first[j] = (struct huvm_instr){ .op = HUVM_OP_ATOMIC_ADD, .count = 1, .steps = 1, .imm0 = 0,
+					.a = (uintptr_t)(j < 2 ? y : z) + j % 2 * BLOCK, .dst = (uintptr_t)(j < 2 ? y : z) + j % 2 * BLOCK };
+			run_ok(fd, 0, 1, first, 4, 8);
+			faults += run_ok(fd, 0, (uint32_t)n, &i, 1, 8).faults;
+		}
+		stood = of_gpu(fd, 0, HUVM_CNT_STANDSTILLS) - stood;
+		printf("# %s: %llu faults, %llu standstills\n", presets[k], (unsigned long long)faults, (unsigned long long)stood);
+		for (uint64_t at = 0; at < len / 8; at += BLOCK / 8)
+			CHECK_EQ(z[at], 5 + k + 3 * at + 2 * (7 + at));
+		CHECK_OK(munmap(x, len));
+		CHECK_OK(munmap(y, len));
+		CHECK_OK(munmap(z, len));
+	}
+	CHECK_OK(limit_chunks(fd, 0, 0));
+	gets_idle(fd, 0);
+}
+
+/*
+ * A warp whose lanes want more chunks at a time than there are never gets on, and costs nobody else any: another client's launches on
+ * the same GPU end, and so does that one when it is told to.
+ */
+static void more_lanes_than_chunks(void)
+{
+	const uint32_t lanes = 8;
+	int fd = fresh(), other = with_gpu(0);
+	uint64_t *from = managed(fd, lanes * BLOCK), *idx = managed(fd, BLOCK), *dst = managed(fd, BLOCK);
+	uint64_t *p = managed(other, 2 * BLOCK), stood, id, its;
+	double seen, began;
+	struct huvm_instr i = { .op = HUVM_OP_GATHER, .count = lanes, .steps = 1, .a = (uintptr_t)from, .idx = (uintptr_t)idx,
+				.dst = (uintptr_t)dst };
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(limit_chunks(fd, 0, 6));
+	cpu_fill(from, lanes * BLOCK, 9, 2);
+	cpu_fill(p, 2 * BLOCK, 5, 3);
+	for (uint64_t j = 0; j < lanes; j++)
+		idx[j] = j * BLOCK / 8;
+	stood = of_gpu(fd, 0, HUVM_CNT_STANDSTILLS);
+	began = seconds();
+	CHECK_OK(launch(fd, 0, 1, &i, 1, 8, &id));
+	CHECK(WITHIN(20000, of_gpu(fd, 0, HUVM_CNT_STANDSTILLS) > stood));
+	seen = seconds() - began;
+	began = seconds();
+	for (int turn = 0; turn < 20; turn++) {
+		ARG(huvm_wait, w, .timeout_ns = 10000000000ull);
+		struct huvm_instr scale = over(HUVM_OP_SCALE, 2 * BLOCK, 4);
+
+		scale.a = scale.dst = (uintptr_t)p;
+		scale.imm0 = 1;
+		scale.imm1 = 4;
+		CHECK_OK(launch(other, 0, 4, &scale, 1, 8, &its));
+		w.launch = its;
+		CHECK_OK(ioctl(other, HUVM_IOC_WAIT, &w));
+		CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
+	}
+	printf("# %.1f s until it was seen, %.1f s for the other's launches beside it\n", seen, seconds() - began);
+	cpu_check(p, 2 * BLOCK, 5 + 20 * 4, 3);
+	ARG(huvm_wait, w, .launch = id, .timeout_ns = 1);
+	CHECK_ERR(ioctl(fd, HUVM_IOC_WAIT, &w), ETIMEDOUT);
+	w.timeout_ns = 5000000000ull;
+	CHECK_OK(ioctl(fd, HUVM_IOC_ABORT, &w));
+	CHECK_EQ(w.status, HUVM_LAUNCH_ABORTED);
+	/* With as much room as it needs it is done. */
+	CHECK_OK(limit_chunks(fd, 0, 0));
+	run_ok(fd, 0, 1, &i, 1, 8);
+	for (uint64_t j = 0; j < lanes; j++)
+		CHECK_EQ(dst[j], 9 + 2 * idx[j]);
+	CHECK_OK(close(other));
+	CHECK_OK(munmap(from, lanes * BLOCK));
+	CHECK_OK(munmap(idx, BLOCK));
+	CHECK_OK(munmap(dst, BLOCK));
 	gets_idle(fd, 0);
 }
 
@@ -511,6 +621,8 @@ static void waits_on_the_way_to_a_full_gpu(void)
 
 static const struct ktap_test tests[] = {
 	{ "eviction_spins_in_a_fault", eviction_spins_in_a_fault, 90 },
+	{ "more_lanes_than_chunks", more_lanes_than_chunks, 90 },
+	{ "more_triples_than_chunks", more_triples_than_chunks, 90 },
 	{ "more_pairs_than_chunks", more_pairs_than_chunks, 60 },
 	{ "teardown_of_what_was_never_used", teardown_of_what_was_never_used, 60 },
 	{ "lock_order_of_two_gpus", lock_order_of_two_gpus, 90 },

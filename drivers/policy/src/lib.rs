@@ -60,6 +60,7 @@ pub mod reuse;
 pub mod scope;
 pub mod share;
 pub mod spare;
+pub mod standstill;
 pub mod stream;
 pub mod thrash;
 pub mod types;

@@ -20,6 +20,8 @@
 //! **What is wanted at once** ([`Refaults::is_near`](crate::refault::Refaults::is_near)) is not evicted ahead of need either: it would be fetched
 //! again for what it made room for.
 //!
+//! **Where jobs take turns** ([`Turns`](crate::standstill::Turns)), as what is evicted is what they need, nothing goes ahead of need at all, whatever the policy.
+//!
 //! **The hard case** is a GPU on which nothing can be evicted, because all is pinned or lent: the answer is to wait, not
 //! to begin, and the thread must not ask again before something has changed.
 
@@ -105,6 +107,8 @@ pub struct PreEvictInput {
     pub near: bool,
     /// A fetch that a faulting access waits for is under way or waits for a chunk.
     pub demand_waits: bool,
+    /// Some take turns, as they got no further ([`Turns`](crate::standstill::Turns)).
+    pub takes_turns: bool,
 }
 
 /// What to do.
@@ -123,7 +127,7 @@ pub enum PreEvictStep {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PreEvictor {
     running: bool,
-    /// What is evicted would come back, and all of it fits.
+    /// What is evicted would come back, and all of it fits; or nobody would get further.
     held: bool,
     /// [`PreEvictInput::returned`] when last asked.
     returned: u64,
@@ -157,7 +161,7 @@ impl PreEvictor {
         let back = input.returned != self.returned;
         self.returned = input.returned;
         let comes_back = input.near || fits && (self.held || back);
-        self.held = config.enabled && config.hold && comes_back;
+        self.held = config.enabled && (input.takes_turns || config.hold && comes_back);
         let bound = if self.running { high } else { config.low };
         self.running = config.enabled && !self.held && expected < bound;
         if !self.running {
@@ -194,6 +198,7 @@ mod tests {
             returned: 0,
             near: false,
             demand_waits: false,
+            takes_turns: false,
         }
     }
 
@@ -229,6 +234,21 @@ mod tests {
         assert_eq!(p.step(&i, &CONFIG), PreEvictStep::Wait);
         i.evictable = 3;
         assert_eq!(p.step(&i, &CONFIG), PreEvictStep::Begin(3));
+    }
+
+    #[test]
+    fn while_nobody_gets_further_it_is_held_whatever_is_asked() {
+        for hold in [false, true] {
+            let config = PreEvictConfig { hold, ..CONFIG };
+            let mut p = PreEvictor::new();
+            let mut i = input(10, 0);
+            assert_eq!(p.step(&i, &config), PreEvictStep::Begin(8));
+            i.takes_turns = true;
+            assert_eq!(p.step(&i, &config), PreEvictStep::Idle);
+            assert!(p.is_held());
+            i.takes_turns = false;
+            assert_eq!(p.step(&i, &config), PreEvictStep::Begin(8));
+        }
     }
 
     #[test]

@@ -344,7 +344,7 @@ proptest! {
         const CHUNKS: u32 = 40;
         let config = PreEvictConfig { enabled: true, low, high: low + gap, in_flight_max, hold };
         let mut p = PreEvictor::new();
-        let mut i = PreEvictInput { free: 20, in_flight: 0, evictable: CHUNKS - 20, away: 0, returned: 0, near: false, demand_waits: false };
+        let mut i = PreEvictInput { free: 20, in_flight: 0, evictable: CHUNKS - 20, away: 0, returned: 0, near: false, takes_turns: false, demand_waits: false };
         let mut returned = 0;
         for h in happenings {
             match h {

@@ -81,6 +81,7 @@ pub(crate) const NAMES: &[&str] = &[
     "interrupt_storms",
     "victims_passed_over",
     "evictions_clean",
+    "standstills",
 ];
 
 #[cfg(test)]
