@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn while_nobody_gets_further_it_is_held_whatever_is_asked() {
+    fn while_they_take_turns_it_is_held_whatever_is_asked() {
         for hold in [false, true] {
             let config = PreEvictConfig { hold, ..CONFIG };
             let mut p = PreEvictor::new();
