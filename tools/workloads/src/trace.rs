@@ -49,6 +49,17 @@ pub(crate) fn steps(
     })
 }
 
+/// Touches of a kernel.
+pub(crate) type Kernel = Box<dyn Iterator<Item = Touch> + Send>;
+
+/// Trace steps of kernels, each of which begins when the one before is over.
+pub(crate) fn kernels(
+    each: impl Iterator<Item = Kernel> + Send,
+    ps: u64,
+) -> impl Iterator<Item = Step> + Send {
+    each.flat_map(move |kernel| steps(kernel, ps))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +74,25 @@ mod tests {
         assert_eq!(pages(4095, 2), [0, 1]);
         assert_eq!(pages(4096, 4096), [1]);
         assert!(pages(5000, 0).is_empty());
+    }
+
+    #[test]
+    fn a_kernel_waits_for_the_one_before() {
+        let touches = |n: u32| {
+            (0..n).map(|page| Touch {
+                alloc: 0,
+                page,
+                write: false,
+            })
+        };
+        let of = [5, CHUNK as u32 + 1, 0, 1].map(|n| Box::new(touches(n)) as Kernel);
+        let lengths: Vec<usize> = kernels(of.into_iter(), 1000)
+            .map(|s| match s {
+                Step::Trace(t) => t.touches.len(),
+                _ => panic!("a trace"),
+            })
+            .collect();
+        assert_eq!(lengths, [5, CHUNK, 1, 1]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! sweeps the trailing matrix, which reads both pivots. The active area shrinks by a tile each step.
 
 use crate::size::{filled, side};
-use crate::trace::{run, steps, PAGE_PS};
+use crate::trace::{kernels, run, Kernel, PAGE_PS};
 use crate::{Ask, Touch, Workload, WORD};
 
 /// Tiles a side.
@@ -13,11 +13,12 @@ pub(crate) fn make(ask: &Ask) -> Workload {
     let n = side(ask.bytes, 1, 0);
     let allocs = vec![filled("m", n * n, 0)];
     Workload::new("lud", allocs, ask.passes_or(1), move |_| {
-        Box::new(steps((0..TILES).flat_map(move |k| step(k, n)), PAGE_PS))
+        Box::new(kernels((0..TILES).flat_map(move |k| step(k, n)), PAGE_PS))
     })
 }
 
-fn step(k: u64, n: u64) -> impl Iterator<Item = Touch> + Send {
+/// The three kernels of a step: the diagonal, the perimeter and the rest.
+fn step(k: u64, n: u64) -> [Kernel; 3] {
     let diagonal = tile(k, k, n, true);
     let row = (k + 1..TILES).flat_map(move |t| tile(k, t, n, true));
     let column = (k + 1..TILES).flat_map(move |t| tile(t, k, n, true));
@@ -28,7 +29,11 @@ fn step(k: u64, n: u64) -> impl Iterator<Item = Touch> + Send {
                 .chain(tile(r, c, n, true))
         })
     });
-    diagonal.chain(row).chain(column).chain(trailing)
+    [
+        Box::new(diagonal),
+        Box::new(row.chain(column)),
+        Box::new(trailing),
+    ]
 }
 
 /// Pages of tile (r, c), row by row.

@@ -4,7 +4,7 @@
 
 use super::starts;
 use crate::size::{empty, filled, side};
-use crate::trace::{run, steps, touch, PAGE_PS};
+use crate::trace::{kernels, run, steps, touch, Kernel, PAGE_PS};
 use crate::{Alloc, Ask, Touch, Workload, PAGE, WORD};
 
 /// Times that a page of a row comes around while the threads walk through its columns. It is 128 on a GPU, once a sector of 32
@@ -44,7 +44,7 @@ fn arrays(n: u64, matrices: &[&'static str], vectors: &[&'static str]) -> Vec<Al
 }
 
 /// A kernel on one matrix: by columns of pages or by rows; the vectors that it reads and writes.
-type Kernel = (bool, u32, u32);
+type Sweep = (bool, u32, u32);
 
 /// Two kernels on matrix A, which they read one after the other: with vectors that the CPU fills and vectors that it does not.
 fn two(
@@ -52,41 +52,39 @@ fn two(
     ask: &Ask,
     filled: &[&'static str],
     others: &[&'static str],
-    kernels: [Kernel; 2],
+    sweeps: [Sweep; 2],
 ) -> Workload {
     let n = side(ask.bytes, 1, (filled.len() + others.len()) as u64);
     let mut allocs = arrays(n, &["A"], filled);
     allocs.extend(others.iter().map(|name| empty(name, n)));
     Workload::new(name, allocs, ask.passes_or(1), move |_| {
-        let all = kernels.into_iter().flat_map(
-            move |(columns, v, w)| -> Box<dyn Iterator<Item = Touch> + Send> {
-                if columns {
-                    Box::new(by_column(0, v, w, n))
-                } else {
-                    Box::new(by_row(0, v, w, n))
-                }
-            },
-        );
-        Box::new(steps(all, PAGE_PS))
+        let each = sweeps.into_iter().map(move |(columns, v, w)| -> Kernel {
+            if columns {
+                Box::new(by_column(0, v, w, n))
+            } else {
+                Box::new(by_row(0, v, w, n))
+            }
+        });
+        Box::new(kernels(each, PAGE_PS))
     })
 }
 
 /// `y = Aᵀ(A x)`: both kernels on one matrix.
 pub(crate) fn atax(ask: &Ask) -> Workload {
-    let kernels = [(true, 1, 2), (false, 2, 3)];
-    two("atax", ask, &["x"], &["tmp", "y"], kernels)
+    let sweeps = [(true, 1, 2), (false, 2, 3)];
+    two("atax", ask, &["x"], &["tmp", "y"], sweeps)
 }
 
 /// `x1 += A y1`, `x2 += Aᵀ y2`.
 pub(crate) fn mvt(ask: &Ask) -> Workload {
-    let kernels = [(true, 1, 3), (false, 2, 4)];
-    two("mvt", ask, &["y1", "y2", "x1", "x2"], &[], kernels)
+    let sweeps = [(true, 1, 3), (false, 2, 4)];
+    two("mvt", ask, &["y1", "y2", "x1", "x2"], &[], sweeps)
 }
 
 /// `s = Aᵀ r`, then `q = A p`.
 pub(crate) fn bicg(ask: &Ask) -> Workload {
-    let kernels = [(false, 1, 3), (true, 2, 4)];
-    two("bicg", ask, &["r", "p"], &["s", "q"], kernels)
+    let sweeps = [(false, 1, 3), (true, 2, 4)];
+    two("bicg", ask, &["r", "p"], &["s", "q"], sweeps)
 }
 
 /// `y = A x + B x`: two matrices at once, a thread a row.

@@ -3,7 +3,7 @@
 //! towards the main one and then away. A row of a tile is a page of its own as soon as a matrix row is one.
 
 use crate::size::{filled, isqrt};
-use crate::trace::{steps, touch, PAGE_PS};
+use crate::trace::{kernels, touch, Kernel, PAGE_PS};
 use crate::{Ask, Touch, Workload, PAGE};
 
 /// Tiles a side: UVMSmart's 1024 × 1024 in tiles of 16 × 16, whatever the footprint. 127 kernels.
@@ -20,11 +20,12 @@ pub(crate) fn make(ask: &Ask) -> Workload {
         filled("input_itemsets", words, 1),
     ];
     Workload::new("nw", allocs, ask.passes_or(1), move |_| {
-        let diagonals = (0..2 * TILES - 1).flat_map(move |d| {
+        let diagonals = (0..2 * TILES - 1).map(move |d| {
             let from = d.saturating_sub(TILES - 1);
-            (from..=d.min(TILES - 1)).flat_map(move |bx| tile(bx, d - bx, side))
+            let tiles = from..=d.min(TILES - 1);
+            Box::new(tiles.flat_map(move |bx| tile(bx, d - bx, side))) as Kernel
         });
-        Box::new(steps(diagonals, PAGE_PS))
+        Box::new(kernels(diagonals, PAGE_PS))
     })
 }
 
