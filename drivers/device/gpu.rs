@@ -108,8 +108,9 @@ pub(crate) struct Gpu {
     pub(crate) demand: Atomic<u32>,
     /// 1 while a batch of faults is served that is about more blocks than there are chunks, else 0.
     pub(crate) crowded: Atomic<bool>,
-    /// Some got no further, and take turns ([`Turns`](huvm_policy::standstill::Turns)).
-    pub(crate) takes_turns: Atomic<bool>,
+    /// Until when some who got no further take turns ([`Turns`](huvm_policy::standstill::Turns)), ns; and victims are chosen by chance in this one.
+    pub(crate) turns_until: Atomic<u64>,
+    pub(crate) turn_by_chance: Atomic<bool>,
     /// Of its faults.
     pub(super) packets: Packets,
     /// Which spaces use it.
@@ -207,7 +208,8 @@ impl Gpu {
                 front: Atomic::new(0),
                 demand: Atomic::new(0),
                 crowded: Atomic::new(false),
-                takes_turns: Atomic::new(false),
+                turns_until: Atomic::new(0),
+                turn_by_chance: Atomic::new(false),
                 packets: Packets::new(),
                 activity <- Activity::init(),
                 commands <- new_mutex!(false, "huvm_gpu_commands"),

@@ -164,13 +164,16 @@ pub(crate) fn make_room(
         )
     };
     let by = space.and_then(|s| s.on_gpu(gpu.index())).map(|sg| sg.veid);
-    if gpu.takes_turns.load(Relaxed) {
-        // What came with the last batches stays, for the one whose turn it is.
-        order.order = VictimOrder::LeastRecentlyMigrated;
+    let started = time::now_ns();
+    if started < gpu.turns_until.load(Relaxed) {
+        // What came with the last rounds stays, for the one whose turn it is.
+        order.order = match gpu.turn_by_chance.load(Relaxed) {
+            true => VictimOrder::Random,
+            false => VictimOrder::LeastRecentlyMigrated,
+        };
     } else if in_fault && (gpu.crowded.load(Relaxed) || is_cramped(gpu, by)) {
         order.order = VictimOrder::Random;
     }
-    let started = time::now_ns();
     let _waits = in_fault.then(|| Demand::new(gpu));
     let need = space.map_or(Need::Owner, Need::Of);
     let mut why = ENOMEM;

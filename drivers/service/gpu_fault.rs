@@ -36,7 +36,7 @@ use huvm_policy::config::{KnobId, Policy};
 use huvm_policy::grain::Grain;
 use huvm_policy::prefetch::tree_prefetch;
 use huvm_policy::returns::is_half;
-use huvm_policy::standstill::Turns;
+use huvm_policy::standstill::{self, Turns};
 use huvm_policy::types::{Access, GpuId, Nanos};
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
@@ -75,6 +75,8 @@ struct Work {
     fetched_ns: u64,
     /// Number of its batch.
     batch: u64,
+    /// And of replays before.
+    round: u64,
 }
 
 /// Buffers of a service thread, allocated once.
@@ -96,9 +98,15 @@ pub(crate) struct Service {
     spared: Spared,
     /// Batches that were served.
     batches: u64,
-    /// Of those whom what they bring in gets no further.
+    /// Replays that there was something to serve behind, and whether there was one since that was last so.
+    rounds: u64,
+    replayed: bool,
+    /// Of those whom what is brought in gets no further.
     turns: KBox<Turns>,
 }
+
+/// Without a fault for so long nobody takes turns any more.
+const TURNS_NS: u64 = 1_000_000_000;
 
 /// There are launches and no fault for so long: one may have been lost on its way.
 const MISSED_NS: u64 = 100_000_000;
@@ -158,6 +166,8 @@ impl Service {
             served_ns: 0,
             spared: Spared::new(),
             batches: 0,
+            rounds: 0,
+            replayed: true,
             turns: nobodys()?,
         })
     }
@@ -188,7 +198,7 @@ impl Service {
             if per_block {
                 // What none of its blocks could be served for faults again all the same.
                 if !replayed {
-                    replay(gpu, false);
+                    self.replay(gpu, false);
                 }
                 run.note_replay();
             }
@@ -200,7 +210,7 @@ impl Service {
                 }
             }
             if plan.replay {
-                replay(gpu, plan.wait);
+                self.replay(gpu, plan.wait);
                 run.note_replay();
             }
         }
@@ -214,7 +224,7 @@ impl Service {
             (served_any, missed) = (true, true);
         }
         if (missed || served_any && run.replay_at_end()) && !gpu.is_lost() {
-            replay(gpu, true);
+            self.replay(gpu, true);
         } else if !served_any {
             self.replay_blindly(gpu, started);
         }
@@ -229,6 +239,11 @@ impl Service {
             account::count(Some(gpu), None, Counter::ServiceNs, took);
             account::count(Some(gpu), None, Counter::ExposedNs, alone);
         }
+    }
+
+    fn replay(&mut self, gpu: &Gpu, wait: bool) {
+        replay(gpu, wait);
+        self.replayed = true;
     }
 
     /// Drops what came behind a batch, and leaves in `raw` what must not be dropped ([`LeftOut`]).
@@ -302,11 +317,9 @@ impl Service {
         let fetched_ns = time::now_ns();
         self.batches = self.batches.wrapping_add(1);
         self.translate(gpu, fetched_ns);
-        let takes_turns = self.turns.are_taken(self.batches);
-        gpu.takes_turns.store(takes_turns, Relaxed);
-        if takes_turns {
-            self.leave_to_turns(gpu, before == 0);
-        }
+        let left = self.leave_to_turns(gpu, fetched_ns, before);
+        // They come again, and count then.
+        let raw_count = raw_count.saturating_sub(left);
         let unique = batch::sort_and_dedup(&mut self.faults);
         self.faults.truncate(unique);
         let mut stats = BatchStats::new(
@@ -346,12 +359,12 @@ impl Service {
                 // The replay comes before the next block is looked at, so nothing overlaps; the policy says so.
                 work.failed = second_pass(gpu, work).err();
                 replay(gpu, false);
-                replayed = true;
+                (replayed, self.replayed) = (true, true);
             }
             let plan = work.plan.as_ref();
             let throttled = plan.map_or(0, |p| p.throttled.count().get());
             stats.throttled = stats.throttled.saturating_add(throttled);
-            if work.stands && self.turns.begin(veid, work.sg.made_ns(), self.batches) {
+            if work.stands && self.turns.begin(veid, work.sg.made_ns(), self.rounds) {
                 account::count(Some(gpu), None, Counter::Standstills, 1);
             }
         }
@@ -368,14 +381,32 @@ impl Service {
         (stats, replayed)
     }
 
-    /// Takes out of the batch what waits for others' turns ([`Turns`]); `chooses`: it has no replay in common with one before.
+    /// Takes out of the batch what waits for others' turns ([`Turns`]). So many faults. Of a batch that shares its replay with one about
+    /// `before` blocks all are served: they are a few of clients that others leave no other place.
     #[inline(never)] // stack
-    fn leave_to_turns(&mut self, gpu: &Gpu, chooses: bool) {
-        let (batch, turns) = (self.batches, &mut self.turns);
-        if chooses {
-            turns.choose(batch, &self.faults, gpu.chunks().usable());
+    fn leave_to_turns(&mut self, gpu: &Gpu, fetched_ns: u64, before: usize) -> usize {
+        let begins = core::mem::replace(&mut self.replayed, false);
+        self.rounds = self.rounds.wrapping_add(begins.into());
+        let (round, turns) = (self.rounds, &mut self.turns);
+        if !turns.are_taken(round) {
+            gpu.turns_until.store(0, Relaxed);
+            return 0;
         }
-        self.faults.retain(|f| turns.serves(batch, f));
+        if begins {
+            let chunks = gpu.chunks().usable();
+            let whose = turns.choose(round, &self.faults);
+            let share = whose.and_then(|veid| gpu.chunks().share_of(u8::try_from(veid).ok()?));
+            turns.leaves(standstill::beside(share.unwrap_or(chunks).min(chunks)));
+        }
+        gpu.turn_by_chance.store(turns.by_chance(), Relaxed);
+        gpu.turns_until
+            .store(fetched_ns.saturating_add(TURNS_NS), Relaxed);
+        if before != 0 {
+            return 0;
+        }
+        let all = self.faults.len();
+        self.faults.retain(|f| turns.serves(round, f));
+        all.saturating_sub(self.faults.len())
     }
 
     /// Looks up the blocks of the faults. Gives back the clients that have no memory for one more.
@@ -390,7 +421,13 @@ impl Service {
                 continue;
             };
             let may_make = !poor.has(client.sg.veid);
-            match begin(gpu, &client, group, may_make, (self.batches, fetched_ns)) {
+            match begin(
+                gpu,
+                &client,
+                group,
+                may_make,
+                (self.batches, self.rounds, fetched_ns),
+            ) {
                 Ok(work) => {
                     if self.work.push_within_capacity(work).is_err() {
                         break;
@@ -781,7 +818,7 @@ fn begin(
     client: &Client,
     group: batch::Group<'_>,
     may_make: bool,
-    (batch, fetched_ns): (u64, u64),
+    (batch, round, fetched_ns): (u64, u64, u64),
 ) -> Result<Work> {
     let faults = group.faults;
     let at = |f: &Fault| match client.space.block_of_fault(f.va, may_make) {
@@ -832,6 +869,7 @@ fn begin(
         failed: None,
         fetched_ns,
         batch,
+        round,
     })
 }
 
@@ -966,7 +1004,7 @@ fn plan<'a>(gpu: &Gpu, w: &'a mut Work, s: &mut State, p: &Policy) -> Option<&'a
         let first = faulted.first().filter(|_| comes);
         if let Some(part) = s.part_mut(gpu.index()) {
             if let Some(page) = first.filter(|_| part.chunk.is_none() && part.departed.is_some()) {
-                w.stands = part.comings.comes(w.batch, page.get());
+                w.stands = part.comings.comes(w.round, page.get());
             }
             let there = part.valid.or(&plan.local).or(&plan.copies).count().get();
             if goes_on {

@@ -9,7 +9,7 @@ use super::pool::{self, Need};
 use crate::account::{self, counters::Counter, policy};
 use crate::channel::Engine;
 use crate::device::Gpu;
-use crate::kernel::thread;
+use crate::kernel::{thread, time};
 use huvm_policy::chunk::ChunkState;
 use huvm_policy::config::Policy;
 use huvm_policy::evict::VictimOrder;
@@ -141,7 +141,7 @@ impl PreEvict {
             returned,
             near,
             demand_waits: gpu.demand.load(Relaxed) != 0,
-            takes_turns: gpu.takes_turns.load(Relaxed),
+            takes_turns: time::now_ns() < gpu.turns_until.load(Relaxed),
         }
     }
 }

@@ -101,101 +101,139 @@ static void more_pairs_than_chunks(void)
 	pairs_on(6, 3);
 }
 
+#define TRIPLE_STEPS 64u
+
+/* x + 2 y for a word of each of many pages of three blocks, twice: by two blocks of a launch, or by two launches. How often they stood still. */
+static uint64_t triples(int fd, int apart)
+{
+	const uint64_t len = 2 * BLOCK, stride = BLOCK / TRIPLE_STEPS;
+	uint64_t *x = managed(fd, len), *y = managed(fd, len), *z = managed(fd, len);
+	uint64_t stood = of_gpu(fd, 0, HUVM_CNT_STANDSTILLS), id[2], faults = 0;
+	struct huvm_instr first[4], in[2];
+
+	cpu_fill(x, len, 5, 3);
+	cpu_fill(y, len, 7, 1);
+	cpu_fill(z, len, 1, 1);
+	/* What was not there last comes last: two of each are there, and wait for the third. */
+	for (int j = 0; j < 4; j++) {
+		uintptr_t at = (uintptr_t)(j < 2 ? y : z) + (uintptr_t)(j % 2) * BLOCK;
+
+		first[j] = (struct huvm_instr){ .op = HUVM_OP_ATOMIC_ADD, .count = 1, .steps = 1, .dst = at, .a = at };
+	}
+	run_ok(fd, 0, 1, first, 4, 8);
+	for (int j = 0; j < 1 + apart; j++) {
+		uint64_t at = (uint64_t)j * BLOCK;
+
+		in[j] = (struct huvm_instr){ .op = HUVM_OP_TRIAD, .count = 1, .steps = TRIPLE_STEPS, .step_stride = stride,
+					     .block_stride = BLOCK, .imm0 = 2, .a = (uintptr_t)x + at, .b = (uintptr_t)y + at,
+					     .dst = (uintptr_t)z + at };
+		CHECK_OK(launch(fd, 0, apart ? 1 : 2, &in[j], 1, 8, &id[j]));
+	}
+	for (int j = 0; j < 1 + apart; j++) {
+		struct huvm_wait w = wait_launch(fd, id[j]);
+
+		CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
+		faults += w.faults;
+	}
+	for (uint64_t at = 0; at < len / 8; at += stride / 8)
+		CHECK_EQ(z[at], 5 + 3 * at + 2 * (7 + at));
+	CHECK_OK(munmap(x, len));
+	CHECK_OK(munmap(y, len));
+	CHECK_OK(munmap(z, len));
+	stood = of_gpu(fd, 0, HUVM_CNT_STANDSTILLS) - stood;
+	printf(" %llu faults, %llu standstills;", (unsigned long long)faults, (unsigned long long)stood);
+	return stood;
+}
+
 /*
  * And of three each: two blocks have two of their three at a time, brought in by turns, and what comes for one takes the oldest, which
- * is the other's or its own. There is room for four, so no batch is about more than that, and none of them looks crowded.
+ * is the other's or its own. There is room for four, so no batch is about more than that, and none of them looks crowded. The first blocks of
+ * two launches are one unit for all that the GPU says.
  */
 static void more_triples_than_chunks(void)
 {
-	const uint64_t n = 2, len = n * BLOCK;
+	static const char *const replays[] = { "block", "batch", "batch-flush", "once" };
 	int fd = fresh();
+	uint64_t stood = 0;
 
 	CHECK_OK(gpu_register(fd, 0));
 	CHECK_OK(limit_chunks(fd, 0, 4));
 	for (unsigned int k = 0; k < sizeof(presets) / sizeof(presets[0]); k++) {
-		struct huvm_instr i = { .op = HUVM_OP_TRIAD, .count = 1, .steps = 1, .block_stride = BLOCK, .imm0 = 2 };
-		uint64_t *x = managed(fd, len), *y = managed(fd, len), *z = managed(fd, len), faults = 0;
-		uint64_t stood = of_gpu(fd, 0, HUVM_CNT_STANDSTILLS);
-
 		CHECK_OK(set_preset(fd, HUVM_SCOPE_SPACE, presets[k]));
-		cpu_fill(x, len, 5 + k, 3);
-		cpu_fill(y, len, 7, 1);
-		cpu_fill(z, len, 1, 1);
-		i.a = (uintptr_t)x;
-		i.b = (uintptr_t)y;
-		i.dst = (uintptr_t)z;
-		for (int turn = 0; turn < 8; turn++) {
-			struct huvm_instr first[4] = { 0 };
-
-			/* What was not there last comes last. */
-			for (int j = 0; j < 4; j++)
-				first[j] = (struct huvm_instr){ .op = HUVM_OP_ATOMIC_ADD, .count = 1, .steps = 1, .imm0 = 0,
-					.a = (uintptr_t)(j < 2 ? y : z) + j % 2 * BLOCK, .dst = (uintptr_t)(j < 2 ? y : z) + j % 2 * BLOCK };
-			run_ok(fd, 0, 1, first, 4, 8);
-			faults += run_ok(fd, 0, (uint32_t)n, &i, 1, 8).faults;
-		}
-		stood = of_gpu(fd, 0, HUVM_CNT_STANDSTILLS) - stood;
-		printf("# %s: %llu faults, %llu standstills\n", presets[k], (unsigned long long)faults, (unsigned long long)stood);
-		for (uint64_t at = 0; at < len / 8; at += BLOCK / 8)
-			CHECK_EQ(z[at], 5 + k + 3 * at + 2 * (7 + at));
-		CHECK_OK(munmap(x, len));
-		CHECK_OK(munmap(y, len));
-		CHECK_OK(munmap(z, len));
+		printf("# %s:", presets[k]);
+		stood += triples(fd, 0) + triples(fd, 1);
+		printf("\n");
 	}
+	CHECK_OK(set_preset(fd, HUVM_SCOPE_SPACE, "demand"));
+	for (unsigned int k = 0; k < 4; k++) {
+		knob(fd, 0, "replay_policy", k);
+		printf("# replay-%s:", replays[k]);
+		stood += triples(fd, 0) + triples(fd, 1);
+		printf("\n");
+	}
+	CHECK_OK(set_preset_of(fd, HUVM_SCOPE_GPU, 0, "demand"));
+	CHECK(stood > 0);
 	CHECK_OK(limit_chunks(fd, 0, 0));
 	gets_idle(fd, 0);
 }
 
+/* A launch of three blocks that reads two and writes one of each is over within what launches may take here. */
+static void gets_on(int fd, const uint64_t *x, uint64_t *z)
+{
+	struct huvm_instr i = { .op = HUVM_OP_ADD, .count = 1, .steps = 8, .step_stride = 4 * PAGE, .a = (uintptr_t)x,
+				.b = (uintptr_t)x + BLOCK, .dst = (uintptr_t)z };
+
+	run_ok(fd, 0, 1, &i, 1, 8);
+	for (uint64_t at = 0; at < 8 * 4 * PAGE / 8; at += 4 * PAGE / 8)
+		CHECK_EQ(z[at], x[at] + x[at + BLOCK / 8]);
+}
+
 /*
- * A warp whose lanes want more chunks at a time than there are never gets on, and costs nobody else any: another client's launches on
- * the same GPU end, and so does that one when it is told to.
+ * Warps whose lanes want more chunks at a time than there are never get on, and keep nobody else from it: another client's launches on
+ * the same GPU end, also one that needs as many as the half that is its own, and so do those warps when they are told to.
  */
 static void more_lanes_than_chunks(void)
 {
-	const uint32_t lanes = 8;
+	const uint32_t lanes = 8, warps = 16;
 	int fd = fresh(), other = with_gpu(0);
 	uint64_t *from = managed(fd, lanes * BLOCK), *idx = managed(fd, BLOCK), *dst = managed(fd, BLOCK);
-	uint64_t *p = managed(other, 2 * BLOCK), stood, id, its;
+	uint64_t *p = managed(other, 2 * BLOCK), *z = managed(other, BLOCK), stood, id;
 	double seen, began;
 	struct huvm_instr i = { .op = HUVM_OP_GATHER, .count = lanes, .steps = 1, .a = (uintptr_t)from, .idx = (uintptr_t)idx,
-				.dst = (uintptr_t)dst };
+				.dst = (uintptr_t)dst, .block_stride = PAGE };
 
 	CHECK_OK(gpu_register(fd, 0));
 	CHECK_OK(limit_chunks(fd, 0, 6));
 	cpu_fill(from, lanes * BLOCK, 9, 2);
 	cpu_fill(p, 2 * BLOCK, 5, 3);
-	for (uint64_t j = 0; j < lanes; j++)
-		idx[j] = j * BLOCK / 8;
+	for (uint64_t k = 0; k < warps; k++)
+		for (uint64_t j = 0; j < lanes; j++)
+			idx[k * PAGE / 8 + j] = j * BLOCK / 8 + k;
 	stood = of_gpu(fd, 0, HUVM_CNT_STANDSTILLS);
 	began = seconds();
-	CHECK_OK(launch(fd, 0, 1, &i, 1, 8, &id));
+	CHECK_OK(launch(fd, 0, warps, &i, 1, 8, &id));
 	CHECK(WITHIN(20000, of_gpu(fd, 0, HUVM_CNT_STANDSTILLS) > stood));
 	seen = seconds() - began;
 	began = seconds();
-	for (int turn = 0; turn < 20; turn++) {
-		ARG(huvm_wait, w, .timeout_ns = 10000000000ull);
-		struct huvm_instr scale = over(HUVM_OP_SCALE, 2 * BLOCK, 4);
-
-		scale.a = scale.dst = (uintptr_t)p;
-		scale.imm0 = 1;
-		scale.imm1 = 4;
-		CHECK_OK(launch(other, 0, 4, &scale, 1, 8, &its));
-		w.launch = its;
-		CHECK_OK(ioctl(other, HUVM_IOC_WAIT, &w));
-		CHECK_EQ(w.status, HUVM_LAUNCH_DONE);
-	}
-	printf("# %.1f s until it was seen, %.1f s for the other's launches beside it\n", seen, seconds() - began);
-	cpu_check(p, 2 * BLOCK, 5 + 20 * 4, 3);
+	for (int turn = 0; turn < 10; turn++)
+		gpu_scale(other, 0, p, 2 * BLOCK, 4, 1, 4);
+	printf("# %.1f s until it was seen; beside it %.1f s for ten launches,", seen, seconds() - began);
+	began = seconds();
+	for (int turn = 0; turn < 4; turn++)
+		gets_on(other, p, z);
+	printf(" %.1f s for four that need three chunks\n", seconds() - began);
+	cpu_check(p, 2 * BLOCK, 5 + 10 * 4, 3);
 	ARG(huvm_wait, w, .launch = id, .timeout_ns = 1);
 	CHECK_ERR(ioctl(fd, HUVM_IOC_WAIT, &w), ETIMEDOUT);
-	w.timeout_ns = 5000000000ull;
+	w.timeout_ns = launch_limit_ns();
 	CHECK_OK(ioctl(fd, HUVM_IOC_ABORT, &w));
 	CHECK_EQ(w.status, HUVM_LAUNCH_ABORTED);
-	/* With as much room as it needs it is done. */
+	/* With as much room as they need they are done. */
 	CHECK_OK(limit_chunks(fd, 0, 0));
-	run_ok(fd, 0, 1, &i, 1, 8);
-	for (uint64_t j = 0; j < lanes; j++)
-		CHECK_EQ(dst[j], 9 + 2 * idx[j]);
+	run_ok(fd, 0, warps, &i, 1, 8);
+	for (uint64_t k = 0; k < warps; k++)
+		for (uint64_t j = 0; j < lanes; j++)
+			CHECK_EQ(dst[k * PAGE / 8 + j], 9 + 2 * idx[k * PAGE / 8 + j]);
 	CHECK_OK(close(other));
 	CHECK_OK(munmap(from, lanes * BLOCK));
 	CHECK_OK(munmap(idx, BLOCK));
@@ -621,8 +659,8 @@ static void waits_on_the_way_to_a_full_gpu(void)
 
 static const struct ktap_test tests[] = {
 	{ "eviction_spins_in_a_fault", eviction_spins_in_a_fault, 90 },
-	{ "more_lanes_than_chunks", more_lanes_than_chunks, 90 },
-	{ "more_triples_than_chunks", more_triples_than_chunks, 90 },
+	{ "more_lanes_than_chunks", more_lanes_than_chunks, 120 },
+	{ "more_triples_than_chunks", more_triples_than_chunks, 120 },
 	{ "more_pairs_than_chunks", more_pairs_than_chunks, 60 },
 	{ "teardown_of_what_was_never_used", teardown_of_what_was_never_used, 60 },
 	{ "lock_order_of_two_gpus", lock_order_of_two_gpus, 90 },

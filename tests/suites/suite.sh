@@ -19,11 +19,11 @@ dma_unchecked() {
 }
 # What Linux races with itself in (Documentation/reliability.md, section 5), also where the driver has called it.
 known_races='^(tick_nohz_.*|_*tmigr_.*|.*hrtimer_.*|ktime_get.*|timekeeping_.*|osq_.*|memcpy_and_pad|kernfs_.*|lockref_.*|alloc_empty_file|set_nlink'
-known_races="$known_races|__fput|lru_add|mas_wmb_replace|ring_buffer_lock_reserve)\$"
+known_races="$known_races|__fput|lru_add|mas_wmb_replace|kthread_unpark|ring_buffer_.*)\$"
 # These read a task's flags, and nothing of the driver's: whoever sets his own meanwhile, as `capable` does, races with them.
 readers_of_flags=' kthread_is_per_cpu( |$)'
 # races LOG: the reports of the detector of data races, as `how functions`. ours: of a function of the driver's; called: none of the
-# functions is the driver's, but it called one, and not all are known to race; kernel: the others.
+# functions is the driver's, but it called one, and none is known to race, on what is the kernel's own; kernel: the others.
 races() {
 	awk -v known="$known_races" -v flags="$readers_of_flags" '
 		function told(   n, i, of, how) {
@@ -33,9 +33,10 @@ races() {
 			else if (stack && title !~ flags) {
 				n = split(title, of, / +\/ +/)
 				sub(/^[a-z-]+ in /, "", of[1])
+				how = "called"
 				for (i = 1; i <= n; i++)
-					if (of[i] !~ known)
-						how = "called"
+					if (of[i] ~ known)
+						how = "kernel"
 			}
 			print how, title
 			title = ""

@@ -127,7 +127,7 @@ pub enum PreEvictStep {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PreEvictor {
     running: bool,
-    /// What is evicted would come back, and all of it fits; or nobody would get further.
+    /// What is evicted would come back, and all of it fits.
     held: bool,
     /// [`PreEvictInput::returned`] when last asked.
     returned: u64,
@@ -161,9 +161,10 @@ impl PreEvictor {
         let back = input.returned != self.returned;
         self.returned = input.returned;
         let comes_back = input.near || fits && (self.held || back);
-        self.held = config.enabled && (input.takes_turns || config.hold && comes_back);
+        self.held = config.enabled && config.hold && comes_back;
         let bound = if self.running { high } else { config.low };
-        self.running = config.enabled && !self.held && expected < bound;
+        let may = config.enabled && !self.held && !input.takes_turns;
+        self.running = may && expected < bound;
         if !self.running {
             return PreEvictStep::Idle;
         }
@@ -237,15 +238,17 @@ mod tests {
     }
 
     #[test]
-    fn while_they_take_turns_it_is_held_whatever_is_asked() {
+    fn while_they_take_turns_nothing_is_begun_whatever_is_asked() {
         for hold in [false, true] {
             let config = PreEvictConfig { hold, ..CONFIG };
             let mut p = PreEvictor::new();
             let mut i = input(10, 0);
+            // All of it fits: what is held off for that stays so.
+            i.away = 5;
             assert_eq!(p.step(&i, &config), PreEvictStep::Begin(8));
             i.takes_turns = true;
             assert_eq!(p.step(&i, &config), PreEvictStep::Idle);
-            assert!(p.is_held());
+            assert!(!p.is_held());
             i.takes_turns = false;
             assert_eq!(p.step(&i, &config), PreEvictStep::Begin(8));
         }

@@ -7,7 +7,7 @@ use super::pages::Kernel;
 use super::rmat::Kind;
 use super::{Active, Graph, Size};
 use crate::size::{empty, filled};
-use crate::trace::{run, steps, PAGE_PS};
+use crate::trace::{self, kernels, run, steps, PAGE_PS};
 use crate::{Ask, Step, Touch, Workload, WORD};
 use std::collections::BTreeMap;
 
@@ -209,10 +209,11 @@ pub(crate) fn make(name: &'static str, kind: Kind, ask: &Ask) -> Workload {
                 (coarse.clone(), g.smaller(this.vertices, this.edges))
             };
             let built = next.map(|next| build(&kernel, graph.clone(), next));
-            let sweeps = (0..this.sweeps)
-                .flat_map(move |_| kernel.clone().touches(graph.clone(), Active::ALL));
+            let sweeps = (0..this.sweeps).map(move |_| {
+                Box::new(kernel.clone().touches(graph.clone(), Active::ALL)) as trace::Kernel
+            });
             let dead = (level == 0 && last).then_some(Step::Discard { alloc: 1 });
-            steps(sweeps, PAGE_PS)
+            kernels(sweeps, PAGE_PS)
                 .chain(steps(built.into_iter().flatten(), PAGE_PS))
                 .chain(dead)
         });

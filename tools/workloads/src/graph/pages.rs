@@ -2,7 +2,7 @@
 //! The pages that an iteration over a graph touches.
 
 use super::{Active, Graph, PAGE_EDGES};
-use crate::trace::{run, steps, touch, PAGE_PS};
+use crate::trace::{self, kernels, run, touch, PAGE_PS};
 use crate::{Steps, Touch, PAGE, WORD};
 
 /// One of so many accesses by a neighbour's number is in the trace. All would be as many as edges; as each chunk of a vertex
@@ -28,19 +28,19 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// Steps of so many iterations, each with its active pages.
     pub(crate) fn rounds(self, g: Graph, active: Vec<Active>) -> Steps {
-        let all = active
-            .into_iter()
-            .flat_map(move |a| self.clone().touches(g.clone(), a));
-        Box::new(steps(all, PAGE_PS))
+        let each = active.into_iter().flat_map(move |a| {
+            let walk = self.clone().touches(g.clone(), a);
+            [Box::new(walk) as trace::Kernel, self.sweep(&g)]
+        });
+        Box::new(kernels(each, PAGE_PS))
     }
 
     /// Its touches.
     pub(crate) fn touches(self, g: Graph, active: Active) -> impl Iterator<Item = Touch> + Send {
         let vertices = g.size.vertices();
         let pages = g.size.edges.div_ceil(PAGE_EDGES);
-        let after = self.after.clone();
         let mut last = vec![None; self.in_order.len()];
-        let walk = (0..pages).flat_map(move |p| {
+        (0..pages).flat_map(move |p| {
             let mut out = Vec::new();
             let first = p * PAGE_EDGES;
             let end = g.size.edges.min(first + PAGE_EDGES);
@@ -66,10 +66,15 @@ impl Kernel {
                 }
             }
             out
-        });
-        let sweep = after
-            .into_iter()
-            .flat_map(move |(alloc, bytes, write)| run(alloc, 0, vertices * bytes, write));
-        walk.chain(sweep)
+        })
+    }
+
+    /// Those of the kernel behind it.
+    fn sweep(&self, g: &Graph) -> trace::Kernel {
+        let (after, vertices) = (self.after.clone(), g.size.vertices());
+        let arrays = after.into_iter();
+        Box::new(
+            arrays.flat_map(move |(alloc, bytes, write)| run(alloc, 0, vertices * bytes, write)),
+        )
     }
 }

@@ -6,7 +6,7 @@
 use crate::math::Zipf;
 use crate::rng::{Rng, Shuffle};
 use crate::size::filled;
-use crate::trace::{run, steps, PAGE_PS};
+use crate::trace::{kernels, run, Kernel, PAGE_PS};
 use crate::{Ask, Touch, Workload, PAGE, WORD};
 
 /// Layers: Llama 2 7B and Mixtral 8x7B have 32 (Touvron et al., arXiv 2307.09288, table 1 of Llama; Mixtral, table 1).
@@ -54,7 +54,7 @@ fn make(name: &'static str, ask: &Ask, experts: u64, chosen: usize) -> Workload 
             for _ in 0..LAYERS {
                 draws.push(rng.next());
             }
-            (0..LAYERS).zip(draws).flat_map(move |(layer, draw)| {
+            (0..LAYERS).zip(draws).map(move |(layer, draw)| {
                 let mut rng = Rng::new(draw, 0);
                 // Which expert is popular differs from layer to layer.
                 let places = Shuffle::new(experts, seed ^ layer);
@@ -70,13 +70,14 @@ fn make(name: &'static str, ask: &Ask, experts: u64, chosen: usize) -> Workload 
                     .flat_map(move |e| run(0, (layer * experts + e) * expert, expert, false));
                 let kv = run(1, layer * cache, used, false);
                 let end = (layer * cache + used).saturating_sub(1) / PAGE;
-                weights.chain(kv).chain([Touch {
+                let layer = weights.chain(kv).chain([Touch {
                     alloc: 1,
                     page: end as u32,
                     write: true,
-                }])
+                }]);
+                Box::new(layer) as Kernel
             })
         });
-        Box::new(steps(tokens, PAGE_PS))
+        Box::new(kernels(tokens, PAGE_PS))
     })
 }
