@@ -177,6 +177,41 @@ static void more_triples_than_chunks(void)
 	gets_idle(fd, 0);
 }
 
+/*
+ * Eight that need three each, on three chunks: by chance all three of one are there in one of some 250 rounds. With turns each access
+ * takes a few.
+ */
+static void eight_triples_on_three_chunks(void)
+{
+	const uint64_t n = 8, steps = 16, len = n * BLOCK, stride = BLOCK / steps;
+	int fd = fresh();
+	uint64_t *x, *y, *z, batches;
+	struct huvm_instr i = { .op = HUVM_OP_TRIAD, .count = 1, .steps = steps, .step_stride = stride, .block_stride = BLOCK, .imm0 = 2 };
+
+	CHECK_OK(gpu_register(fd, 0));
+	CHECK_OK(limit_chunks(fd, 0, 3));
+	x = managed(fd, len);
+	y = managed(fd, len);
+	z = managed(fd, len);
+	cpu_fill(x, len, 5, 3);
+	cpu_fill(y, len, 7, 1);
+	i.a = (uintptr_t)x;
+	i.b = (uintptr_t)y;
+	i.dst = (uintptr_t)z;
+	batches = of_gpu(fd, 0, HUVM_CNT_FAULT_BATCHES);
+	run_ok(fd, 0, n, &i, 1, 8);
+	batches = of_gpu(fd, 0, HUVM_CNT_FAULT_BATCHES) - batches;
+	printf("# %llu batches for %llu accesses\n", (unsigned long long)batches, (unsigned long long)(n * steps));
+	for (uint64_t at = 0; at < len / 8; at += stride / 8)
+		CHECK_EQ(z[at], 5 + 3 * at + 2 * (7 + at));
+	CHECK(batches < 4000);
+	CHECK_OK(munmap(x, len));
+	CHECK_OK(munmap(y, len));
+	CHECK_OK(munmap(z, len));
+	CHECK_OK(limit_chunks(fd, 0, 0));
+	gets_idle(fd, 0);
+}
+
 /* A launch of three blocks that reads two and writes one of each is over within what launches may take here. */
 static void gets_on(int fd, const uint64_t *x, uint64_t *z)
 {
@@ -660,6 +695,7 @@ static void waits_on_the_way_to_a_full_gpu(void)
 static const struct ktap_test tests[] = {
 	{ "eviction_spins_in_a_fault", eviction_spins_in_a_fault, 90 },
 	{ "more_lanes_than_chunks", more_lanes_than_chunks, 120 },
+	{ "eight_triples_on_three_chunks", eight_triples_on_three_chunks, 120 },
 	{ "more_triples_than_chunks", more_triples_than_chunks, 120 },
 	{ "more_pairs_than_chunks", more_pairs_than_chunks, 60 },
 	{ "teardown_of_what_was_never_used", teardown_of_what_was_never_used, 60 },
