@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# The fast checks: formatting, whether mutants and bindings are of the sources, clippy for the host crates and for the module, unit and property tests. All of them run,
+# The fast checks: formatting, whether mutants and bindings are of the sources, whether reports of data races are told apart, clippy for the host crates and for the module, unit and property tests. All of them run,
 # whatever one of them finds. KCONF: the kernel whose build clippy uses for the module (fast).
 . "$(dirname "$0")/lib.sh"
 KCONF=${KCONF:-fast}
@@ -50,8 +50,15 @@ mutants() {
 	[ ${#bad[@]} = 0 ] || die "${#bad[@]} mutants do not fit the sources: ${bad[*]}" "write them anew"
 }
 
+# What the detector of data races reports: the first four are of a run, the others were written for this.
+races_told() {
+	(. tests/suites/races.sh && races tests/races/reports.log) | diff - tests/races/told.txt >&2 ||
+		die "reports of data races are told apart otherwise than tests/races/told.txt says" "mend tests/suites/races.sh, or that file"
+}
+
 step "formatting" format
 step "mutants fit" mutants
+step "races told apart" races_told
 step "bindings" env BINDGEN="$(bindgen_)" tools/libhuvm/regen.sh --check
 # Not "cargo clippy": cargo would look in ~/.cargo/bin first and find another toolchain's.
 step "clippy, host crates" logged "$BUILD/logs/clippy.log" cargo-clippy clippy --locked --workspace --all-targets -- -D warnings
