@@ -92,8 +92,7 @@ static void pairs_on(uint32_t n, uint32_t chunks)
 
 /*
  * The same past what fits: five blocks copy, each needs two chunks at a time, and there are four. Under least-recently-migrated
- * alone what one half needs is evicted for the other half before each replay, for ever; and of six on three chunks it takes longer than
- * anybody waits until by chance both of one are there.
+ * alone what one half needs is evicted for the other half before each replay, for ever. So do six on three.
  */
 static void more_pairs_than_chunks(void)
 {

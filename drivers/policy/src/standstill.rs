@@ -20,8 +20,7 @@
 //!
 //! Only those clients have turns whose own blocks come back, and their turns go from client to client: who needs more at a time than there
 //! is, be it on purpose, and has others do so too, costs these the rounds of its turns. Rejected: victims chosen by chance alone, until all that one needs is
-//! there. With two that need three of four chunks each it takes a few rounds, with six that need two of three it took longer than anybody
-//! waits.
+//! there. With two that need three of four chunks each it takes a few rounds, with eight that need three of three some 250 for each access.
 //!
 //! A *round* is what is served between two replays: until the next one nobody gets further, whatever comes.
 

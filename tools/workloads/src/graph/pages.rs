@@ -35,7 +35,7 @@ impl Kernel {
         Box::new(kernels(each, PAGE_PS))
     }
 
-    /// Its touches.
+    /// Its touches, without those of the kernel behind it.
     pub(crate) fn touches(self, g: Graph, active: Active) -> impl Iterator<Item = Touch> + Send {
         let vertices = g.size.vertices();
         let pages = g.size.edges.div_ceil(PAGE_EDGES);
