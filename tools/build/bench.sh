@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# bench.sh EXPERIMENT|all: runs the demo, or experiments of `uvmctl bench`, in virtual time. An experiment is some guests, two of which
-# run at a time; their rows come into one table and into build/results/EXPERIMENT.json. Wrong data or a complaint of a kernel gives
-# no results. Settings come from the environment:
+# bench.sh EXPERIMENT|all: runs the demo, or experiments of `uvmctl bench`, in virtual time. An experiment is some guests, as many of
+# which run at a time as the machine has CPUs and memory for; their rows come into one table and into build/results/EXPERIMENT.json. Wrong
+# data or a complaint of a kernel gives no results. Settings come from the environment:
+#   LANES=n: that many guests at a time
 #   GPUS=n (demo, harvest)  VRAM=MiB  MEM=6G  PROFILE=v100-p3  LIMIT=s (a guest)  ITERATIONS=n (measured passes)
 #   WORKLOADS=bfs,zipf RATIOS=1.5,2 PRESETS=huvm,random (oversub, streaming)
 #   AGAIN=1 (oversub, streaming, those of several jobs): once more, presets in the other order: how far apart the two are stands in the rows
@@ -19,6 +20,10 @@ every=(harvest oversub streaming inter-job ladder prefetch-size spare-size inter
 results=$BUILD/results${quick:+-quick}
 tool=$BUILD/image-fast/bin/uvmctl
 mkdir -p "$results/parts" "$BUILD/logs"
+# A guest is one thread of the host's: its CPUs take turns under -icount. Each is taken to need 4 GiB.
+lanes=$(($(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo) >> 22))
+lanes=${LANES:-$((lanes < 2 ? 2 : lanes < $(nproc) ? lanes : $(nproc)))}
+[[ $lanes =~ ^[1-9][0-9]*$ ]] || die "LANES is '$lanes'" "set it to how many guests are to run at a time"
 # Of now: the checkout may move while the guests run.
 commit=$(git -C "$ROOT" rev-parse HEAD 2>/dev/null || true)
 [ -z "$(git -C "$ROOT" status --porcelain --untracked-files=no 2>/dev/null)" ] && dirty=false || dirty=true
@@ -241,7 +246,7 @@ is_there() {
 }
 whole_key() { local g; for g in "${guests[@]}"; do key_of "$g"; done | sha256sum | cut -c1-64; }
 
-# All guests that have no rows yet, two at a time.
+# All guests that have no rows yet, so many at a time.
 all_guests() {
 	local g name key todo=() did=0 began=$SECONDS pids=()
 	for g in "${!guests[@]}"; do
@@ -253,10 +258,10 @@ all_guests() {
 	trap 'kill -- $(for p in "${pids[@]}"; do echo "-$p"; done) 2>/dev/null || true' EXIT
 	trap 'exit 130' INT TERM
 	for g in "${todo[@]}"; do
-		while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n || true; done
+		while [ "$(jobs -rp | wc -l)" -ge "$lanes" ]; do wait -n || true; done
 		! ls "$results/parts/$exp-"*.failed >/dev/null 2>&1 || break
 		# Those that run now are half done, more or less.
-		[ "$did" -lt 3 ] || say "  $did of ${#todo[@]} guests of '$exp', about $(((SECONDS - began) * (${#todo[@]} - did + 1) / (did - 1) / 60)) minutes to go"
+		[ "$did" -le "$lanes" ] || say "  $did of ${#todo[@]} guests of '$exp', about $(((SECONDS - began) * (2 * (${#todo[@]} - did) + lanes) / (2 * did - lanes) / 60)) minutes to go"
 		did=$((did + 1))
 		name=${guests[g]%% *}
 		key=${keys[g]}
@@ -290,9 +295,13 @@ one() {
 		failed=$(part_of "${g%% *}").failed
 		[ ! -f "$failed" ] || die "'$exp' failed with exit code $(cat "$failed"): no results" "read build/logs/$exp-${g%% *}.log"
 	done
+	# Nor without all that belongs to one: where the disk is full, or a recording came out broken.
+	for g in "${!guests[@]}"; do
+		has_part "${guests[g]%% *}" "${keys[g]}" || die "'$exp' has no rows of ${guests[g]%% *}: no results" "read what came before, and build/logs/$exp-${guests[g]%% *}.log"
+	done
 	# One document of all: the envelope of the last, the rows and the warnings of each.
 	jq -s '(map(.data) | add) as $rows | (map(.warnings // []) | add | unique) as $warnings | last | .data = $rows |
-		.warnings = $warnings | select($rows | type == "array" and length > 0)' "${parts[@]}" >"$doc" 2>/dev/null || true
+		.warnings = $warnings | select($rows | type == "array" and length > 0)' "${parts[@]}" >"$doc" || rm -f "$doc"
 	[ -s "$doc" ] || { rm -f "$doc" "${parts[@]}"; die "'$exp' gave no results" "read build/logs/$exp-*.log"; }
 	# The guest's tool is static: it runs here too. It reads the rows of all guests as those of one experiment.
 	echo
@@ -309,7 +318,8 @@ one() {
 	[ -s "$results/$exp.targets.txt" ] || rm -f "$results/$exp.targets.txt"
 	# Each CPU executes so many instructions a microsecond: what the driver's threads spent, in instructions.
 	jq --argjson mips "$mips" '.data | map(if .driver_ns then .driver_insns = (.driver_ns * $mips / 1000 | round) else . end)' \
-		"$doc.json" >"$json.part" && mv "$json.part" "$json"
+		"$doc.json" >"$json.part"
+	mv "$json.part" "$json"
 	rm -f "$doc" "$doc.txt" "$doc.json" "$results/$exp"-*.jsonl.gz
 	for g in "${guests[@]}"; do
 		kept=$(kept_of "${g%% *}")
