@@ -50,6 +50,9 @@ pub struct Comparison {
     pub only_in_a: Vec<String>,
     /// Rows that A does not have.
     pub only_in_b: Vec<String>,
+    /// Rows of A, of an experiment that B has others of.
+    #[serde(skip)]
+    pub lost: Vec<String>,
     /// Schemas of rows that one of the two has alone, with what their times leave out: those of the two do not mean the same.
     pub differ: Vec<String>,
 }
@@ -104,7 +107,11 @@ pub fn compare(a: &[File], b: &[File]) -> Result<Comparison> {
         let missing = of.iter().filter(|(k, _)| !other.contains_key(k));
         missing.map(|(k, _)| k.to_string()).collect()
     };
+    let shared = |k: &Key| rows.iter().any(|r| r.key.experiment == k.experiment);
+    let lost = of_a.iter().filter(|(k, _)| !in_b.contains_key(k));
+    let lost = lost.filter(|(k, _)| shared(k)).map(|(k, _)| k.to_string());
     Ok(Comparison {
+        lost: lost.collect(),
         a_commits: commits(a),
         b_commits: commits(b),
         differ: differ
@@ -140,6 +147,17 @@ impl Comparison {
         let most = 1.0 + percent / 100.0;
         let slower = |p: &&Pair| p.b_time_ns as f64 > p.a_time_ns as f64 * most;
         self.rows.iter().filter(slower).collect()
+    }
+
+    /// Why nothing can be said of how much slower B is: rows of an experiment that both have are not in it, or times mean something else.
+    pub fn cannot_be_judged(&self) -> Option<String> {
+        if let Some(schema) = self.differ.first() {
+            return Some(format!(
+                "times do not mean the same: one has rows of {schema}"
+            ));
+        }
+        let first = self.lost.first()?;
+        Some(format!("B lacks {} rows of A: {first}", self.lost.len()))
     }
 
     /// For people.

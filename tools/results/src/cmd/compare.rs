@@ -17,6 +17,9 @@ pub(super) fn run(args: &Compare) -> Result<Done> {
         false => found.text(),
     };
     let failure = args.threshold.and_then(|t| {
+        if let Some(why) = found.cannot_be_judged() {
+            return Some(Failure::Check(why));
+        }
         let slower = found.slower(t);
         let worst = slower.iter().max_by_key(|p| (p.ratio * 1e4) as u64)?;
         Some(Failure::Check(format!(

@@ -305,6 +305,12 @@ fn beside(files: &[File], notes: &Notes, paper: &Paper, missing: &mut Vec<String
     };
     for figure in &paper.figures {
         let explained = notes.explanations.iter().find(|e| e.figure == figure.id);
+        if figure.has_no_base(files) {
+            missing.push(format!(
+                "'{}': a row that it is about has none to be compared with",
+                figure.id
+            ));
+        }
         let (ours, off) = match figure.ours(files) {
             None if is_kept(figure) => ("see the experiment".to_owned(), String::new()),
             None => ("not measured".to_owned(), String::new()),

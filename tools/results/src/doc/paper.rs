@@ -65,17 +65,26 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// Whether a row is one that it is about.
+    fn is_of(&self, r: &Row) -> bool {
+        r.experiment == self.experiment
+            && r.case == self.case
+            && r.preset == self.preset
+            && self.role.as_ref().is_none_or(|role| r.role == *role)
+            && self.workload.as_ref().is_none_or(|w| r.workload == *w)
+    }
+
+    /// Whether it is about a row without the one that this is to be compared with.
+    pub fn has_no_base(&self, files: &[File]) -> bool {
+        let rows = || files.iter().flat_map(|f| &f.rows);
+        let mut ours = rows().filter(|r| self.is_of(r));
+        ours.any(|r| !rows().any(|b| self.is_base(b, r)))
+    }
+
     /// Ours: least and most over all rows that it is about. `None`: not measured.
     pub fn ours(&self, files: &[File]) -> Option<(f64, f64)> {
         let rows = || files.iter().flat_map(|f| &f.rows);
-        let about = |r: &&Row| {
-            r.experiment == self.experiment
-                && r.case == self.case
-                && r.preset == self.preset
-                && self.role.as_ref().is_none_or(|role| r.role == *role)
-                && self.workload.as_ref().is_none_or(|w| r.workload == *w)
-        };
-        let figures = rows().filter(about).filter_map(|row| {
+        let figures = rows().filter(|r| self.is_of(r)).filter_map(|row| {
             let base = rows().find(|b| self.is_base(b, row))?;
             let (time, base) = (row.time_ns as f64, base.time_ns as f64);
             Some(match self.measure {

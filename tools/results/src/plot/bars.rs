@@ -180,8 +180,8 @@ pub fn draw(title: &str, groups: &[Group]) -> Scene {
     let names = bars().map(|b| draw::width(&b.0)).max().unwrap_or(0);
     let most = bars().map(|b| b.1).fold(1.0, f64::max).min(1e6);
     let left = EDGE + names + 12;
-    // CAST: within the picture.
-    let at = |x: f64| left + (x / most * f64::from(WIDE)) as i32;
+    // CAST: within the picture; a bar that is longer ends with it.
+    let at = |x: f64| left + (x.min(most) / most * f64::from(WIDE)) as i32;
     let colours = colours(groups);
     let mut s = Scene::new();
     s.text(EDGE, EDGE, Anchor::Start, BLACK, title);

@@ -51,6 +51,16 @@ fn what_is_missing_is_told() {
         "{e}"
     );
     assert!(!e.contains("enough") && !e.contains("never run"), "{e}");
+    // A figure whose baseline is lost is not left out without a word.
+    let first = &paper.figures[0];
+    let mut less = files.clone();
+    for f in &mut less {
+        f.rows.retain(|r| {
+            r.experiment != first.experiment || Some(&r.preset) != first.baseline.as_ref()
+        });
+    }
+    let e = refused(&less, &notes);
+    assert!(e.contains(&format!("'{}': a row", first.id)), "{e}");
     let mut wrong = notes.clone();
     wrong.explanations[0].figure = "lesss".into();
     assert!(refused(&files, &wrong).contains("no figure 'lesss'"));

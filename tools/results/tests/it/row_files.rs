@@ -106,6 +106,11 @@ fn times_of_before_are_told_from_those_of_now() {
             .unwrap()
             .text()
     };
+    let judged = |a: &File, b: &File| {
+        let found = compare(std::slice::from_ref(a), std::slice::from_ref(b)).unwrap();
+        found.cannot_be_judged().is_none()
+    };
+    assert!(judged(&new, &new) && !judged(&old, &new) && !judged(&new, &middle));
     for (a, b, lacks) in [
         (
             &old,
@@ -136,6 +141,13 @@ fn two_sets_stand_side_by_side() {
     assert_eq!(c.slower(10.0).len(), 0);
     assert_eq!(c.only_in_a.len(), 4);
     assert_eq!(c.only_in_b.len(), 1);
+    // A threshold says nothing of rows that are not there.
+    assert!(c.cannot_be_judged().unwrap().contains(&c.lost[0]));
+    let same = compare(&of("a"), &of("a")).unwrap();
+    assert_eq!(same.cannot_be_judged(), None);
+    // What was not run again at all is not compared.
+    let one = compare(&of("a"), &of("a")[..1]).unwrap();
+    assert!(!one.only_in_a.is_empty() && one.cannot_be_judged().is_none());
     // 1.1, 0.5 and 1: their product's third root.
     let mean = c.means.iter().find(|m| m.preset == "memharvester").unwrap();
     assert_eq!((mean.rows, mean.ratio), (3, 0.8193));

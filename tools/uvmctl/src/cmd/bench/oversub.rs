@@ -76,6 +76,12 @@ pub(super) fn pairs(streaming: bool) -> usize {
     }
 }
 
+/// Of these, streams at a ratio of `from` and more.
+pub(super) fn stream_pairs(streaming: bool, from: f64) -> usize {
+    let ratios: &[f64] = if streaming { &STREAM_RATIOS } else { &RATIOS };
+    STREAMS.len() * ratios.iter().filter(|r| **r >= from).count()
+}
+
 /// Whether a row is of one of these experiments.
 pub(super) fn is_one(row: &Measured) -> bool {
     [NAME, STREAMING].contains(&row.experiment.as_str())
