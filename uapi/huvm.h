@@ -18,7 +18,7 @@
  *  - Unless a call says otherwise it is for the process that opened the file: from any other mm
  *    (a forked child, a passed descriptor) it is -EPERM. Calls marked [any] may come from anybody who has the descriptor.
  *  - A GPU index that does not exist is -ENODEV (HUVM_IOC_ADVISE differs). A GPU that exists but was lost is -EIO from calls that
- *    use it: LINK_INFO, GPU_REGISTER, MIGRATE to it, LAUNCH. The others take it.
+ *    use it: LINK_INFO, GPU_REGISTER, MIGRATE to it, LAUNCH, and GPU_UNREGISTER while a page is on it alone. The others take it.
  *  - WAIT and ABORT wait until any signal (-EINTR) or the caller's limit (-ETIMEDOUT); a read of events until one whose
  *    handler is not to restart calls (SA_RESTART). MIGRATE, ADVISE and GPU_UNREGISTER stop early only when the process is
  *    killed; what they wait for has bounds of the driver's.
@@ -243,6 +243,7 @@ struct huvm_gpu_health {
  * not registered is -ENOENT. Unregistering aborts this space's launches on it and brings its pages to the host; until it has, moves
  * to the GPU are -EIO, launches on it -ENODEV, registering is -EEXIST, and another thread's unregistering -EBUSY or -ENOENT. Who
  * waits for an aborted launch is told so; once the GPU is unregistered, ids of launches that nobody waited for are gone (-ENOENT).
+ * After -ENOMEM, -EIO and -EINTR the GPU stays registered; the launches are aborted all the same.
  * Errors: ENODEV (no such GPU, or it leaves), EIO, ENOMEM, EEXIST, ENOENT, EBUSY, EINTR (killed while pages come to the host), ENOSPC (no
  * subcontext left; without CAP_SYS_ADMIN when the file was opened, also for a process that has as many of a GPU's 64 as are free, and for
  * a user that has three times as many).
@@ -397,7 +398,7 @@ struct huvm_preset {
 enum huvm_counter {
 	HUVM_CNT_FAULT_BATCHES = 0,	/* batches of fault packets served; of a file: runs of its packets in them */
 	HUVM_CNT_FAULTS,		/* raw packets fetched */
-	HUVM_CNT_FAULT_DUPLICATES,	/* packets for a page already in the batch */
+	HUVM_CNT_FAULT_DUPLICATES,	/* packets for a page already in the batch, or dropped before a replay */
 	HUVM_CNT_FAULTS_SERVED,		/* distinct pages made accessible by a fault */
 	HUVM_CNT_FAULTS_STALE,		/* found mapped already */
 	HUVM_CNT_FAULTS_FATAL,		/* accesses that were cancelled, which ends their launch */
@@ -485,8 +486,9 @@ enum huvm_counter {
  * @values: in, pointer to __u64[nr], which is written
  * @time_ns: out, CLOCK_MONOTONIC at the reading
  *
- * Of a file or a process some are always 0, which are counted for GPUs and for all alone: FAULT_DUPLICATES, TLB_INVALIDATES, MAP_*, SPLITS, MERGES,
- * MAPPED_REMOTE_PAGES, CHUNKS_FREED, PRE_EVICTIONS, WRITE_BACKS, ECC_LOST_PAGES, and what is a GPU's by its name.
+ * Of a file or a process some are always 0, which are counted for GPUs and for all alone: FAULT_DUPLICATES, REPLAYS, FLUSHES, SERVICE_NS, WAIT_NS,
+ * EXPOSED_NS, STANDSTILLS, TLB_INVALIDATES, MAP_*, SPLITS, MERGES, MAPPED_REMOTE_PAGES, CHUNKS_FREED, PRE_EVICTIONS, PRE_EVICT_HOLDS,
+ * VICTIMS_PASSED_OVER, WRITE_BACKS, ECC_LOST_PAGES, and what is a GPU's by its name.
  *
  * Errors: EINVAL (no such scope), ENODEV, EPERM (a file, or a process without CAP_SYS_ADMIN, that is not the caller's), ESRCH (no open
  * file of that process), ENOMEM.
