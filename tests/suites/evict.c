@@ -430,6 +430,111 @@ static void who_waits_is_listed(void)
 	CHECK_OK(limit_chunks(fd, 0, 0));
 }
 
+struct place {
+	int fd;
+	uint64_t *p;
+};
+
+/* Brings the block to GPU 0. What went wrong. */
+static void *brings(void *arg)
+{
+	const struct place *to = arg;
+
+	return (void *)(intptr_t)(migrate(to->fd, to->p, BLOCK, 0) ? errno : 0);
+}
+
+/* A client of GPU 0 with a block whose word i is @add + i. */
+static struct place a_block(uint64_t add)
+{
+	struct place at = { .fd = huvm_open() };
+
+	at.p = managed(at.fd, BLOCK);
+	CHECK_OK(gpu_register(at.fd, 0));
+	cpu_fill(at.p, BLOCK, add, 1);
+	return at;
+}
+
+/* Two threads bring the same block to the GPU, as soon as they are told to; all that comes before that is over when this says so. */
+static void brings_twice(int ready, int when)
+{
+	struct place y = a_block(9);
+	uint64_t error;
+	pthread_t t[2];
+	char go;
+
+	CHECK_EQ(write(ready, "", 1), 1);
+	CHECK_EQ(read(when, &go, 1), 1);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(pthread_create(&t[i], NULL, brings, &y), 0);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(pthread_join(t[i], (void **)&error), 0);
+		CHECK_EQ(error, 0);
+	}
+	CHECK_EQ(block_info(y.fd, y.p).gpu_pages[0], BLOCK / PAGE);
+	cpu_check(y.p, BLOCK, 9, 1);
+	_exit(0);
+}
+
+/* How long @pid has waited for a chunk, milliseconds; -1: it does not. */
+static long waits_for_a_chunk(pid_t pid)
+{
+	FILE *f = fopen("/sys/kernel/debug/huvm/waits", "r");
+	char line[200], what[32];
+	long ms, age = -1;
+	int who;
+
+	CHECK(f && fgets(line, sizeof(line), f));
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%ld %*d %d %*s %31s", &ms, &who, what) == 3 && who == pid && !strcmp(what, "chunk"))
+			age = ms;
+	fclose(f);
+	return age;
+}
+
+/*
+ * The GPU has one chunk, and the copy out of that stands still. Of two calls that want it for one block one evicts, and the other lets it: not for
+ * ever, and not if it is killed. Catches a wait without a bound, and one that a signal does not end.
+ */
+static void one_makes_room(int killed)
+{
+	struct place x = a_block(4);
+	long last = 0, now;
+	int ready[2], when[2], status;
+	pid_t pid;
+	char is;
+
+	CHECK_OK(limit_chunks(x.fd, 0, 1));
+	CHECK_OK(pipe(ready));
+	CHECK_OK(pipe(when));
+	pid = fork_child();
+	if (!pid)
+		brings_twice(ready[1], when[0]);
+	/* Who registers may evict. */
+	CHECK_EQ(read(ready[0], &is, 1), 1);
+	CHECK_OK(migrate(x.fd, x.p, BLOCK, 0));
+	CHECK_EQ(block_info(x.fd, x.p).gpu_pages[0], BLOCK / PAGE);
+	test_reg(x.fd, 0, INJ_CE_HANG, 1);
+	CHECK_EQ(write(when[1], "", 1), 1);
+	CHECK(WITHIN(2000, is_listed("copy", pid) && waits_for_a_chunk(pid) >= 0));
+	if (killed) {
+		CHECK_OK(kill(pid, SIGKILL));
+		CHECK(WITHIN(1000, waits_for_a_chunk(pid) < 0));
+	} else {
+		/* After five seconds it begins to look for one by itself. */
+		CHECK(WITHIN(7000, (now = waits_for_a_chunk(pid)) < last || (last = now, 0)));
+		CHECK(last > 4000 && is_listed("copy", pid));
+	}
+	test_reg(x.fd, 0, INJ_CE_HANG, 0);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, killed ? SIGKILL : 0);
+	cpu_check(x.p, BLOCK, 4, 1);
+	CHECK_OK(limit_chunks(x.fd, 0, 0));
+	gets_idle(x.fd, 0);
+}
+
+static void who_lets_another_make_room(void)	{ one_makes_room(0); }
+static void who_lets_another_is_killed(void)	{ one_makes_room(1); }
+
 static void free_when_copied_out(void)
 {
 	/* As above, and nobody waits for the chunk: it must not be free, for the next one, before the copy out of it is over. */
@@ -555,6 +660,7 @@ static const struct ktap_test tests[] = {
 	{ "comes_whole_or_alone", comes_whole_or_alone },
 	{ "copy_in_waits_for_copy_out", copy_in_waits_for_copy_out }, { "free_when_copied_out", free_when_copied_out },
 	{ "who_waits_is_listed", who_waits_is_listed },
+	{ "who_lets_another_make_room", who_lets_another_make_room }, { "who_lets_another_is_killed", who_lets_another_is_killed },
 	{ "one_that_fails_keeps_its_chunk", one_that_fails_keeps_its_chunk },
 	{ "one_chunk_left", one_chunk_left }, { "no_eviction_allowed", no_eviction_allowed, 120 },
 	{ "clients_share_one_gpu", clients_share_one_gpu, 240 },

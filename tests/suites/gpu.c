@@ -215,6 +215,7 @@ static void cpu_and_gpu_race(void)
 		run_ok(fd, 0, 4, &i, 1, 8);
 	stop = 1;
 	pthread_join(t, &turns);
+	CHECK(turns);
 	for (uint64_t pg = 0; pg < LEN / PAGE; pg++) {
 		CHECK_EQ(p[pg * 512], passes);
 		CHECK_EQ(p[pg * 512 + 1], pg % 3 ? 0 : (uint64_t)turns);

@@ -478,6 +478,22 @@ static inline int is_listed(const char *want, int pid)
 	return found;
 }
 
+/* Blocks of [p, p + len) with a copy under way, as debugfs shows them. */
+static inline unsigned int copying(const void *p, uint64_t len)
+{
+	FILE *f = fopen("/sys/kernel/debug/huvm/blocks", "r");
+	unsigned long long va, from = (uintptr_t)p;
+	unsigned int n = 0;
+	char line[512];
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%*u %llx", &va) == 1 && va >= from && va < from + len && strstr(line, " copying"))
+			n++;
+	fclose(f);
+	return n;
+}
+
 /* Evicts up to @chunks chunks of GPU 0. How many those were. */
 static inline uint64_t evicts(int fd, uint32_t chunks)
 {

@@ -4,6 +4,7 @@
 # is a line of the kernel's ("DMAR: … fault"), and fails the suite (suite.sh), here and in the suites after this one.
 echo "KTAP version 1"
 echo "1..4"
+. "${0%/*}/bounds.sh"
 failed=0
 # is NUMBER NAME CODE
 is() {
@@ -23,7 +24,7 @@ done
 [ -n "$gpus" ] || rc=1
 is 1 translated $rc
 
-uvmctl run scan --gpu $gpu --ratio 1.5 --iterations 2 --verify --blocks 16 >/tmp/run.log 2>&1
+limited uvmctl run scan --gpu $gpu --ratio 1.5 --iterations 2 --verify --blocks 16 >/tmp/run.log 2>&1
 rc=$?
 sed 's/^/# /' /tmp/run.log | tail -3
 is 2 evicts_and_fetches $rc
@@ -40,8 +41,8 @@ echo "$why" | grep -q 'busy' || rc=1
 dmesg | grep -q 'huvm 0000:.*no suspend or hibernation' || rc=1
 kill -0 $pid || rc=1
 kill $pid
-wait $pid 2>/dev/null
-uvmctl run scan --gpu $gpu --ratio 1.5 --iterations 1 --verify --blocks 16 >/dev/null 2>&1 || rc=1
+ended $pid
+limited uvmctl run scan --gpu $gpu --ratio 1.5 --iterations 1 --verify --blocks 16 >/dev/null 2>&1 || rc=1
 is 3 does_not_sleep $rc
 
 # Power management may do with it what it likes while nobody drives it (the suites that follow keep that), and lets it be when it is bound.
@@ -58,7 +59,7 @@ for turn in 1 2 3; do
 	stands suspended
 	echo $dev >/sys/bus/pci/drivers/huvm/bind || rc=1
 	stands active
-	uvmctl run scan --gpu $gpu --ratio 0.5 --iterations 1 --verify --blocks 16 >/dev/null 2>&1 || rc=1
+	limited uvmctl run scan --gpu $gpu --ratio 0.5 --iterations 1 --verify --blocks 16 >/dev/null 2>&1 || rc=1
 done
 is 4 idle_when_unbound $rc
 exit $failed

@@ -25,11 +25,15 @@ static void killed_at_any_time(void)
 	int fd = huvm_open();
 
 	for (int i = 0; i < 25; i++) {
+		uint64_t launches = counter(fd, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_LAUNCHES);
 		pid_t pid = fork();
 
 		CHECK(pid >= 0);
 		if (!pid)
 			busy_child();
+		/* Every other one when it works, however long it takes it to come to that. */
+		if (i & 1)
+			CHECK(WITHIN(10000, counter(fd, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_LAUNCHES) > launches));
 		usleep(3000 + 17001 * (i % 13));
 		end_child(pid);
 		/* Everything it had is free again. */
@@ -76,7 +80,7 @@ static void signal_ends_a_wait(void)
 		wait_launch(fd, id);
 		_exit(9);
 	}
-	usleep(300000);
+	CHECK(WITHIN(5000, is_listed("launch", pid)));
 	end_child(pid);
 	gets_idle(fd, 0);
 }

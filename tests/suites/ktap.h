@@ -114,11 +114,14 @@ static inline int ktap_one(const struct ktap_test *t)
 		if (got == pid)
 			break;
 		if (ms / 1000 >= limit * __atomic_load_n(ktap_times, __ATOMIC_RELAXED)) {
-			char cmd[96];
+			char cmd[320];
 
 			printf("# no end after %u s; where its tasks are:\n", ms / 1000);
 			fflush(stdout);
-			snprintf(cmd, sizeof(cmd), "cat /proc/%d/stack /proc/%d/wchan 2>/dev/null | sed 's/^/#   /'", pid, pid);
+			/* All threads of all processes of the test, which are a group: the third word behind the name. */
+			snprintf(cmd, sizeof(cmd),
+				 "for t in /proc/[0-9]*/task/*; do [ \"$(sed 's/.*) //' $t/stat | cut -d' ' -f3)\" != %d ] || "
+				 "{ echo \"${t##*/} $(cat $t/comm)\"; cat $t/stack; }; done 2>/dev/null | sed 's/^/#   /'", pid);
 			if (system(cmd) != 0)
 				printf("# (no stack)\n");
 			kill(-pid, SIGKILL);

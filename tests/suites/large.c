@@ -364,10 +364,11 @@ static void allocator_fails(void)
 					  "min-order", "4", "probability", "50", NULL };
 	static const char *const off[] = { "probability", "0", "min-order", "0", NULL };
 	int fd = client(1);
-	uint64_t len = OVERSIZED, *p = managed(fd, len);
+	uint64_t len = OVERSIZED, *p = managed(fd, len), fallbacks;
 	char path[96];
 
 	full_pool(fd, 0, 16);
+	fallbacks = counter(fd, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_HOST_FALLBACKS) + of_gpu(fd, 0, HUVM_CNT_POOL_FAILURES);
 	for (const char *const *s = on; *s; s += 2) {
 		snprintf(path, sizeof(path), "/sys/kernel/debug/fail_page_alloc/%s", s[0]);
 		if (write_file(path, s[1]) < 0)
@@ -381,6 +382,7 @@ static void allocator_fails(void)
 		snprintf(path, sizeof(path), "/sys/kernel/debug/fail_page_alloc/%s", s[0]);
 		CHECK_OK(write_file(path, s[1]));
 	}
+	CHECK(counter(fd, HUVM_SCOPE_GLOBAL, 0, HUVM_CNT_HOST_FALLBACKS) + of_gpu(fd, 0, HUVM_CNT_POOL_FAILURES) > fallbacks);
 	CHECK(counter(fd, HUVM_SCOPE_SPACE, 0, HUVM_CNT_POOL_TAKEN) > 0);
 	cpu_check(p, len, 3, 3);
 	close(fd);

@@ -131,22 +131,6 @@ static inline uint64_t chance(uint64_t below)
 	return (state * 0x2545f4914f6cdd1dull >> 32) % below;
 }
 
-/* Blocks of [p, p + len) with a copy under way, as debugfs shows them. */
-static inline unsigned int copying(const void *p, uint64_t len)
-{
-	FILE *f = fopen("/sys/kernel/debug/huvm/blocks", "r");
-	unsigned long long va, from = (uintptr_t)p;
-	unsigned int n = 0;
-	char line[512];
-
-	CHECK(f);
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "%*u %llx", &va) == 1 && va >= from && va < from + len && strstr(line, " copying"))
-			n++;
-	fclose(f);
-	return n;
-}
-
 /* Launches a fill of the job's second half, all of its blocks at once; their chunks are those of its first half. */
 static inline uint64_t second_half(const struct job *j)
 {

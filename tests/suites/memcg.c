@@ -511,7 +511,7 @@ static void others_get_on_beside_refusals(void)
 		alone = again < alone ? again : alone;
 		printf("# %d launches in 2 s alone, %d in 6 s beside one that is refused\n", alone, beside);
 		/* The driver's thread, and the CPUs, work for that one too. */
-		if (beside >= alone / 2)
+		if (beside >= alone)
 			break;
 		CHECK(n < 2);
 		/* The next one has the memory that this one had. */

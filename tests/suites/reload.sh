@@ -4,12 +4,13 @@
 # test=1.
 echo "KTAP version 1"
 echo "1..3"
+. "${0%/*}/bounds.sh"
 rmmod huvm || { echo "not ok 1 reload_100_times"; exit 1; }
 i=0
 while [ $i -lt 100 ]; do
 	insmod /lib/huvm.ko test=1 || break
 	if [ $((i % 25)) = 0 ]; then
-		uvmctl run scan --ratio 0.2 --iterations 1 --warmup 0 --verify --blocks 16 -j >/dev/null 2>&1 || break
+		limited uvmctl run scan --ratio 0.2 --iterations 1 --warmup 0 --verify --blocks 16 -j >/dev/null 2>&1 || break
 	fi
 	rmmod huvm || break
 	i=$((i + 1))

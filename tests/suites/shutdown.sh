@@ -3,6 +3,8 @@
 # The machine is rebooted while every GPU works. shutdown.after judges, on the host, by what the log says until the end.
 echo "KTAP version 1"
 echo "1..3"
+# shutdown.after reads it.
+dmesg | grep -E 'BUG:|WARNING:|KASAN|INFO: |Oops' | grep -vE '(Spectre|MDS|TAA|SRBDS|MMIO Stale Data|RETBleed|ITS|Speculative Return Stack Overflow|VMSCAPE)[ :]' | sed 's/^/# before: /'
 dmesg -n 7
 gpus=$(ls /sys/bus/pci/drivers/huvm | grep -c '^0000:')
 echo "# gpus $gpus"

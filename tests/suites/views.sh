@@ -4,6 +4,7 @@
 # kernel's.
 echo "KTAP version 1"
 echo "1..4"
+. "${0%/*}/bounds.sh"
 failed=0
 result() { if [ "$1" = 0 ]; then echo "ok $2"; else echo "not ok $2"; failed=1; fi; }
 d=/sys/kernel/debug/huvm
@@ -43,5 +44,5 @@ echo 0xffff888012345678 | grep -qE "$address" || ok=0
 [ $ok = 1 ] && ! grep -qE "$address" /tmp/shown
 result $? "4 no_kernel_addresses"
 kill -9 $pid
-wait $pid 2>/dev/null
+ended $pid
 exit $failed

@@ -108,6 +108,11 @@ in_vm() {
 	code=$(sed -n "s/^HUVM-SUITE-END $suite \([0-9]*\)$/\1/p" "$log" | tail -1)
 	planned=$(sed -n 's/^1\.\.\([0-9]*\)$/\1/p' "$log" | tail -1)
 	ran=$(grep -cE '^ok ' "$log" || true)
+	# A QEMU that was killed says nothing of the bug, nor a suite that began no test: the module did not load, or a test has another name now.
+	if grep -q "QEMU's exit code: 137" "$log" || { [ -n "$code" ] && [ "${planned:-0}" = 0 ]; }; then
+		line=$(grep -E '^# ' "$log" | tail -1 || true)
+		return 1
+	fi
 	if [ "$rc" = 124 ]; then
 		by="$suite (no end within $LIMIT s)"
 	elif [ -z "$code" ]; then

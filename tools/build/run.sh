@@ -61,10 +61,11 @@ if [ -z "${RUN:-}" ]; then
 fi
 mkdir -p "$BUILD/logs"
 log=$BUILD/logs/${NAME:-run}.log
-rc=0
+rc=0 began=$SECONDS
 timeout --foreground -k 5 "${LIMIT:-300}" "$qemu" "${args[@]}" -serial stdio -monitor none \
 	-append "$cmdline huvm.run=${RUN// /%20}" </dev/null 2>&1 | sed -u 's/\r//g' | tee "$log" || rc=${PIPESTATUS[0]}
-if [ "$rc" = 124 ] || [ "$rc" = 137 ]; then
+# Killed, but not at its limit: by a machine without memory.
+if [ "$rc" = 124 ] || { [ "$rc" = 137 ] && [ $((SECONDS - began)) -ge "${LIMIT:-300}" ]; }; then
 	echo "[huvm] no end after ${LIMIT:-300} s while running: $RUN" | tee -a "$log" >&2
 	exit 124
 fi
