@@ -359,7 +359,7 @@ pub(crate) struct Stat {
     #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
     pub(crate) r#loop: Option<f64>,
     /// End after so many
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
     /// Counters that are zero too
     #[arg(short, long)]
@@ -381,7 +381,7 @@ pub(crate) struct Events {
     )]
     pub(crate) types: Option<Vec<String>>,
     /// End after so many
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 }
 
@@ -396,7 +396,7 @@ pub(crate) struct Top {
     )]
     pub(crate) period: f64,
     /// End after so many pictures
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
     /// Plain blocks also on a terminal
     #[arg(short, long)]
@@ -411,7 +411,7 @@ pub(crate) enum TraceVerb {
         #[arg(short, long)]
         output: PathBuf,
         /// End after so many events
-        #[arg(short, long)]
+        #[arg(short, long, value_parser = clap::value_parser!(u64).range(1..))]
         count: Option<u64>,
         /// End after so many seconds
         #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=86400))]
@@ -460,14 +460,8 @@ pub(crate) struct Run {
     /// A name of 'uvmctl run --list'; with ':GPU' behind it on that GPU. Several run at the same time
     #[arg(value_name = "WORKLOAD[:GPU]", required_unless_present = "list", value_parser = JobNames, hide_possible_values = true)]
     pub(crate) workloads: Vec<JobName>,
-    /// GPU: index, PCI address or UUID; several, with commas: one job on each
-    #[arg(
-        short,
-        long,
-        value_name = "IDS",
-        value_delimiter = ',',
-        default_value = "0"
-    )]
+    /// GPU of workloads without one of their own: index, PCI address or UUID; several, with commas: one job on each [default: 0]
+    #[arg(short, long, value_name = "IDS", value_delimiter = ',')]
     pub(crate) gpu: Vec<String>,
     /// Tell which workloads there are
     #[arg(long, conflicts_with_all = ["workloads", "gpu", "ratio", "size", "iterations", "warmup", "seed", "verify", "preset", "blocks"])]
@@ -484,9 +478,9 @@ pub(crate) struct Run {
     /// Passes before that; without it 1 of a sweep, else none
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) warmup: Option<u32>,
-    /// Decides all that is random in a workload
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
+    /// Decides all that is random in a workload; not of sweeps, which have nothing to decide [default: 1]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
     /// The CPU checks every element afterwards
     #[arg(long)]
     pub(crate) verify: bool,
@@ -494,9 +488,9 @@ pub(crate) struct Run {
     /// 'policy set --gpu ID --preset NAME' sets those
     #[arg(short, long)]
     pub(crate) preset: Option<String>,
-    /// Blocks of a sweep's launch; other workloads have blocks of their own
-    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) blocks: u32,
+    /// Blocks of a sweep's launch; other workloads have blocks of their own [default: 80]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) blocks: Option<u32>,
 }
 
 #[derive(Args, Debug)]
@@ -585,9 +579,9 @@ pub(crate) struct Bench {
     /// Of oversub, streaming and those with several jobs: everything once more, presets in the other order; 'again_ns' of a row has the second time
     #[arg(long)]
     pub(crate) again: bool,
-    /// Blocks of the launches: many, so that those that run together walk through memory as a few streams
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) blocks: u32,
+    /// Of harvest, oversub and streaming: blocks of a sweep's launch; many, so that those that run together walk through memory as a few streams [default: 1024]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) blocks: Option<u32>,
     /// Also write the rows to this file, as a JSON array
     #[arg(short, long)]
     pub(crate) output: Option<PathBuf>,

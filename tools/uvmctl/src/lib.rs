@@ -74,8 +74,10 @@ fn told(e: &clap::Error) -> String {
 fn refused(e: &clap::Error) -> ExitCode {
     if !e.use_stderr() {
         // A reader that went away is no failure of ours.
-        let _closed = e.print();
-        return ExitCode::SUCCESS;
+        return match e.print() {
+            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+            _ => ExitCode::SUCCESS,
+        };
     }
     if wants_json(std::env::args().skip(1)) {
         let usage = Failure::Usage(told(e));

@@ -191,6 +191,22 @@ pub(crate) fn save<R: Serialize>(path: Option<&Path>, rows: &[R]) -> Option<Fail
         .err()
 }
 
+/// Whether the file of `--output` can be written. Nothing is in it that was not; one that was not there is not there afterwards.
+///
+/// # Errors
+/// It cannot.
+pub(crate) fn can_save(path: Option<&Path>) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let failed = |e| Failure::file(path, e);
+    let mut file = std::fs::OpenOptions::new();
+    if path.exists() {
+        file.append(true).open(path).map(drop).map_err(failed)
+    } else {
+        let new = file.write(true).create_new(true).open(path);
+        new.and_then(|_| std::fs::remove_file(path)).map_err(failed)
+    }
+}
+
 /// Columns and lines of the terminal; a serial line does not know them.
 pub(crate) fn terminal_size() -> Option<(u16, u16)> {
     ratatui::crossterm::terminal::size()

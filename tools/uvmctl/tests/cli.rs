@@ -111,6 +111,26 @@ fn bad_usage_is_a_document_too() {
         &["run", "-j"],
         &["run", "scan", "--list", "-j"],
         &["top", "-l", "0", "-j"],
+        // None of what says nothing of the rest of the line, and no end before the begin.
+        &["run", "scan:0", "pagerank:1", "--gpu", "2", "-j"],
+        &["run", "scan", "gather", "--seed", "7", "-j"],
+        &["run", "pagerank", "--blocks", "7", "-j"],
+        &["bench", "inter-job", "--blocks", "7", "-j"],
+        &[
+            "bench",
+            "inter-job",
+            "--record",
+            "--tapes",
+            "/x",
+            "--chunks",
+            "40",
+            "--workloads",
+            "zipf",
+            "-j",
+        ],
+        &["stat", "-c", "0", "-j"],
+        &["events", "-c", "0", "-j"],
+        &["top", "-c", "0", "-j"],
         &["gpu", "list", "-j", "--csv"],
         &["gpu", "list", "-j", "--fields", "pci"],
         &["completion", "bash", "-j", "--from", "x"],
@@ -125,6 +145,33 @@ fn bad_usage_is_a_document_too() {
     // What stands behind "--" is another program's.
     let o = uvmctl(&["nonsense", "--", "--json"]);
     assert_eq!((o.status.code(), o.stdout.len()), (Some(2), 0));
+}
+
+/// Catches an experiment that runs for an hour, and cannot write its rows then.
+#[test]
+fn rows_that_cannot_be_written_are_told_before() {
+    for command in [&["demo"][..], &["bench", "harvest"]] {
+        let there = std::env::temp_dir().join(format!("huvm-rows-{}", std::process::id()));
+        let path = there.to_str().unwrap();
+        let refused = uvmctl(&[command, &["-o", "/nonexistent/rows"]].concat());
+        assert_eq!(refused.status.code(), Some(1), "{command:?}");
+        assert!(text(&refused.stderr).contains("/nonexistent/rows"));
+        if !Path::new("/dev/huvm").exists() {
+            // What was there is still, and nothing else.
+            assert_eq!(
+                uvmctl(&[command, &["-o", path]].concat()).status.code(),
+                Some(9)
+            );
+            assert!(!there.exists());
+            std::fs::write(&there, "before").unwrap();
+            assert_eq!(
+                uvmctl(&[command, &["-o", path]].concat()).status.code(),
+                Some(9)
+            );
+            assert_eq!(std::fs::read_to_string(&there).unwrap(), "before");
+            std::fs::remove_file(&there).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::run::judge;
 use super::sweep::{self, Spec};
 use crate::cli::{Demo, Workload};
 use crate::exit::{Failure, Result};
-use crate::out::{save, Out};
+use crate::out::{can_save, save, Out};
 use crate::row::{field, Cell, Field, Row};
 use crate::signals;
 use libhuvm::Device;
@@ -77,6 +77,8 @@ pub(super) fn run(out: &Out, d: &Demo) -> Result<()> {
         }
         return Ok(());
     }
+    // Not when all of it has run.
+    can_save(d.output.as_deref())?;
     let device = out.device()?;
     let gpu = gpu::index(&device, &d.gpu)?;
     let rows = if d.neighbours {

@@ -7,7 +7,7 @@ use crate::cli::{Inject, Injection};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use clap::ValueEnum;
-use libhuvm::{uapi, Device};
+use libhuvm::{uapi, Device, Error};
 
 /// Register of the INJECT block (Documentation/device.md 2.6), and its largest value.
 fn register(kind: Injection) -> (u32, u32) {
@@ -88,6 +88,10 @@ pub(super) fn run(out: &Out, i: &Inject) -> Result<()> {
     for_tests(&device)?;
     let index = gpu::index(&device, &i.gpu)?;
     let old = device.test_register(index, offset, None)?;
+    // What is off the bus reads as all ones, and hears nothing.
+    if old == u32::MAX && device.gpu_info(index)?.state != uapi::HUVM_GPU_OK {
+        return Err(Failure::Huvm(Error::GpuLost));
+    }
     if let Some(v) = value.filter(|_| !i.dry_run) {
         device.test_register(index, offset, Some(v))?;
     }

@@ -379,7 +379,11 @@ pub(super) fn tell(
         Err(e) => Some(Failure::Partly(Box::new(e))),
         Ok(()) => None,
     };
-    let would = if done { "" } else { "would set " };
+    let would = match (done, schema) {
+        (true, _) => "",
+        (false, "policy.reset") => "would reset ",
+        (false, _) => "would set ",
+    };
     out.list_failed_as(schema, changes, failure, || {
         if out.quiet {
             return String::new();

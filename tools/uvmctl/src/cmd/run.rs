@@ -17,6 +17,8 @@ use huvm_workloads::{Ask, Refused};
 
 /// Passes of a sweep that are measured, and those before, where the command line does not say.
 const SWEEP_PASSES: (u32, u32) = (3, 1);
+/// Blocks of its launch, if nobody says how many.
+const SWEEP_BLOCKS: u32 = 80;
 
 /// The failure, when data was wrong: of the numbers of wrong elements; those that are not known say nothing.
 pub(super) fn judge(mismatches: impl Iterator<Item = Option<u64>>) -> Option<Failure> {
@@ -43,15 +45,18 @@ pub(super) fn run(out: &Out, r: &Run) -> Result<()> {
         )));
     }
     // Names are looked at before anything is done.
+    let first = ["0".to_owned()];
+    let others = match r.gpu.as_slice() {
+        [] => first.as_slice(),
+        some => some,
+    };
     let mut wanted = Vec::new();
     for job in &r.workloads {
         let found = find(&job.workload)?;
-        let gpus = job
-            .gpu
-            .as_ref()
-            .map_or(r.gpu.as_slice(), std::slice::from_ref);
+        let gpus = job.gpu.as_ref().map_or(others, std::slice::from_ref);
         wanted.push((job.workload.as_str(), found, gpus));
     }
+    only_what_counts(r, &wanted)?;
     if let Some(name) = &r.preset {
         let device = out.device()?;
         let ids = wanted.iter().flat_map(|(_, _, gpus)| gpus.iter());
@@ -74,6 +79,30 @@ pub(super) fn run(out: &Out, r: &Run) -> Result<()> {
     }
 }
 
+/// Refuses an option that says nothing of these workloads: who gave it would take the rows for what they are not.
+fn only_what_counts(r: &Run, wanted: &[(&str, Found, &[String])]) -> Result<()> {
+    let sweeps = wanted
+        .iter()
+        .filter(|(_, found, _)| matches!(found, Found::Sweep(_)))
+        .count();
+    let idle = [
+        (
+            !r.gpu.is_empty() && r.workloads.iter().all(|job| job.gpu.is_some()),
+            "'--gpu' is of workloads without a GPU behind their name",
+        ),
+        (
+            r.seed.is_some() && sweeps == wanted.len(),
+            "'--seed' says nothing of a sweep, which has nothing to decide",
+        ),
+        (
+            r.blocks.is_some() && sweeps == 0,
+            "'--blocks' is of sweeps; other workloads have blocks of their own",
+        ),
+    ];
+    let wrong = idle.into_iter().find(|(is_idle, _)| *is_idle);
+    wrong.map_or(Ok(()), |(_, why)| Err(Failure::Usage(why.into())))
+}
+
 /// A job, with its data.
 fn job(out: &Out, bars: &Bars, r: &Run, name: &str, found: &Found, id: &str) -> Result<Job> {
     let device = out.device()?;
@@ -92,7 +121,7 @@ fn job(out: &Out, bars: &Bars, r: &Run, name: &str, found: &Found, id: &str) -> 
     };
     match found {
         Found::Sweep(w) => Job::new(out, bars, plan(SWEEP_PASSES), |at, _| {
-            let sweep = Sweep::new(&at.device, *w, bytes, r.blocks, 0)?;
+            let sweep = Sweep::new(&at.device, *w, bytes, r.blocks.unwrap_or(SWEEP_BLOCKS), 0)?;
             Ok(Box::new(sweep))
         }),
         Found::Entry(entry) => {
@@ -100,7 +129,7 @@ fn job(out: &Out, bars: &Bars, r: &Run, name: &str, found: &Found, id: &str) -> 
                 let ask = Ask {
                     bytes,
                     full: None,
-                    seed: r.seed,
+                    seed: r.seed.unwrap_or(1),
                     passes,
                 };
                 entry.make(&ask).map_err(|Refused::Footprint(b)| {

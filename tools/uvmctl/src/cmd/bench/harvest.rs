@@ -5,6 +5,7 @@ use super::super::figures::{lent_to, memory_of, Figures};
 use super::super::sweep::{self, Spec};
 use super::lineup::{Lend, Lineup, Machine, Policy, BASE, BEST, WHOLE};
 use super::measured::{compare, Measured};
+use super::BLOCKS;
 use crate::cli::{Bench, Workload};
 use crate::exit::{Failure, Result};
 use crate::host;
@@ -136,7 +137,7 @@ impl Setting<'_> {
             ratio,
             iterations: passes,
             warmup: 1,
-            blocks: self.args.blocks,
+            blocks: self.args.blocks.unwrap_or(BLOCKS),
             verify: true,
             preset: None,
             compute_ns: 0,
@@ -335,7 +336,7 @@ impl Setting<'_> {
         let mut child = Command::new(me)
             .args(["run", "scan", "--gpu", "0", "--warmup", "0"])
             .args(["--iterations", "1000", "--ratio", &RATIO.to_string()])
-            .args(["--blocks", &self.args.blocks.to_string()])
+            .args(["--blocks", &self.args.blocks.unwrap_or(BLOCKS).to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -45,7 +45,7 @@ mod toucher;
 use super::run::judge;
 use crate::cli::{Bench, Experiment};
 use crate::exit::{Failure, Result};
-use crate::out::{save, Out};
+use crate::out::{can_save, save, Out};
 use crate::signals;
 pub(super) use measured::Measured;
 
@@ -56,10 +56,12 @@ pub(super) fn run(out: &Out, b: &Bench) -> Result<()> {
         }
         return Ok(());
     }
+    only_its_own(b)?;
     if let (true, Some(folder), Some(chunks)) = (b.record, &b.tapes, b.chunks) {
         return paper::record(out, b, folder, chunks);
     }
-    only_its_own(b)?;
+    // Not when all of it has run.
+    can_save(b.output.as_deref())?;
     // Each step of an experiment looks for them, so that it ends as after a failure: GPUs have all of their memory, the machine has its
     // policy, and nothing runs on.
     signals::catch()?;
@@ -72,6 +74,9 @@ pub(super) fn run(out: &Out, b: &Bench) -> Result<()> {
     })?;
     show(out, &rows, save(b.output.as_deref(), &rows))
 }
+
+/// Blocks of a sweep's launch, if nobody says how many.
+const BLOCKS: u32 = 1024;
 
 /// Refuses an option that says nothing of the experiment: who gave it would take the rows for what they are not.
 fn only_its_own(b: &Bench) -> Result<()> {
@@ -102,8 +107,14 @@ fn only_its_own(b: &Bench) -> Result<()> {
             b.again,
             (several || alone) && !of(&[Experiment::RecordedJobs]),
         ),
-        ("chunks", b.chunks.is_some(), several),
-        ("tapes", b.tapes.is_some(), several),
+        (
+            "blocks",
+            b.blocks.is_some(),
+            alone || of(&[Experiment::Harvest]),
+        ),
+        // Who wants to record them is told of what.
+        ("chunks", b.chunks.is_some() && !b.record, several),
+        ("tapes", b.tapes.is_some() && !b.record, several),
         (
             "recordings",
             b.recordings.is_some(),

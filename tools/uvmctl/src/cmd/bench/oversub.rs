@@ -23,6 +23,7 @@ use super::lineup::{Lend, Lineup, Machine, Policy, BASE, BEST, WHOLE};
 use super::measured::{there_and_back, Measured};
 use super::scene::full;
 use super::targets::mean;
+use super::BLOCKS;
 use crate::catalog::{find, Found};
 use crate::cli::{Bench, Experiment, Workload};
 use crate::exit::{Failure, Result};
@@ -253,7 +254,7 @@ pub(super) fn job(out: &Out, args: &Bench, subject: &Subject<'_>) -> Result<Figu
                 iterations,
                 warmup,
                 // Arrays are whole rows of blocks: few, so that three of them are about as large as was asked for.
-                blocks: args.blocks.min(64),
+                blocks: args.blocks.unwrap_or(BLOCKS).min(64),
                 verify: subject.contents,
                 preset: None,
                 compute_ns: 0,
