@@ -492,7 +492,7 @@ static long waits_for_a_chunk(pid_t pid)
 }
 
 /*
- * The GPU has one chunk, and the copy out of that stands still. Of two calls that want it for one block one evicts, and the other lets it: not for
+ * The GPU has one chunk, and the copy into that stands still. Of two calls that want it for one block one evicts, and the other lets it: not for
  * ever, and not if it is killed. Catches a wait without a bound, and one that a signal does not end.
  */
 static void one_makes_room(int killed)
@@ -500,6 +500,8 @@ static void one_makes_room(int killed)
 	struct place x = a_block(4);
 	long last = 0, now;
 	int ready[2], when[2], status;
+	uint64_t error;
+	pthread_t t;
 	pid_t pid;
 	char is;
 
@@ -511,9 +513,9 @@ static void one_makes_room(int killed)
 		brings_twice(ready[1], when[0]);
 	/* Who registers may evict. */
 	CHECK_EQ(read(ready[0], &is, 1), 1);
-	CHECK_OK(migrate(x.fd, x.p, BLOCK, 0));
-	CHECK_EQ(block_info(x.fd, x.p).gpu_pages[0], BLOCK / PAGE);
 	test_reg(x.fd, 0, INJ_CE_HANG, 1);
+	CHECK_EQ(pthread_create(&t, NULL, brings, &x), 0);
+	CHECK(WITHIN(5000, is_listed("copy", getpid())));
 	CHECK_EQ(write(when[1], "", 1), 1);
 	CHECK(WITHIN(2000, is_listed("copy", pid) && waits_for_a_chunk(pid) >= 0));
 	if (killed) {
@@ -527,6 +529,8 @@ static void one_makes_room(int killed)
 	test_reg(x.fd, 0, INJ_CE_HANG, 0);
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	CHECK_EQ(status, killed ? SIGKILL : 0);
+	CHECK_EQ(pthread_join(t, (void **)&error), 0);
+	CHECK_EQ(error, 0);
 	cpu_check(x.p, BLOCK, 4, 1);
 	CHECK_OK(limit_chunks(x.fd, 0, 0));
 	gets_idle(x.fd, 0);
