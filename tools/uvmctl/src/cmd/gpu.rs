@@ -152,6 +152,10 @@ pub(crate) fn index(device: &Device, id: &str) -> Result<u32> {
 
 /// Indices of the GPUs that a list names, with commas between them, or `all`: each once, in the list's order.
 fn listed(gpus: &[Gpu], ids: &str) -> Result<Vec<u32>> {
+    if ids == "all" && gpus.is_empty() {
+        let hint = "see 'uvmctl doctor'".into();
+        return Err(Failure::NotFound("there is no GPU".into(), hint));
+    }
     if ids == "all" {
         return Ok(gpus.iter().map(|g| g.index).collect());
     }
@@ -195,6 +199,12 @@ pub(crate) fn scopes(device: &Device, ids: Option<&str>) -> Result<Vec<Named>> {
             .map(of_gpu)
             .collect()),
     }
+}
+
+/// The scopes of all GPUs that there are; none, if they have left.
+pub(crate) fn every(device: &Device) -> Result<Vec<Named>> {
+    let gpus = device.gpus()?;
+    Ok(gpus.iter().map(|g| of_gpu(g.gpu)).collect())
 }
 
 /// The scopes that `--gpu` and `--pid` choose of a saved document, which has these; all without either. Of a GPU it knows the
@@ -322,6 +332,7 @@ mod tests {
         for ids in ["", "1", "0,", "0,1", "0 2", "ALL", "0,all"] {
             assert_eq!(listed(&gpus, ids).map_err(|e| e.code()), Err(6), "{ids}");
         }
-        assert_eq!(listed(&[], "all").ok(), Some(vec![]));
+        // Nothing done to none of them is no success.
+        assert_eq!(listed(&[], "all").map_err(|e| e.code()), Err(6));
     }
 }

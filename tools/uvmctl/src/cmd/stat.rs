@@ -212,7 +212,8 @@ pub(super) fn run(out: &Out, s: &Stat) -> Result<()> {
     let mut before_latency = BTreeMap::new();
     for turn in 0..count {
         let scopes = match s.gpu.as_deref() {
-            Some(ALL) if turn != 0 => gpu::scopes(&device, Some(ALL))?,
+            // Later they may all have left, and come again.
+            Some(ALL) if turn != 0 => gpu::every(&device)?,
             _ => scopes.clone(),
         };
         if s.latency {
