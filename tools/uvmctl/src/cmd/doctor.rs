@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `doctor`: what is wrong with this machine's set-up, and what to do.
 
-use super::{latency, loss};
+use super::{gpu, latency, loss};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{field, wrapped, Cell, Field, Row, Tone};
@@ -272,11 +272,8 @@ fn between(
     links: Vec<uapi::huvm_link_info>,
     gpus: &[uapi::huvm_gpu_info],
 ) -> Vec<uapi::huvm_link_info> {
-    let there = |peer| {
-        gpus.iter()
-            .any(|g| g.gpu == peer && g.state == uapi::HUVM_GPU_OK)
-    };
-    links.into_iter().filter(|l| there(l.peer)).collect()
+    let there = |l: &uapi::huvm_link_info| gpu::there(gpus, l.peer);
+    links.into_iter().filter(there).collect()
 }
 
 /// What is wrong with a GPU. A line for all of it if it is as it should be, or is lost; else one for each part.

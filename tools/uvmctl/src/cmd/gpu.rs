@@ -238,6 +238,12 @@ pub(crate) fn saved(
     Ok(wanted.into_iter().map(|(w, _)| w).collect())
 }
 
+/// Whether the GPU of this index is there, and not lost. What leads to any other leads nowhere.
+pub(crate) fn there(gpus: &[uapi::huvm_gpu_info], index: u32) -> bool {
+    let mut all = gpus.iter();
+    all.any(|g| g.gpu == index && g.state == uapi::HUVM_GPU_OK)
+}
+
 /// A word for how a GPU is.
 pub(crate) fn state(g: &uapi::huvm_gpu_info) -> &'static str {
     if g.state == uapi::HUVM_GPU_OK {

@@ -51,7 +51,8 @@ pub(super) struct Link {
     r#type: String,
     mbps: u32,
     latency_ns: u32,
-    up: bool,
+    /// `null` where no GPU is at the other end, or one that is lost: the link is down for its sake.
+    up: Option<bool>,
     /// What `gpu` has lent to `peer` now.
     #[serde(default)]
     lent_bytes: Option<u64>,
@@ -59,15 +60,19 @@ pub(super) struct Link {
 
 impl Row for Link {
     fn fields(&self) -> Vec<Field> {
-        let state = if self.up { "up" } else { "down" };
+        let state = match self.up {
+            Some(true) => Cell::state("up", true),
+            Some(false) => Cell::state("down", false),
+            None => Cell::text("no GPU"),
+        };
         vec![
             field("gpu", "GPU", Cell::count(self.gpu)),
             field("peer", "PEER", Cell::count(self.peer)),
             field("type", "TYPE", Cell::text(&self.r#type)),
             field("mbps", "MB/S", Cell::count(self.mbps)),
             field("latency_ns", "LATENCY", Cell::Nanos(self.latency_ns.into())),
-            field("state", "STATE", Cell::state(state, self.up)),
-            extra("up", Cell::Flag(self.up)),
+            field("state", "STATE", state),
+            extra("up", self.up.map_or(Cell::None, Cell::Flag)),
             extra(
                 "lent_bytes",
                 self.lent_bytes.map_or(Cell::None, Cell::Bytes),
@@ -162,6 +167,28 @@ fn node(g: &uapi::huvm_gpu_info, lending: Option<&Lending>) -> Node {
     n
 }
 
+fn link(
+    gpu: u32,
+    l: &uapi::huvm_link_info,
+    gpus: &[uapi::huvm_gpu_info],
+    lending: Option<&Lending>,
+) -> Link {
+    Link {
+        gpu,
+        peer: l.peer,
+        r#type: if l.type_ == uapi::HUVM_LINK_NVLINK {
+            "nvlink"
+        } else {
+            "pcie"
+        }
+        .into(),
+        mbps: l.mbps,
+        latency_ns: l.latency_ns,
+        up: gpu::there(gpus, l.peer).then_some(l.up != 0),
+        lent_bytes: lending.map(|all| sum(&all.loans, |x| x.lender == gpu && x.borrower == l.peer)),
+    }
+}
+
 /// The links of these GPUs. One that is lost meanwhile has none.
 fn of(
     device: &Device,
@@ -175,23 +202,7 @@ fn of(
             Err(e) if e.gpu_gone() => continue,
             Err(e) => return Err(e.into()),
         };
-        links.extend(some.iter().map(|l| {
-            Link {
-                gpu: g.gpu,
-                peer: l.peer,
-                r#type: if l.type_ == uapi::HUVM_LINK_NVLINK {
-                    "nvlink"
-                } else {
-                    "pcie"
-                }
-                .into(),
-                mbps: l.mbps,
-                latency_ns: l.latency_ns,
-                up: l.up != 0,
-                lent_bytes: lending
-                    .map(|all| sum(&all.loans, |x| x.lender == g.gpu && x.borrower == l.peer)),
-            }
-        }));
+        links.extend(some.iter().map(|l| link(g.gpu, l, gpus, lending)));
     }
     Ok(links)
 }
@@ -278,6 +289,37 @@ mod tests {
             .unwrap()
             .is_none());
         assert!(lending(2 << 20, vec![Ok(one), failed(1)].into_iter()).is_err());
+    }
+
+    #[test]
+    fn a_link_to_no_gpu_is_neither_up_nor_down() {
+        let gpu = |gpu, state| uapi::huvm_gpu_info {
+            gpu,
+            state,
+            ..Default::default()
+        };
+        let gpus = [
+            gpu(0, uapi::HUVM_GPU_OK),
+            gpu(1, uapi::HUVM_GPU_LOST),
+            gpu(2, uapi::HUVM_GPU_OK),
+        ];
+        let state = |peer, up| {
+            let l = uapi::huvm_link_info {
+                peer,
+                up,
+                ..Default::default()
+            };
+            let l = link(0, &l, &gpus, None);
+            let fields = l.fields();
+            let state = fields.into_iter().find(|f| f.name == "state").unwrap();
+            (l.up, state.cell)
+        };
+        assert_eq!(state(2, 1), (Some(true), Cell::state("up", true)));
+        assert_eq!(state(2, 0), (Some(false), Cell::state("down", false)));
+        // One is lost, the other not there.
+        for peer in [1, 3] {
+            assert_eq!(state(peer, 0), (None, Cell::text("no GPU")), "{peer}");
+        }
     }
 
     #[test]
