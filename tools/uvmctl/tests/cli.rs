@@ -284,7 +284,7 @@ fn a_document_is_read_from_standard_input() {
         .unwrap();
     assert_eq!(
         (o.status.code(), text(&o.stdout)),
-        (Some(0), "gpu\n0\n1\n".into())
+        (Some(0), "gpu\n0\n1\n2\n".into())
     );
 }
 

@@ -253,6 +253,11 @@ pub(crate) fn state(g: &uapi::huvm_gpu_info) -> &'static str {
     }
 }
 
+/// The cell of such a word, which documents of an older uvmctl lack.
+pub(crate) fn known_state(word: Option<&str>) -> Cell {
+    word.map_or(Cell::None, |w| Cell::state(w, w == "ok"))
+}
+
 pub(super) fn show(out: &Out, id: &str) -> Result<()> {
     let g: Gpu = out.read("gpu.show", |device| find(&all(device)?, id).cloned())?;
     // A saved document has one GPU: it must be the one that is asked for.

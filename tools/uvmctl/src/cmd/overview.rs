@@ -26,29 +26,43 @@ struct Overview {
 #[derive(Default)]
 pub(super) struct Line {
     gpu: gpu::Gpu,
-    mem: mem::Mem,
+    /// `None`: it came or left between the two readings.
+    mem: Option<mem::Mem>,
 }
 
 impl Row for Line {
     fn fields(&self) -> Vec<Field> {
-        let (g, m) = (&self.gpu, &self.mem);
-        let mib = |chunks: u64| Cell::Bytes(chunks.saturating_mul(CHUNK));
+        let g = &self.gpu;
+        let size = |of: fn(&mem::Mem) -> Option<u64>| {
+            let chunks = self.mem.as_ref().and_then(of);
+            chunks.map_or(Cell::None, |n| Cell::Bytes(n.saturating_mul(CHUNK)))
+        };
         vec![
             field("index", "GPU", Cell::count(g.index)),
             field("pci", "PCI", Cell::text(&g.pci)),
             extra("uuid", Cell::text(&g.uuid)),
             field("state", "STATE", Cell::state(&g.state, g.state == "ok")),
             field("vram_bytes", "MEMORY", Cell::Bytes(g.vram_bytes)),
-            field("used_bytes", "USED", mib(m.used_chunks)),
-            field(
-                "lent_bytes",
-                "LENT",
-                mib(m.lent_only_chunks.saturating_add(m.lent_removable_chunks)),
-            ),
-            field("free_bytes", "FREE", mib(m.free_chunks)),
+            field("used_bytes", "USED", size(|m| Some(m.used_chunks))),
+            field("lent_bytes", "LENT", size(|m| Some(m.lent()))),
+            field("free_bytes", "FREE", size(|m| m.free_chunks)),
+            field("other_bytes", "OTHER", size(|m| Some(m.other()))),
             field("clients", "CLIENTS", Cell::count(g.clients)),
         ]
     }
+}
+
+/// What is said of a GPU whose memory failed in places.
+fn retired(m: &mem::Mem) -> Option<String> {
+    let chunks = match m.retired_chunks {
+        0 => return None,
+        1 => "1 chunk".into(),
+        n => format!("{n} chunks"),
+    };
+    Some(format!(
+        "gpu {}: {chunks} retired, see 'uvmctl doctor'\n",
+        m.gpu
+    ))
 }
 
 fn gather(device: &Device) -> Result<Overview> {
@@ -74,13 +88,7 @@ pub(super) fn show(out: &Out) -> Result<()> {
         .iter()
         .map(|g| Line {
             gpu: g.clone(),
-            // A GPU may come or go between the two readings.
-            mem: o
-                .memory
-                .iter()
-                .find(|m| m.gpu == g.index)
-                .cloned()
-                .unwrap_or_default(),
+            mem: o.memory.iter().find(|m| m.gpu == g.index).cloned(),
         })
         .collect();
     out.show("status", &o, &lines, || {
@@ -89,6 +97,7 @@ pub(super) fn show(out: &Out) -> Result<()> {
             text.push_str("no GPUs\n");
         } else {
             text.push_str(&out.render(&lines));
+            text.extend(o.memory.iter().filter_map(retired));
         }
         text.push_str(&format!(
             "\nfaults {}   evictions {}   to GPUs {}   to host {}\n",
@@ -152,4 +161,64 @@ pub(super) fn version(out: &Out) -> Result<()> {
         }
     };
     out.list("version", &[versions])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(line: &Line, name: &str) -> Cell {
+        let fields = line.fields();
+        fields.into_iter().find(|f| f.name == name).unwrap().cell
+    }
+
+    /// What is not to be told is not told as nothing.
+    #[test]
+    fn a_gpu_that_left_meanwhile_has_no_figures() {
+        let line = Line::default();
+        for name in ["used_bytes", "lent_bytes", "free_bytes", "other_bytes"] {
+            assert_eq!(cell(&line, name), Cell::None, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_chunk_is_in_a_column() {
+        let mem = mem::Mem {
+            free_chunks: Some(1),
+            used_chunks: 2,
+            evicting_chunks: 4,
+            lent_only_chunks: 8,
+            lent_removable_chunks: 16,
+            pinned_chunks: 32,
+            unusable_chunks: 64,
+            retired_chunks: 128,
+            ..Default::default()
+        };
+        let line = Line {
+            mem: Some(mem),
+            ..Line::default()
+        };
+        for (name, chunks) in [
+            ("free_bytes", 1),
+            ("used_bytes", 2),
+            ("lent_bytes", 24),
+            ("other_bytes", 228),
+        ] {
+            assert_eq!(cell(&line, name), Cell::Bytes(chunks * CHUNK), "{name}");
+        }
+    }
+
+    #[test]
+    fn retired_chunks_are_told() {
+        let told = |retired_chunks| {
+            retired(&mem::Mem {
+                retired_chunks,
+                ..Default::default()
+            })
+        };
+        assert_eq!(told(0), None);
+        let one = "gpu 0: 1 chunk retired, see 'uvmctl doctor'\n";
+        assert_eq!(told(1).as_deref(), Some(one));
+        assert!(told(2).unwrap().contains("2 chunks retired"));
+    }
 }

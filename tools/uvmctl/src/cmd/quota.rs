@@ -15,10 +15,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Quota {
     gpu: u32,
+    /// Documents of an older uvmctl do not say.
+    state: Option<String>,
     vram_bytes: u64,
-    lends: bool,
+    /// `null` of a GPU that is lost, as the limit: nothing can be had of it.
+    lends: Option<bool>,
     /// The smaller of the two limits below.
-    limit_bytes: u64,
+    limit_bytes: Option<u64>,
     limit_percent: u64,
     /// `null`: no limit but the share.
     limit_mib: Option<u64>,
@@ -29,11 +32,13 @@ pub(super) struct Quota {
 impl Row for Quota {
     fn fields(&self) -> Vec<Field> {
         let mib = self.limit_mib.map_or(Cell::None, Cell::Count);
+        let limit = self.limit_bytes.map_or(Cell::None, Cell::Bytes);
         vec![
             field("gpu", "GPU", Cell::count(self.gpu)),
+            field("state", "STATE", gpu::known_state(self.state.as_deref())),
             field("vram_bytes", "VRAM", Cell::Bytes(self.vram_bytes)),
-            field("lends", "LENDS", Cell::Flag(self.lends)),
-            field("limit_bytes", "LIMIT", Cell::Bytes(self.limit_bytes)),
+            field("lends", "LENDS", self.lends.map_or(Cell::None, Cell::Flag)),
+            field("limit_bytes", "LIMIT", limit),
             extra("limit_percent", Cell::Count(self.limit_percent)),
             extra("limit_mib", mib),
             field("keep_bytes", "KEEPS", Cell::Bytes(self.keep_bytes)),
@@ -49,17 +54,31 @@ fn of(device: &Device, g: &uapi::huvm_gpu_info, chunk: u64, limit: [&Knob; 2]) -
     let info = device.lend_info(g.gpu)?;
     let value = |knob: &Knob| device.policy(Scope::Gpu(g.gpu), knob.index);
     let [percent, mib] = limit;
+    let limit = [value(percent)?.0, value(mib)?.0];
+    Ok(quota(g, &info, chunk, limit))
+}
+
+/// `limit`: the values of the knobs of [`LIMIT`].
+fn quota(
+    g: &uapi::huvm_gpu_info,
+    info: &uapi::huvm_lend_info,
+    chunk: u64,
+    limit: [u64; 2],
+) -> Quota {
     let bytes = |chunks: u64| chunks.saturating_mul(chunk);
-    Ok(Quota {
+    let ok = g.state == uapi::HUVM_GPU_OK;
+    let [limit_percent, mib] = limit;
+    Quota {
         gpu: g.gpu,
+        state: Some(gpu::state(g).into()),
         vram_bytes: g.vram_bytes,
-        lends: info.lends != 0,
-        limit_bytes: bytes(info.limit_chunks),
-        limit_percent: value(percent)?.0,
-        limit_mib: Some(value(mib)?.0).filter(|n| *n != 0),
+        lends: ok.then_some(info.lends != 0),
+        limit_bytes: ok.then(|| bytes(info.limit_chunks)),
+        limit_percent,
+        limit_mib: Some(mib).filter(|n| *n != 0),
         keep_bytes: bytes(info.keep_chunks),
         lent_bytes: bytes(info.lent_chunks.into_iter().fold(0, u64::saturating_add)),
-    })
+    }
 }
 
 fn show(out: &Out, id: Option<&str>) -> Result<()> {
@@ -214,6 +233,30 @@ mod tests {
             checked(&knobs, vec![("x", 1)]).map_err(|e| e.code()).err(),
             Some(6)
         );
+    }
+
+    #[test]
+    fn a_lost_gpu_has_nothing_to_lend() {
+        let info = uapi::huvm_lend_info {
+            lends: 1,
+            limit_chunks: 31,
+            keep_chunks: 1,
+            ..Default::default()
+        };
+        for (state, word, lends, limit) in [
+            (uapi::HUVM_GPU_OK, "ok", Some(true), Some(62)),
+            (uapi::HUVM_GPU_LOST, "lost", None, None),
+        ] {
+            let g = uapi::huvm_gpu_info {
+                state,
+                ..Default::default()
+            };
+            let q = quota(&g, &info, 2, [100, 0]);
+            assert_eq!((q.lends, q.limit_bytes), (lends, limit), "{word}");
+            assert_eq!((q.state.as_deref(), q.keep_bytes), (Some(word), 2));
+            // The knobs are as they were set.
+            assert_eq!((q.limit_percent, q.limit_mib), (100, None));
+        }
     }
 
     #[test]

@@ -8,7 +8,8 @@ use crate::row::{extra, field, Cell, Field, Row, Table};
 use libhuvm::{uapi, Device};
 use serde::{Deserialize, Serialize};
 
-/// A GPU, with what it lends and borrows. A driver older than interface 1.1 does not tell that.
+/// A GPU, with what it lends and borrows. A driver older than interface 1.1 does not tell that; one that is lost has nothing
+/// to lend.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Node {
     index: u32,
@@ -159,8 +160,11 @@ fn node(g: &uapi::huvm_gpu_info, lending: Option<&Lending>) -> Node {
         n.lent_bytes = Some(sum(&all.loans, |l| l.lender == g.gpu));
         n.borrowed_bytes = Some(sum(&all.loans, |l| l.borrower == g.gpu));
         if let Some(l) = all.infos.iter().find(|l| l.gpu == g.gpu) {
-            n.lends = Some(l.lends != 0);
-            n.lend_limit_bytes = Some(l.limit_chunks.saturating_mul(all.chunk));
+            // Of one that is lost nothing can be had.
+            if g.state == uapi::HUVM_GPU_OK {
+                n.lends = Some(l.lends != 0);
+                n.lend_limit_bytes = Some(l.limit_chunks.saturating_mul(all.chunk));
+            }
             n.lend_keep_bytes = Some(l.keep_chunks.saturating_mul(all.chunk));
         }
     }
@@ -339,5 +343,31 @@ mod tests {
         assert_eq!((n.lent_bytes, n.borrowed_bytes), (Some(16), Some(12)));
         assert_eq!(n.lends, None);
         assert_eq!(node(&g, None).lent_bytes, None);
+    }
+
+    #[test]
+    fn a_lost_gpu_has_nothing_to_lend() {
+        let all = Lending {
+            infos: vec![uapi::huvm_lend_info {
+                lends: 1,
+                limit_chunks: 31,
+                keep_chunks: 1,
+                ..Default::default()
+            }],
+            chunk: 2,
+            ..Lending::default()
+        };
+        for (state, lends, limit) in [
+            (uapi::HUVM_GPU_OK, Some(true), Some(62)),
+            (uapi::HUVM_GPU_LOST, None, None),
+        ] {
+            let g = uapi::huvm_gpu_info {
+                state,
+                ..Default::default()
+            };
+            let n = node(&g, Some(&all));
+            assert_eq!((n.lends, n.lend_limit_bytes), (lends, limit));
+            assert_eq!(n.lend_keep_bytes, Some(2));
+        }
     }
 }

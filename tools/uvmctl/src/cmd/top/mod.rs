@@ -157,7 +157,7 @@ fn gpu(m: &Mem, now: &Counters, before: Option<&Counters>) -> Gpu {
     let of = |counter| Figure::new(now, before, counter);
     let bytes = |chunks: u64| chunks.saturating_mul(CHUNK);
     let all = [
-        m.free_chunks,
+        m.free_chunks.unwrap_or_default(),
         m.used_chunks,
         m.evicting_chunks,
         m.lent_only_chunks,
@@ -175,7 +175,7 @@ fn gpu(m: &Mem, now: &Counters, before: Option<&Counters>) -> Gpu {
                 .saturating_add(m.pinned_chunks),
         ),
         lent_bytes: bytes(m.lent_only_chunks.saturating_add(m.lent_removable_chunks)),
-        free_bytes: bytes(m.free_chunks),
+        free_bytes: bytes(m.free_chunks.unwrap_or_default()),
         faults: of(uapi::HUVM_CNT_FAULTS),
         fault_batches: of(uapi::HUVM_CNT_FAULT_BATCHES),
         duplicates: of(uapi::HUVM_CNT_FAULT_DUPLICATES),
