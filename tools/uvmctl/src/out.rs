@@ -139,8 +139,9 @@ pub(crate) struct Out {
     fields: Option<Vec<String>>,
     /// Exact numbers in tables.
     pub(crate) exact: bool,
-    header: bool,
-    color: bool,
+    /// Tables have titles.
+    pub(crate) header: bool,
+    pub(crate) color: bool,
     /// No more than what was asked for.
     pub(crate) quiet: bool,
     /// Every column.

@@ -2,7 +2,7 @@
 //! The full screen on a real terminal: keys, time, and the way back in every case.
 
 use super::keys::Keys;
-use super::screen::{Act, Screen};
+use super::screen::{Act, Look, Screen};
 use super::Source;
 use crate::exit::{Failure, Result};
 use crate::out::{terminal_size, Out};
@@ -51,7 +51,11 @@ pub(super) fn run(out: &Out, source: &mut Source, period: f64, count: u64) -> Re
         return Ok(());
     };
     frame.told(out);
-    let mut screen = Screen::new(period, out.driver_version().unwrap_or_default());
+    let mut screen = Screen::new(
+        Look::new(out),
+        period,
+        out.driver_version().unwrap_or_default(),
+    );
     // A serial line does not say how large it is.
     let viewport = match terminal_size() {
         Some(_) => Viewport::Fullscreen,

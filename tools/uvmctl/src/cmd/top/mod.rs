@@ -6,6 +6,7 @@ mod live;
 mod screen;
 
 use super::client::{self, Client};
+use super::gpu::known_state;
 use super::mem::{self, Mem};
 use super::policy;
 use super::topo::Link;
@@ -37,14 +38,20 @@ impl Figure {
         Figure { total, per_s }
     }
 
-    /// The rate, or the total while there is none.
-    fn count(self) -> Cell {
-        self.per_s.map_or(Cell::Count(self.total), Cell::Rate)
+    /// The total, or the rate, which is not known without a reading before.
+    fn count(self, totals: bool) -> Cell {
+        match self.per_s {
+            _ if totals => Cell::Count(self.total),
+            rate => rate.map_or(Cell::None, Cell::Rate),
+        }
     }
 
     /// As [`Self::count`], of bytes.
-    fn bytes(self) -> Cell {
-        self.per_s.map_or(Cell::Bytes(self.total), Cell::BytesRate)
+    fn bytes(self, totals: bool) -> Cell {
+        match self.per_s {
+            _ if totals => Cell::Bytes(self.total),
+            rate => rate.map_or(Cell::None, Cell::BytesRate),
+        }
     }
 }
 
@@ -52,10 +59,17 @@ impl Figure {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Gpu {
     gpu: u32,
+    /// Documents of an older uvmctl do not say; so of the times.
+    state: Option<String>,
+    /// When its counters were read, CLOCK_MONOTONIC.
+    time_ns: Option<u64>,
+    /// Since the reading before, if there was one.
+    interval_ns: Option<u64>,
     total_bytes: u64,
     used_bytes: u64,
     lent_bytes: u64,
-    free_bytes: u64,
+    /// `null` of one that is lost.
+    free_bytes: Option<u64>,
     faults: Figure,
     fault_batches: Figure,
     duplicates: Figure,
@@ -67,43 +81,93 @@ pub(super) struct Gpu {
     p2p_bytes: Figure,
 }
 
-impl Row for Gpu {
-    fn fields(&self) -> Vec<Field> {
-        vec![
+impl Gpu {
+    /// The table shows rates, or totals.
+    fn columns(&self, totals: bool) -> Vec<Field> {
+        let known = |n: Option<u64>, cell: fn(u64) -> Cell| n.map_or(Cell::None, cell);
+        let head = |of: bool, head: &'static str| if of { head } else { "" };
+        let counts = |name, per_s, title, f: Figure| {
+            [
+                field(name, head(totals, title), f.count(true)),
+                field(per_s, head(!totals, title), f.count(false)),
+            ]
+        };
+        let bytes = |name, per_s, title, f: Figure| {
+            [
+                field(name, head(totals, title), f.bytes(true)),
+                field(per_s, head(!totals, title), f.bytes(false)),
+            ]
+        };
+        let mut all = vec![
             field("gpu", "GPU", Cell::count(self.gpu)),
+            field("state", "STATE", known_state(self.state.as_deref())),
+            extra("time_ns", known(self.time_ns, Cell::Count)),
+            extra("interval_ns", known(self.interval_ns, Cell::Count)),
             extra("total_bytes", Cell::Bytes(self.total_bytes)),
             field("used_bytes", "USED", Cell::Bytes(self.used_bytes)),
             field("lent_bytes", "LENT", Cell::Bytes(self.lent_bytes)),
-            field("free_bytes", "FREE", Cell::Bytes(self.free_bytes)),
-            extra("faults", Cell::Count(self.faults.total)),
-            field("faults_per_s", "FAULTS", self.faults.count()),
-            extra("evictions", Cell::Count(self.evictions.total)),
-            field("evictions_per_s", "EVICTIONS", self.evictions.count()),
-            extra("h2d_bytes", Cell::Bytes(self.h2d_bytes.total)),
-            field("h2d_bytes_per_s", "TO-GPU", self.h2d_bytes.bytes()),
-            extra("d2h_bytes", Cell::Bytes(self.d2h_bytes.total)),
-            field("d2h_bytes_per_s", "TO-HOST", self.d2h_bytes.bytes()),
-            extra("p2p_bytes", Cell::Bytes(self.p2p_bytes.total)),
-            field("p2p_bytes_per_s", "PEERS", self.p2p_bytes.bytes()),
-        ]
+            field("free_bytes", "FREE", known(self.free_bytes, Cell::Bytes)),
+        ];
+        all.extend(
+            [
+                counts("faults", "faults_per_s", "FAULTS", self.faults),
+                counts(
+                    "fault_batches",
+                    "fault_batches_per_s",
+                    "",
+                    self.fault_batches,
+                ),
+                counts("duplicates", "duplicates_per_s", "", self.duplicates),
+                counts("fatal", "fatal_per_s", "", self.fatal),
+                counts("replays", "replays_per_s", "", self.replays),
+                counts("evictions", "evictions_per_s", "EVICTIONS", self.evictions),
+                bytes("h2d_bytes", "h2d_bytes_per_s", "TO-GPU", self.h2d_bytes),
+                bytes("d2h_bytes", "d2h_bytes_per_s", "TO-HOST", self.d2h_bytes),
+                bytes("p2p_bytes", "p2p_bytes_per_s", "PEERS", self.p2p_bytes),
+            ]
+            .into_iter()
+            .flatten(),
+        );
+        all
+    }
+
+    /// Whether it is known to be out of service.
+    fn lost(&self) -> bool {
+        self.state.as_deref().is_some_and(|s| s != "ok")
     }
 }
 
-/// The view of a GPU's faults.
+impl Row for Gpu {
+    fn fields(&self) -> Vec<Field> {
+        self.columns(false)
+    }
+}
+
+/// A GPU where the table shows totals.
 #[derive(Default)]
-struct Faults<'a>(Option<&'a Gpu>);
+struct Totals<'a>(Option<&'a Gpu>);
+
+impl Row for Totals<'_> {
+    fn fields(&self) -> Vec<Field> {
+        self.0.unwrap_or(&Gpu::default()).columns(true)
+    }
+}
+
+/// The view of a GPU's faults: totals, or rates.
+#[derive(Default)]
+struct Faults<'a>(Option<&'a Gpu>, bool);
 
 impl Row for Faults<'_> {
     fn fields(&self) -> Vec<Field> {
         let none = Gpu::default();
-        let g = self.0.unwrap_or(&none);
+        let (g, totals) = (self.0.unwrap_or(&none), self.1);
         vec![
             field("gpu", "GPU", Cell::count(g.gpu)),
-            field("faults", "FAULTS", g.faults.count()),
-            field("fault_batches", "BATCHES", g.fault_batches.count()),
-            field("duplicates", "DUPLICATES", g.duplicates.count()),
-            field("fatal", "FATAL", g.fatal.count()),
-            field("replays", "REPLAYS", g.replays.count()),
+            field("faults", "FAULTS", g.faults.count(totals)),
+            field("fault_batches", "BATCHES", g.fault_batches.count(totals)),
+            field("duplicates", "DUPLICATES", g.duplicates.count(totals)),
+            field("fatal", "FATAL", g.fatal.count(totals)),
+            field("replays", "REPLAYS", g.replays.count(totals)),
         ]
     }
 }
@@ -153,29 +217,22 @@ struct Frame {
     policy: Vec<policy::Value>,
 }
 
-fn gpu(m: &Mem, now: &Counters, before: Option<&Counters>) -> Gpu {
+fn gpu(chunks: u32, m: &Mem, now: &Counters, before: Option<&Counters>) -> Gpu {
     let of = |counter| Figure::new(now, before, counter);
     let bytes = |chunks: u64| chunks.saturating_mul(CHUNK);
-    let all = [
-        m.free_chunks.unwrap_or_default(),
-        m.used_chunks,
-        m.evicting_chunks,
-        m.lent_only_chunks,
-        m.lent_removable_chunks,
-        m.pinned_chunks,
-        m.unusable_chunks,
-        m.retired_chunks,
-    ];
     Gpu {
         gpu: m.gpu,
-        total_bytes: bytes(all.into_iter().fold(0, u64::saturating_add)),
+        state: m.state.clone(),
+        time_ns: Some(now.time_ns),
+        interval_ns: before.map(|b| now.time_ns.saturating_sub(b.time_ns)),
+        total_bytes: bytes(chunks.into()),
         used_bytes: bytes(
             m.used_chunks
                 .saturating_add(m.evicting_chunks)
                 .saturating_add(m.pinned_chunks),
         ),
-        lent_bytes: bytes(m.lent_only_chunks.saturating_add(m.lent_removable_chunks)),
-        free_bytes: bytes(m.free_chunks.unwrap_or_default()),
+        lent_bytes: bytes(m.lent()),
+        free_bytes: m.free_chunks.map(bytes),
         faults: of(uapi::HUVM_CNT_FAULTS),
         fault_batches: of(uapi::HUVM_CNT_FAULT_BATCHES),
         duplicates: of(uapi::HUVM_CNT_FAULT_DUPLICATES),
@@ -216,7 +273,7 @@ impl Sampler {
         let mut now = Vec::new();
         let mut gpus = Vec::new();
         let mut interval_ns = None;
-        for m in mem::all(&self.device)? {
+        for (g, m) in mem::read(&self.device)? {
             let c = match self.device.counters(Scope::Gpu(m.gpu)) {
                 Ok(c) => c,
                 // It left meanwhile.
@@ -224,9 +281,9 @@ impl Sampler {
                 Err(e) => return Err(e.into()),
             };
             let old = self.counters.iter().find(|(g, _)| *g == m.gpu);
-            let old = old.map(|(_, c)| c);
-            interval_ns = interval_ns.or(old.map(|o| c.time_ns.saturating_sub(o.time_ns)));
-            gpus.push(gpu(&m, &c, old));
+            let shown = gpu(g.chunk_count, &m, &c, old.map(|(_, c)| c));
+            interval_ns = interval_ns.or(shown.interval_ns);
+            gpus.push(shown);
             now.push((m.gpu, c));
         }
         self.counters = now;
@@ -259,6 +316,11 @@ impl Frame {
     fn told(&self, out: &Out) {
         client::told(out, self.clients.iter().map(|p| &p.client));
     }
+
+    /// Whether its figures are totals, for want of a reading before.
+    fn totals(&self) -> bool {
+        self.interval_ns.is_none()
+    }
 }
 
 /// Where frames come from.
@@ -285,6 +347,9 @@ fn paint(out: &Out, f: &Frame) -> String {
     let mut text = format!("policy {}   figures: {what}\n\n", f.preset);
     if f.gpus.is_empty() {
         text.push_str("no GPUs\n");
+    } else if f.totals() {
+        let totals: Vec<Totals<'_>> = f.gpus.iter().map(|g| Totals(Some(g))).collect();
+        text.push_str(&out.render(&totals));
     } else {
         text.push_str(&out.render(&f.gpus));
     }
@@ -352,6 +417,42 @@ mod tests {
         // A counter that went back, as after a reload, is no rate below zero.
         assert_eq!(of(&a, Some(&b)).per_s, Some(0.0));
         assert_eq!(of(&a, Some(&a)).per_s, Some(0.0));
+    }
+
+    #[test]
+    fn a_rate_without_a_reading_before_is_not_known() {
+        let mem = Mem::default();
+        let (a, b) = (counters(1_000_000_000, 10), counters(1_500_000_000, 60));
+        let cell = |row: &dyn Fn() -> Vec<Field>, name: &str| {
+            let fields = row();
+            fields.into_iter().find(|f| f.name == name).unwrap()
+        };
+        let first = gpu(4, &mem, &a, None);
+        assert_eq!((first.time_ns, first.interval_ns), (Some(a.time_ns), None));
+        assert_eq!(first.total_bytes, 4 * CHUNK);
+        let rate = cell(&|| first.fields(), "faults_per_s");
+        assert_eq!((rate.head, rate.cell), ("FAULTS", Cell::None));
+        // The first picture has totals.
+        let total = cell(&|| Totals(Some(&first)).fields(), "faults");
+        assert_eq!((total.head, total.cell), ("FAULTS", Cell::Count(10)));
+
+        let then = gpu(4, &mem, &b, Some(&a));
+        assert_eq!(then.interval_ns, Some(500_000_000));
+        let rate = cell(&|| then.fields(), "faults_per_s");
+        assert_eq!(rate.cell, Cell::Rate(100.0));
+        assert_eq!(cell(&|| then.fields(), "faults").head, "");
+    }
+
+    #[test]
+    fn a_lost_gpu_is_not_shown_as_free() {
+        let lost = Mem {
+            state: Some("lost".into()),
+            ..Mem::default()
+        };
+        let g = gpu(32, &lost, &counters(1, 0), None);
+        assert_eq!((g.state.as_deref(), g.free_bytes), (Some("lost"), None));
+        assert_eq!(g.total_bytes, 32 * CHUNK);
+        assert!(g.lost() && !Gpu::default().lost());
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! The full screen: what keys change ([`Screen::key`]) and how a frame is painted. No terminal in here.
 
 use super::keys::Key;
-use super::{Faults, Frame, Gpu};
-use crate::row::{Cell, Row, Table};
+use super::{Faults, Frame, Gpu, Totals};
+use crate::out::Out;
+use crate::row::{cut, names, Cell, Row, Table};
 use crate::units;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -54,8 +55,50 @@ pub(super) enum Act {
     Quit,
 }
 
+/// What the global options say of how it looks.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Look {
+    /// Exact bytes.
+    exact: bool,
+    /// Every column.
+    verbose: bool,
+    /// Tables have titles.
+    header: bool,
+    color: bool,
+}
+
+impl Look {
+    pub(super) fn new(out: &Out) -> Self {
+        Look {
+            exact: out.exact,
+            verbose: out.verbose,
+            header: out.header,
+            color: out.color,
+        }
+    }
+
+    /// In this colour, where there are colours.
+    fn fg(self, color: Color) -> Style {
+        if self.color {
+            Style::new().fg(color)
+        } else {
+            Style::new()
+        }
+    }
+
+    /// Of titles: as those of tables, without colours they are as the rest.
+    fn title(self, modifier: Modifier) -> Style {
+        if self.color {
+            Style::new().add_modifier(modifier)
+        } else {
+            Style::new()
+        }
+    }
+}
+
 /// What the user chose to see.
 pub(super) struct Screen {
+    look: Look,
     view: View,
     /// Column to sort by; `None` is the usual order.
     sort: Option<usize>,
@@ -76,8 +119,9 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    pub(super) fn new(period: f64, driver: String) -> Self {
+    pub(super) fn new(look: Look, period: f64, driver: String) -> Self {
         Screen {
+            look,
             view: View::Clients,
             sort: None,
             ascending: false,
@@ -189,7 +233,7 @@ impl Screen {
         // GPUs take half of the screen at most; view 2 has them all.
         let room = (height / 2).saturating_sub(2).max(1);
         for g in f.gpus.iter().take(room) {
-            lines.push(bar(g, width));
+            lines.push(bar(self.look, g, f.totals(), width));
         }
         if f.gpus.len() > room {
             lines.push(Line::from(format!(
@@ -207,7 +251,7 @@ impl Screen {
         lines.push(self.foot());
         to.render_widget(Paragraph::new(lines), area);
         if self.help {
-            help(to, area);
+            help(self.look, to, area);
         }
     }
 
@@ -245,10 +289,15 @@ impl Screen {
     fn table(&mut self, f: &Frame, width: usize, height: usize) -> Vec<Line<'static>> {
         match self.view {
             View::Clients => self.rows(&f.clients, width, height),
+            View::Gpus if f.totals() => {
+                let all: Vec<Totals<'_>> = f.gpus.iter().map(|g| Totals(Some(g))).collect();
+                self.rows(&all, width, height)
+            }
             View::Gpus => self.rows(&f.gpus, width, height),
             View::Links => self.rows(&f.links, width, height),
             View::Faults => {
-                let all: Vec<Faults<'_>> = f.gpus.iter().map(|g| Faults(Some(g))).collect();
+                let of = |g| Faults(Some(g), f.totals());
+                let all: Vec<Faults<'_>> = f.gpus.iter().map(of).collect();
                 self.rows(&all, width, height)
             }
             View::Policy => self.rows(&f.policy, width, height),
@@ -256,10 +305,11 @@ impl Screen {
     }
 
     fn rows<R: Row>(&mut self, rows: &[R], width: usize, height: usize) -> Vec<Line<'static>> {
+        let look = self.look;
         let shown = |r: &R| -> Vec<Cell> {
             let fields = r.fields().into_iter();
             fields
-                .filter(|f| !f.head.is_empty())
+                .filter(|f| look.verbose || !f.head.is_empty())
                 .map(|f| f.cell)
                 .collect()
         };
@@ -271,7 +321,7 @@ impl Screen {
                 wanted.is_empty()
                     || cells
                         .iter()
-                        .any(|c| c.human(false).to_lowercase().contains(&wanted))
+                        .any(|c| c.human(look.exact).to_lowercase().contains(&wanted))
             })
             .collect();
         if let Some(c) = self.sort {
@@ -288,23 +338,24 @@ impl Screen {
         self.lines = order.len();
         self.selected = self.selected.min(self.lines.saturating_sub(1));
 
-        let table = Table::of_refs(order.iter().map(|(_, r)| *r), None, false);
+        let every: Vec<String> = names::<R>().into_iter().map(str::to_owned).collect();
+        let wanted = look.verbose.then_some(&every[..]);
+        let table = Table::of_refs(order.iter().map(|(_, r)| *r), wanted, look.exact);
         let text = table
             .marked(self.sort, self.ascending)
-            .render(true, Some(width));
+            .render(look.header, Some(width));
         let mut lines = text.lines().map(str::to_owned);
         let mut all = Vec::new();
-        if let Some(head) = lines.next() {
-            all.push(Line::styled(
-                head,
-                Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
-            ));
+        let head = if look.header { lines.next() } else { None };
+        if let Some(head) = head {
+            let style = look.title(Modifier::BOLD | Modifier::UNDERLINED);
+            all.push(Line::styled(head, style));
         }
         if self.lines == 0 {
             all.push(Line::from("none"));
         }
         // The selected line stays in sight.
-        let room = height.saturating_sub(1).max(1);
+        let room = height.saturating_sub(all.len()).max(1);
         let first = (self.selected + 1).saturating_sub(room);
         for (i, line) in lines.enumerate().skip(first).take(room) {
             let style = if i == self.selected {
@@ -346,37 +397,44 @@ fn parts(g: &Gpu, cells: usize) -> (usize, usize) {
     (used, part(g.lent_bytes, cells.saturating_sub(used)))
 }
 
-/// A GPU in one line: memory as a bar, rates.
-fn bar(g: &Gpu, width: usize) -> Line<'static> {
+/// A GPU in one line: memory as a bar (of one that is lost, that word), rates.
+fn bar(look: Look, g: &Gpu, totals: bool, width: usize) -> Line<'static> {
+    let human = |cell: Cell| cell.human(look.exact);
     let text = format!(
         " {:>9}/{:<9}  faults {:>6}  in {:>10}  out {:>10}",
-        units::bytes(g.used_bytes),
-        units::bytes(g.total_bytes),
-        g.faults.count().human(false),
-        g.h2d_bytes.bytes().human(false),
-        g.d2h_bytes.bytes().human(false),
+        human(Cell::Bytes(g.used_bytes)),
+        human(Cell::Bytes(g.total_bytes)),
+        human(g.faults.count(totals)),
+        human(g.h2d_bytes.bytes(totals)),
+        human(g.d2h_bytes.bytes(totals)),
     );
     let name = format!("{:>2} [", g.gpu);
     let cells = width
         .saturating_sub(name.len() + 1 + text.len())
         .clamp(6, 60);
+    if let Some(state) = g.state.as_ref().filter(|_| g.lost()) {
+        let state = cut(state, cells);
+        return Line::from(vec![
+            Span::raw(name),
+            Span::styled(format!("{state:<cells$}"), look.fg(Color::Red)),
+            Span::raw("]"),
+            Span::raw(text),
+        ]);
+    }
     let (used, lent) = parts(g, cells);
     let free = cells.saturating_sub(used + lent);
     Line::from(vec![
         Span::raw(name),
-        Span::styled("|".repeat(used), Style::new().fg(Color::Green)),
-        Span::styled("+".repeat(lent), Style::new().fg(Color::Blue)),
+        Span::styled("|".repeat(used), look.fg(Color::Green)),
+        Span::styled("+".repeat(lent), look.fg(Color::Blue)),
         Span::raw(" ".repeat(free)),
         Span::raw("]"),
         Span::raw(text),
     ])
 }
 
-fn help(to: &mut ratatui::Frame<'_>, area: Rect) {
-    let mut lines = vec![Line::styled(
-        " Keys",
-        Style::new().add_modifier(Modifier::BOLD),
-    )];
+fn help(look: Look, to: &mut ratatui::Frame<'_>, area: Rect) {
+    let mut lines = vec![Line::styled(" Keys", look.title(Modifier::BOLD))];
     for (keys, what) in KEYS {
         lines.push(Line::from(format!("  {keys:<20} {what}")));
     }
@@ -399,6 +457,7 @@ mod tests {
     use super::*;
     use crate::golden;
     use ratatui::backend::TestBackend;
+    use ratatui::buffer::Buffer;
     use ratatui::Terminal;
 
     fn frame(name: &str) -> Frame {
@@ -411,16 +470,31 @@ mod tests {
         serde_json::from_value(last["data"].clone()).unwrap()
     }
 
+    const USUAL: Look = Look {
+        exact: false,
+        verbose: false,
+        header: true,
+        color: true,
+    };
+
     /// The screen as text, after these keys.
     fn picture(f: &Frame, keys: &str, width: u16, height: u16) -> String {
-        let mut screen = Screen::new(1.0, "0.1.0".into());
+        text(&painted(USUAL, f, keys, width, height))
+    }
+
+    fn painted(look: Look, f: &Frame, keys: &str, width: u16, height: u16) -> Buffer {
+        let mut screen = Screen::new(look, 1.0, "0.1.0".into());
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|to| screen.paint(to, f)).unwrap();
         for word in keys.split_whitespace() {
             press(&mut screen, word);
             terminal.draw(|to| screen.paint(to, f)).unwrap();
         }
-        let buffer = terminal.backend().buffer();
+        terminal.backend().buffer().clone()
+    }
+
+    fn text(buffer: &Buffer) -> String {
+        let (width, height) = (buffer.area.width, buffer.area.height);
         let mut text = String::new();
         for y in 0..height {
             let mut line = String::new();
@@ -477,6 +551,66 @@ mod tests {
     }
 
     #[test]
+    fn the_screen_looks_as_the_options_say() {
+        let f = frame("top");
+        let colored = |look| {
+            let buffer = painted(look, &f, "", 120, 24);
+            let mut cells = buffer.content.iter();
+            cells.any(|c| c.fg != Color::Reset || c.modifier.contains(Modifier::BOLD))
+        };
+        let of = |look, keys| text(&painted(look, &f, keys, 200, 24));
+        assert!(colored(USUAL));
+        let plain = Look {
+            color: false,
+            ..USUAL
+        };
+        assert!(!colored(plain));
+        assert_eq!(of(plain, ""), of(USUAL, ""));
+
+        let exact = of(
+            Look {
+                exact: true,
+                ..USUAL
+            },
+            "",
+        );
+        assert!(exact.contains(" 234881024/268435456 "), "{exact}");
+        assert!(exact.contains(" 805306368 "), "{exact}");
+
+        let every = of(
+            Look {
+                verbose: true,
+                ..USUAL
+            },
+            "4 1",
+        );
+        assert!(every.contains("  FAULTS  FAULTS/S"), "{every}");
+        assert!(every.contains(" 123456 "), "{every}");
+
+        let bare = of(
+            Look {
+                header: false,
+                ..USUAL
+            },
+            "",
+        );
+        assert!(!bare.contains("MANAGED"), "{bare}");
+        assert!(bare.contains(" train "), "{bare}");
+    }
+
+    #[test]
+    fn a_lost_gpu_is_told_in_its_bar() {
+        let mut f = frame("top");
+        f.gpus[1].state = Some("lost".into());
+        f.gpus[1].free_bytes = None;
+        let text = picture(&f, "2", 80, 24);
+        assert!(text.contains("\n 1 [lost "), "{text}");
+        assert!(text.contains("\n  1  lost "), "{text}");
+        // There are six cells at least.
+        assert!(picture(&f, "2", 20, 24).contains("[lost  ]"));
+    }
+
+    #[test]
     fn many_gpus_leave_room_for_clients() {
         let mut f = frame("top");
         let one = f.gpus[0].clone();
@@ -497,7 +631,7 @@ mod tests {
     #[test]
     fn keys_end_it_and_only_those() {
         let quits = |keys: &str| {
-            let mut s = Screen::new(1.0, String::new());
+            let mut s = Screen::new(USUAL, 1.0, String::new());
             keys.split(' ').map(|k| press(&mut s, k)).last() == Some(Act::Quit)
         };
         for yes in ["q", "esc", "f10", "? q", "/ x enter q", "/ esc q"] {
@@ -506,14 +640,14 @@ mod tests {
         for no in ["p", "/ q", "? x", "k", "/ esc", "down", "?"] {
             assert!(!quits(no), "{no}");
         }
-        let mut s = Screen::new(1.0, String::new());
+        let mut s = Screen::new(USUAL, 1.0, String::new());
         press(&mut s, "/");
         assert_eq!(s.key(Key::Interrupt), Act::Quit);
     }
 
     #[test]
     fn the_delay_doubles_and_starts_again() {
-        let mut s = Screen::new(0.5, String::new());
+        let mut s = Screen::new(USUAL, 0.5, String::new());
         let mut seen = Vec::new();
         for _ in 0..6 {
             press(&mut s, "d");
