@@ -240,7 +240,7 @@ pub(crate) struct QuotaSet {
     /// Lend so much at most: a size (K, M, G), a share such as 25%, or 'none' for no limit
     #[arg(long)]
     pub(crate) limit: Option<String>,
-    /// Keep so much free memory for its own jobs (K, M, G)
+    /// Keep so much free memory for its own jobs (K, M, G); no more than pre_evict_share_percent of its memory counts
     #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
     pub(crate) keep: Option<u64>,
     /// Lend at all

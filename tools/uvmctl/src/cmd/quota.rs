@@ -6,7 +6,7 @@ use crate::cli::{QuotaSet, QuotaVerb};
 use crate::exit::{Failure, Result};
 use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
-use crate::units::parse_bytes;
+use crate::units::{bytes, parse_bytes};
 use libhuvm::device::Knob;
 use libhuvm::{uapi, Device, Scope};
 use serde::{Deserialize, Serialize};
@@ -139,7 +139,7 @@ pub(crate) fn limit(text: &str) -> Result<Values> {
 fn wanted(q: &QuotaSet, limit: Option<Values>, chunk: u64) -> Values {
     let mut values = limit.unwrap_or_default();
     if let Some(bytes) = q.keep {
-        values.push(("lend_reserve_chunks", bytes.div_ceil(chunk.max(1))));
+        values.push((KEEP, bytes.div_ceil(chunk.max(1))));
     }
     if let Some(word) = &q.lend {
         values.push(("harvest_lend", u64::from(word == "on")));
@@ -156,12 +156,47 @@ fn checked(knobs: &[Knob], values: Values) -> Result<Vec<(&Knob, u64)>> {
     values.into_iter().map(check).collect()
 }
 
+/// The knob of what a GPU is to keep...
+const KEEP: &str = "lend_reserve_chunks";
+/// ...and that of the share of its memory up to which what a GPU is to keep counts.
+const SHARE: &str = "pre_evict_share_percent";
+
+/// What is said if a GPU keeps less than it was told to.
+fn keeps_less(gpu: u32, asked: u64, kept: u64, chunk: u64, percent: u64) -> Option<String> {
+    let size = |chunks: u64| bytes(chunks.saturating_mul(chunk));
+    (kept < asked).then(|| {
+        format!(
+            "GPU {gpu} keeps {} of the {}: {SHARE} is {percent}",
+            size(kept),
+            size(asked)
+        )
+    })
+}
+
+/// The same, as the driver has it. It was set: whether this can be read is no part of that.
+fn less_kept(
+    device: &Device,
+    knobs: &[Knob],
+    scope: Scope,
+    asked: u64,
+    chunk: u64,
+) -> Option<String> {
+    let Scope::Gpu(gpu) = scope else {
+        return None;
+    };
+    let share = policy::find(knobs, SHARE).ok()?;
+    let (percent, _) = device.policy(scope, share.index).ok()?;
+    let kept = device.lend_info(gpu).ok()?.keep_chunks;
+    keeps_less(gpu, asked, kept, chunk, percent)
+}
+
 fn set(out: &Out, q: &QuotaSet) -> Result<()> {
     let limit = q.limit.as_deref().map(limit).transpose()?;
     let device = out.device()?;
     let knobs = device.knobs()?;
+    let chunk = device.version()?.chunk_bytes;
     // All is checked before anything is changed.
-    let values = checked(&knobs, wanted(q, limit, device.version()?.chunk_bytes))?;
+    let values = checked(&knobs, wanted(q, limit, chunk))?;
     let scopes = gpu::scopes(&device, Some(&q.gpu))?;
     let mut changes = Vec::new();
     let mut act = || {
@@ -173,6 +208,15 @@ fn set(out: &Out, q: &QuotaSet) -> Result<()> {
         Ok(())
     };
     let result = act();
+    for (knob, asked) in values.iter().filter(|(k, _)| k.name == KEEP && !q.dry_run) {
+        for (scope, of) in &scopes {
+            let set = |c: &policy::Change| c.scope == *of && c.name == knob.name;
+            if changes.iter().any(set) {
+                let less = less_kept(&device, &knobs, *scope, *asked, chunk);
+                less.iter().for_each(|w| out.warn(w));
+            }
+        }
+    }
     policy::tell(out, "quota.set", &changes, !q.dry_run, result)
 }
 
@@ -257,6 +301,14 @@ mod tests {
             // The knobs are as they were set.
             assert_eq!((q.limit_percent, q.limit_mib), (100, None));
         }
+    }
+
+    #[test]
+    fn what_is_not_kept_is_told() {
+        let told = |kept| keeps_less(0, 32, kept, 2 << 20, 5);
+        let less = "GPU 0 keeps 6.0 MiB of the 64.0 MiB: pre_evict_share_percent is 5";
+        assert_eq!(told(3).as_deref(), Some(less));
+        assert_eq!((told(32), told(33)), (None, None));
     }
 
     #[test]
