@@ -43,6 +43,11 @@ struct Bucket {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Path {
     scope: String,
+    /// Both are the sample's; its rows have them too.
+    #[serde(skip)]
+    time_ns: u64,
+    #[serde(skip)]
+    interval_ns: Option<u64>,
     path: String,
     count: u64,
     mean_ns: Option<u64>,
@@ -60,6 +65,11 @@ impl Row for Path {
         let nanos = |n: Option<u64>| n.map_or(Cell::None, Cell::Nanos);
         vec![
             extra("scope", Cell::text(&self.scope)),
+            extra("time_ns", Cell::Count(self.time_ns)),
+            extra(
+                "interval_ns",
+                self.interval_ns.map_or(Cell::None, Cell::Count),
+            ),
             field("path", "PATH", Cell::text(&self.path)),
             field("count", "COUNT", Cell::Count(self.count)),
             field("mean_ns", "MEAN", nanos(self.mean_ns)),
@@ -146,6 +156,7 @@ fn path(
                 count: *n,
             })
             .collect(),
+        ..Path::default()
     }
 }
 
@@ -198,7 +209,11 @@ fn print(out: &Out, s: &Stat, shown: &Sample, several: bool) -> Result<()> {
         .paths
         .iter()
         .filter(|p| s.all || p.count != 0)
-        .cloned()
+        .map(|p| Path {
+            time_ns: shown.time_ns,
+            interval_ns: shown.interval_ns,
+            ..p.clone()
+        })
         .collect();
     let human = || {
         let mut text = String::new();
