@@ -470,7 +470,7 @@ static void brings_twice(int ready, int when)
 		CHECK_EQ(pthread_join(t[i], (void **)&error), 0);
 		CHECK_EQ(error, 0);
 	}
-	CHECK_EQ(block_info(y.fd, y.p).gpu_pages[0], BLOCK / PAGE);
+	/* Where it is says nothing: who waited for the same chunk may have it by now. */
 	cpu_check(y.p, BLOCK, 9, 1);
 	_exit(0);
 }
