@@ -125,6 +125,62 @@ pub(super) fn dropped(device: &Device) -> Result<u64> {
     Ok(counters.get(uapi::HUVM_CNT_EVENTS_DROPPED))
 }
 
+/// Looks for what is left when it is over: enough to empty the driver's ring. Whoever else is at work fills it again.
+const LAST_LOOKS: u32 = 256;
+
+/// The next events, `most` of them; `None` if none come within `wait_ms`.
+pub(super) fn next(
+    device: &Device,
+    wait_ms: u32,
+    most: usize,
+) -> Result<Option<Vec<uapi::huvm_event>>> {
+    match device.has_events(wait_ms)? {
+        true => Ok(Some(device.events(most)?)),
+        false => Ok(None),
+    }
+}
+
+/// What was followed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Followed {
+    pub(super) events: u64,
+    /// Those that are missing between them.
+    pub(super) lost: u64,
+}
+
+/// Gives `each` the events that `look` finds, `count` at most, until it is over and nothing is left. `look` says `None` where there
+/// are none.
+pub(super) fn follow(
+    count: u64,
+    mut look: impl FnMut() -> Result<Option<Vec<uapi::huvm_event>>>,
+    mut over: impl FnMut() -> Result<bool>,
+    mut each: impl FnMut(&uapi::huvm_event) -> Result<()>,
+) -> Result<Followed> {
+    let (mut f, mut next, mut last_looks) = (Followed::default(), None, LAST_LOOKS);
+    while f.events < count && last_looks != 0 {
+        // Asked before the look for events, so that those of the last moment are still taken.
+        let is_over = over()?;
+        let Some(some) = look()? else {
+            if is_over {
+                break;
+            }
+            continue;
+        };
+        last_looks -= u32::from(is_over);
+        for raw in some {
+            if f.events == count {
+                break;
+            }
+            let lost = next.map_or(0, |n| raw.seq.saturating_sub(n));
+            f.lost = f.lost.saturating_add(lost);
+            next = raw.seq.checked_add(1);
+            each(&raw)?;
+            f.events += 1;
+        }
+    }
+    Ok(f)
+}
+
 /// Types of events and their words.
 pub(crate) const TYPES: [(u32, &str); 16] = [
     (uapi::HUVM_EVENT_FAULT, "fault"),
@@ -247,6 +303,45 @@ mod tests {
             assert_eq!(known.fold(0, |all, t| all | 1 << t), mask(minor), "{minor}");
         }
     }
+
+    /// Events with these numbers.
+    fn raw(seqs: std::ops::Range<u64>) -> Vec<uapi::huvm_event> {
+        let of = |seq| uapi::huvm_event {
+            seq,
+            ..Default::default()
+        };
+        seqs.map(of).collect()
+    }
+
+    /// What is followed of these looks, and then of ones that always find something: events, lost ones. It is over before the second look.
+    fn followed(looks: Vec<Option<Vec<uapi::huvm_event>>>, count: u64) -> (u64, u64) {
+        let (mut looks, mut left, mut given) = (looks.into_iter(), 2, 0);
+        let look = || Ok(looks.next().unwrap_or(Some(raw(0..1))));
+        let over = || {
+            left -= i32::from(left != 0);
+            Ok(left == 0)
+        };
+        let each = |_: &_| {
+            given += 1;
+            Ok(())
+        };
+        let f = follow(count, look, over, each).unwrap();
+        assert_eq!(f.events, given);
+        (f.events, f.lost)
+    }
+
+    /// Catches events of the last moment that are left out, and an end that others at work put off for ever.
+    #[test]
+    fn it_ends_with_all_that_was_there() {
+        assert_eq!(followed(vec![Some(raw(3..5)), None], u64::MAX), (2, 0));
+        let last = vec![None, Some(raw(3..5)), Some(raw(7..8)), None];
+        assert_eq!(followed(last, u64::MAX), (3, 2));
+        let (events, _) = followed(Vec::new(), u64::MAX);
+        assert_eq!(events, u64::from(LAST_LOOKS) + 1);
+        assert_eq!(followed(vec![Some(raw(0..9))], 4), (4, 0));
+        assert_eq!(followed(Vec::new(), 0), (0, 0));
+    }
+
     #[test]
     fn only_what_is_asked_for() {
         let types = |words: &[&str]| -> Vec<String> { words.iter().map(|w| (*w).into()).collect() };

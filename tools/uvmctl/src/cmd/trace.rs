@@ -14,7 +14,7 @@ use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
 use crate::signals;
 use crate::units::{self, BLOCK};
-use libhuvm::{uapi, List, Places, Program, Scope, Touch};
+use libhuvm::{List, Places, Program, Scope, Touch};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,8 +30,6 @@ const WARP: u32 = 32;
 const BUSIEST: usize = 10;
 /// How long a recorded command may go on after a signal that was for us; one from the terminal was for it as well.
 const GRACE: Duration = Duration::from_secs(10);
-/// Looks for what is left when a recording is over: enough to empty the driver's ring. Whoever else is at work fills it again.
-const LAST_LOOKS: u32 = 256;
 
 /// The exit code, if nothing failed: that of a command that was recorded, else 0.
 pub(super) fn run(out: &Out, verb: &TraceVerb) -> Result<u8> {
@@ -105,10 +103,6 @@ fn record(
     let mut subject = Subject::begin(command)?;
     let end = seconds.map(|s| Instant::now() + Duration::from_secs(s.into()));
     let mut recording = Recording::new(file, path);
-    let look = || match device.has_events(100)? {
-        true => Ok(Some(device.events(256)?)),
-        false => Ok(None),
-    };
     let over = || {
         let late = end.is_some_and(|e| Instant::now() >= e);
         let gone = match &mut subject {
@@ -117,11 +111,23 @@ fn record(
         };
         Ok(late || gone)
     };
-    recording.follow(count, look, over)?;
-    if recording.done.events < count {
-        recording.done.dropped = recording.done.dropped.max(events::dropped(&device)?);
+    let look = || events::next(&device, 100, 256);
+    let told = events::follow(count, look, over, |raw| recording.line(&Event::new(raw)))?;
+    let mut lost = told.lost;
+    if told.events < count {
+        lost = lost.max(events::dropped(&device)?);
     }
-    let done = recording.end(copies.map(Copies::end).unwrap_or_default())?;
+    let copies = copies.map(Copies::end).unwrap_or_default();
+    for copy in &copies.copies {
+        recording.line(copy)?;
+    }
+    recording.end()?;
+    let done = Recorded {
+        events: told.events,
+        copies: copies.copies.len() as u64,
+        dropped: lost.saturating_add(copies.lost),
+        file: path.display().to_string(),
+    };
     let status = subject.map(Subject::wait).transpose()?;
     if let Some(failed) = status.filter(|s| !s.success()) {
         out.warn(&format!("the recorded command ended with {failed}"));
@@ -196,76 +202,25 @@ impl Drop for Subject {
 }
 
 /// A recording that is being written.
-struct Recording<W: Write> {
+pub(super) struct Recording<'a, W: Write> {
     file: W,
-    done: Recorded,
-    /// Number of the next event, if none is lost.
-    next: Option<u64>,
+    path: &'a Path,
 }
 
-impl<W: Write> Recording<W> {
-    fn new(file: W, path: &Path) -> Self {
-        let done = Recorded {
-            file: path.display().to_string(),
-            ..Recorded::default()
-        };
-        Recording {
-            file,
-            done,
-            next: None,
-        }
+impl<'a, W: Write> Recording<'a, W> {
+    pub(super) fn new(file: W, path: &'a Path) -> Self {
+        Recording { file, path }
     }
 
-    fn line(&mut self, event: &Event) -> Result<()> {
+    pub(super) fn line(&mut self, event: &Event) -> Result<()> {
         let line = serde_json::to_string(event).unwrap_or_default();
-        let failed = |e| Failure::file(Path::new(&self.done.file), e);
-        writeln!(self.file, "{line}").map_err(failed)
+        writeln!(self.file, "{line}").map_err(|e| Failure::file(self.path, e))
     }
 
-    /// Takes the events that `look` finds, `count` at most, until it is over and nothing is left. `look` says `None` where there are none.
-    fn follow(
-        &mut self,
-        count: u64,
-        mut look: impl FnMut() -> Result<Option<Vec<uapi::huvm_event>>>,
-        mut over: impl FnMut() -> Result<bool>,
-    ) -> Result<()> {
-        let mut last_looks = LAST_LOOKS;
-        while self.done.events < count && last_looks != 0 {
-            // Asked before the look for events, so that those of the last moment are still taken.
-            let is_over = over()?;
-            let Some(some) = look()? else {
-                if is_over {
-                    break;
-                }
-                continue;
-            };
-            last_looks -= u32::from(is_over);
-            for raw in some {
-                if self.done.events == count {
-                    break;
-                }
-                let lost = self.next.map_or(0, |n| raw.seq.saturating_sub(n));
-                self.done.dropped = self.done.dropped.saturating_add(lost);
-                self.next = raw.seq.checked_add(1);
-                self.line(&Event::new(&raw))?;
-                self.done.events += 1;
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes what was copied meanwhile, and all that is not in the file yet.
-    fn end(mut self, copies: copies::Recorded) -> Result<Recorded> {
-        for copy in &copies.copies {
-            self.line(copy)?;
-        }
-        let failed = |e| Failure::file(Path::new(&self.done.file), e);
-        self.file.flush().map_err(failed)?;
-        Ok(Recorded {
-            copies: copies.copies.len() as u64,
-            dropped: self.done.dropped.saturating_add(copies.lost),
-            ..self.done
-        })
+    /// Writes all that is not in the file yet.
+    pub(super) fn end(mut self) -> Result<()> {
+        let failed = |e| Failure::file(self.path, e);
+        self.file.flush().map_err(failed)
     }
 }
 
@@ -551,47 +506,18 @@ mod tests {
         ]
     }
 
-    /// Events with these numbers.
-    fn raw(seqs: std::ops::Range<u64>) -> Vec<uapi::huvm_event> {
-        let of = |seq| uapi::huvm_event {
-            seq,
-            ..Default::default()
-        };
-        seqs.map(of).collect()
-    }
-
-    /// What a recording of these looks has: events, lost ones, and its lines, each of which can be read.
-    fn recorded(looks: Vec<Option<Vec<uapi::huvm_event>>>, count: u64) -> (u64, u64, usize) {
-        let (mut looks, mut left) = (looks.into_iter(), 2);
-        let mut file = Vec::new();
-        let mut recording = Recording::new(&mut file, Path::new("x"));
-        let look = || Ok(looks.next().unwrap_or(Some(raw(0..1))));
-        // It is over before the second look.
-        let over = || {
-            left -= i32::from(left != 0);
-            Ok(left == 0)
-        };
-        recording.follow(count, look, over).unwrap();
-        let copies = copies::Recorded {
-            copies: vec![event(0, copies::TYPE, 0, 0, 3)],
-            lost: 2,
-        };
-        let done = recording.end(copies).unwrap();
-        assert_eq!(done.copies, 1);
-        let lines = read(file.as_slice(), Path::new("x")).unwrap();
-        (done.events, done.dropped, lines.len())
-    }
-
-    /// Catches events of the last moment that are left out, an end that others at work put off for ever, and a line that is cut.
+    /// Catches an event that is not written, and a line that is cut.
     #[test]
-    fn a_recording_ends_with_all_that_was_there() {
-        let quiet = vec![Some(raw(3..5)), None];
-        assert_eq!(recorded(quiet, u64::MAX), (2, 2, 3));
-        let last = vec![None, Some(raw(3..5)), Some(raw(7..8)), None];
-        assert_eq!(recorded(last, u64::MAX), (3, 4, 4));
-        let (events, ..) = recorded(Vec::new(), u64::MAX);
-        assert_eq!(events, u64::from(LAST_LOOKS) + 1);
-        assert_eq!(recorded(vec![Some(raw(0..9))], 4), (4, 2, 5));
+    fn what_was_written_is_read() {
+        let mut file = Vec::new();
+        let mut recording = Recording::new(BufWriter::new(&mut file), Path::new("x"));
+        for e in &sample() {
+            recording.line(e).unwrap();
+        }
+        recording.end().unwrap();
+        let seqs = |all: Vec<Event>| all.iter().map(|e| e.seq).collect::<Vec<_>>();
+        let again = read(file.as_slice(), Path::new("x")).unwrap();
+        assert_eq!(seqs(again), seqs(sample()));
     }
 
     /// Catches a command that goes on when its recording failed, and one whose exit code is lost.

@@ -10,6 +10,7 @@
 use super::super::copies::Copies;
 use super::super::events::{self, Event};
 use super::super::figures::memory_of;
+use super::super::trace;
 use super::lineup::{Lend, Lineup, Machine, BASE, BEST, WHOLE};
 use super::measured::{compare, Measured};
 use super::oversub::{self, Subject};
@@ -17,8 +18,10 @@ use crate::catalog::find;
 use crate::cli::Bench;
 use crate::exit::{Failure, Result};
 use crate::out::Out;
+use crate::signals;
 use libhuvm::{uapi, Device};
-use std::io::Write;
+use std::fs::File;
+use std::io::BufWriter;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -129,8 +132,9 @@ fn recorded<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Recording)> {
     let over = AtomicBool::new(false);
     let (did, taken) = std::thread::scope(|s| {
         let taker = s.spawn(|| take(&listener, &over));
+        let end = AtLast(&over);
         let did = work();
-        over.store(true, Ordering::Relaxed);
+        drop(end);
         let taken = taker.join();
         (did, taken.unwrap_or_else(|p| std::panic::resume_unwind(p)))
     });
@@ -147,29 +151,30 @@ fn recorded<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Recording)> {
     ))
 }
 
+/// Says that it is over, however the work ends: the taker goes on until then.
+struct AtLast<'a>(&'a AtomicBool);
+
+impl Drop for AtLast<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Takes events until there are none and it is over. How many were lost, beside.
 fn take(listener: &Device, over: &AtomicBool) -> Result<(Vec<uapi::huvm_event>, u64)> {
-    let (mut all, mut lost, mut beyond, mut next) = (Vec::new(), 0u64, 0u64, None);
-    loop {
-        // Asked before the look for events, so that those of the last moment are still taken.
-        let is_over = over.load(Ordering::Relaxed);
-        if !listener.has_events(LOOK_MS)? {
-            if is_over {
-                let lost = lost.max(events::dropped(listener)?);
-                return Ok((all, lost.saturating_add(beyond)));
-            }
-            continue;
+    let (mut all, mut beyond) = (Vec::new(), 0u64);
+    // The work ends at a signal as well; what it did is not told then.
+    let over = || signals::check().map(|()| over.load(Ordering::Relaxed));
+    let look = || events::next(listener, LOOK_MS, 1024);
+    let told = events::follow(u64::MAX, look, over, |raw| {
+        match all.len() < MOST {
+            true => all.push(*raw),
+            false => beyond = beyond.saturating_add(1),
         }
-        for raw in listener.events(1024)? {
-            let gap = next.map_or(0, |n| raw.seq.saturating_sub(n));
-            next = raw.seq.checked_add(1);
-            lost = lost.saturating_add(gap);
-            match all.len() < MOST {
-                true => all.push(raw),
-                false => beyond = beyond.saturating_add(1),
-            }
-        }
-    }
+        Ok(())
+    })?;
+    let lost = told.lost.max(events::dropped(listener)?);
+    Ok((all, lost.saturating_add(beyond)))
 }
 
 /// From the first fault of a GPU to the end of the last launch: without what the CPU does before and after.
@@ -187,13 +192,12 @@ fn at_work(mut events: Vec<Event>) -> Vec<Event> {
 impl Recording {
     /// As `trace record` does.
     fn write(&self, path: &Path) -> Result<()> {
-        let failed = |e| Failure::file(path, e);
-        let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
+        let file = File::create(path).map_err(|e| Failure::file(path, e))?;
+        let mut recording = trace::Recording::new(BufWriter::new(file), path);
         for e in &self.events {
-            let line = serde_json::to_string(e).unwrap_or_default();
-            writeln!(file, "{line}").map_err(failed)?;
+            recording.line(e)?;
         }
-        file.flush().map_err(failed)
+        recording.end()
     }
 }
 
@@ -207,6 +211,19 @@ mod tests {
             time_ns,
             ..Event::default()
         }
+    }
+
+    /// Catches a taker that is waited for until it hears an end that nobody tells it of.
+    #[test]
+    fn it_is_over_when_the_work_panics() {
+        let over = AtomicBool::new(false);
+        let work = || {
+            let _end = AtLast(&over);
+            assert!(!over.load(Ordering::Relaxed));
+            std::panic::resume_unwind(Box::new(()))
+        };
+        let ended: std::thread::Result<()> = std::panic::catch_unwind(work);
+        assert!(ended.is_err() && over.load(Ordering::Relaxed));
     }
 
     /// Catches the filling and the check of the data taken for what the GPU does.
