@@ -9,7 +9,14 @@ use crate::out::Out;
 use crate::row::{extra, field, Cell, Field, Row};
 use crate::units;
 use libhuvm::{uapi, Device, Scope};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
+use std::os::fd::AsFd;
+
+/// How long `events` waits before it looks whether anybody still reads what it prints, ms.
+const LOOK_MS: u32 = 200;
+/// Looks for what is left when it is over: enough to empty the driver's ring. Whoever else is at work fills it again.
+const LAST_LOOKS: u32 = 256;
 
 /// An event, as `events` and `trace` write it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -124,9 +131,6 @@ pub(super) fn dropped(device: &Device) -> Result<u64> {
     let counters = device.counters(Scope::Space)?;
     Ok(counters.get(uapi::HUVM_CNT_EVENTS_DROPPED))
 }
-
-/// Looks for what is left when it is over: enough to empty the driver's ring. Whoever else is at work fills it again.
-const LAST_LOOKS: u32 = 256;
 
 /// The next events, `most` of them; `None` if none come within `wait_ms`.
 pub(super) fn next(
@@ -248,6 +252,25 @@ fn print(out: &Out, event: &Event) -> Result<()> {
     })
 }
 
+/// Whether nobody reads any more what is written to a pipe or a socket.
+fn unread(output: impl AsFd) -> bool {
+    let mut fd = [PollFd::new(&output, PollFlags::empty())];
+    // Of what did not answer it is not known: the next write tells.
+    let answered = poll(&mut fd, Some(&Timespec::default())).is_ok();
+    let gone = PollFlags::ERR | PollFlags::HUP;
+    answered && fd.iter().any(|f| f.revents().intersects(gone))
+}
+
+/// Waits until there is something to print, or nobody to print it for: it may be long until a write would tell.
+fn wait(mut there: impl FnMut() -> Result<bool>, mut unread: impl FnMut() -> bool) -> Result<()> {
+    while !there()? {
+        if unread() {
+            return Err(Failure::Closed);
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn run(out: &Out, e: &Events) -> Result<()> {
     let mut left = e.count.unwrap_or(u64::MAX);
     if let Some(all) = out.saved::<Event>("event")? {
@@ -268,6 +291,10 @@ pub(super) fn run(out: &Out, e: &Events) -> Result<()> {
     device.listen(types, true)?;
     let mut lost = 0;
     while left != 0 {
+        wait(
+            || Ok(device.has_events(LOOK_MS)?),
+            || unread(std::io::stdout()),
+        )?;
         for raw in device.events(256)? {
             if raw.dropped > lost {
                 out.note(&format!(
@@ -302,6 +329,46 @@ mod tests {
             let known = (1..32).filter(|t| kind(*t) != "unknown");
             assert_eq!(known.fold(0, |all, t| all | 1 << t), mask(minor), "{minor}");
         }
+    }
+
+    /// Catches a wait that goes on when the reader left, a reader that is there taken for gone, and a file for a pipe without one.
+    #[test]
+    fn a_reader_that_leaves_ends_the_wait() {
+        use std::process::{Command, Stdio};
+        // A child that another test begins just then has the other end for a moment.
+        fn left(output: impl AsFd) -> bool {
+            let pause = || std::thread::sleep(std::time::Duration::from_millis(5));
+            (0..1000).any(|_| {
+                pause();
+                unread(&output)
+            })
+        }
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pipe = child.stdin.take().unwrap();
+        assert!(!unread(&pipe));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(left(&pipe));
+        let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(!unread(&one));
+        drop(other);
+        assert!(left(&one));
+        assert!(!unread(std::fs::File::open("/dev/null").unwrap()));
+        let ended = wait(|| Ok(false), || unread(&pipe));
+        assert!(matches!(ended, Err(Failure::Closed)), "{ended:?}");
+        // What is there is printed first.
+        assert!(wait(|| Ok(true), || true).is_ok());
+        let mut looks = 0;
+        let there = || {
+            looks += 1;
+            Ok(looks == 3)
+        };
+        assert!(wait(there, || false).is_ok());
+        assert_eq!(looks, 3);
     }
 
     /// Events with these numbers.
