@@ -17,7 +17,7 @@ use crate::units::{self, BLOCK};
 use libhuvm::{List, Places, Program, Scope, Touch};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -97,12 +97,12 @@ fn record(
     let device = out.device()?;
     // A file that is there stays as it is for who may not listen.
     events::listen(&device)?;
-    let file = BufWriter::new(File::create(path).map_err(|e| Failure::file(path, e))?);
-    signals::catch()?;
-    let copies = Copies::begin();
-    let mut subject = Subject::begin(command)?;
+    let (file, (copies, mut subject)) = opened(path, || {
+        signals::catch()?;
+        Ok((Copies::begin(), Subject::begin(command)?))
+    })?;
     let end = seconds.map(|s| Instant::now() + Duration::from_secs(s.into()));
-    let mut recording = Recording::new(file, path);
+    let mut recording = Recording::new(BufWriter::new(file), path);
     let over = || {
         let late = end.is_some_and(|e| Instant::now() >= e);
         let gone = match &mut subject {
@@ -144,6 +144,20 @@ fn record(
         Err(e) => return Err(e),
     }
     Ok(status.map_or(0, code_of))
+}
+
+/// Opens a file to write to, and then begins. What the file had is gone only when that went well.
+fn opened<T>(path: &Path, begin: impl FnOnce() -> Result<T>) -> Result<(File, T)> {
+    let failed = |e| Failure::file(path, e);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    let file = options.open(path).map_err(failed)?;
+    let begun = begin()?;
+    // A pipe or a device has nothing that could go.
+    if file.metadata().map_err(failed)?.is_file() {
+        file.set_len(0).map_err(failed)?;
+    }
+    Ok((file, begun))
 }
 
 /// A command's exit code as a shell has it: that of one that was killed is the signal's number and 128.
@@ -518,6 +532,26 @@ mod tests {
         let seqs = |all: Vec<Event>| all.iter().map(|e| e.seq).collect::<Vec<_>>();
         let again = read(file.as_slice(), Path::new("x")).unwrap();
         assert_eq!(seqs(again), seqs(sample()));
+    }
+
+    /// Catches an earlier recording that is lost to one which never begins, and its end behind that of a shorter one.
+    #[test]
+    fn a_file_is_emptied_when_the_recording_begins() {
+        let path = std::env::temp_dir().join(format!("uvmctl-keep-{}", std::process::id()));
+        std::fs::write(&path, "an earlier recording").unwrap();
+        let kept = || std::fs::read_to_string(&path).unwrap();
+        assert!(opened(&path, || Subject::begin(&["/nonexistent".into()])).is_err());
+        assert_eq!(kept(), "an earlier recording");
+        let (mut file, subject) = opened(&path, || Subject::begin(&["true".into()])).unwrap();
+        assert_eq!(kept(), "");
+        file.write_all(b"new").unwrap();
+        assert_eq!(kept(), "new");
+        assert!(subject.unwrap().wait().unwrap().success());
+        std::fs::remove_file(&path).unwrap();
+        // Nothing begins without a file; a device can be one.
+        let begin = || -> Result<()> { unreachable!() };
+        assert!(opened(Path::new("/nonexistent/x"), begin).is_err());
+        assert!(opened(Path::new("/dev/null"), || Ok(())).is_ok());
     }
 
     /// Catches a command that goes on when its recording failed, and one whose exit code is lost.
