@@ -398,6 +398,38 @@ fn a_broken_recording_is_named_with_its_line() {
     assert_eq!(o.status.code(), Some(1));
 }
 
+/// Catches a recording that is lost for its last line, or for one without anything, and what is no recording taken for one.
+#[test]
+fn a_recording_that_is_cut_is_read_as_far_as_it_goes() {
+    let path = std::env::temp_dir().join(format!("uvmctl-cut-{}", std::process::id()));
+    let name = path.to_str().unwrap();
+    let report = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        uvmctl(&["trace", "report", name, "-j"])
+    };
+    let whole = std::fs::read_to_string(data("trace.jsonl")).unwrap();
+    let seen = |o: &Output| {
+        let doc: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+        let warned = doc["warnings"].as_array().unwrap().len();
+        (doc["data"]["events"].as_u64(), warned, o.status.code())
+    };
+    let cut = whole.trim_end().strip_suffix('}').unwrap();
+    let o = report(cut);
+    assert_eq!(seen(&o), (Some(5), 1, Some(0)));
+    let told = format!("uvmctl: {name}:6: the last line is cut, and left out\n");
+    assert_eq!(text(&o.stderr), told);
+    // A last line that is only not ended is whole; what stands between others is not the end.
+    assert_eq!(seen(&report(whole.trim_end())), (Some(6), 0, Some(0)));
+    assert_eq!(
+        seen(&report(&whole.replace('\n', "\n\n \r\n"))),
+        (Some(6), 0, Some(0))
+    );
+    let middle = format!("{cut}\n{whole}");
+    assert_eq!(seen(&report(&middle)), (None, 0, Some(1)));
+    assert_eq!(seen(&report("hello")), (None, 0, Some(1)));
+    std::fs::remove_file(&path).unwrap();
+}
+
 #[test]
 fn completion_and_man_pages_know_every_command() {
     let commands = [

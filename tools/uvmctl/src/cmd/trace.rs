@@ -42,7 +42,7 @@ pub(super) fn run(out: &Out, verb: &TraceVerb) -> Result<u8> {
         } => return record(out, output, count.unwrap_or(u64::MAX), *seconds, command),
         TraceVerb::Report { file } => report(out, file.as_deref())?,
         TraceVerb::Replay { file, gpu, preset } => {
-            replay(out, &load(file)?, gpu, preset.as_deref())?;
+            replay(out, &load(out, file)?, gpu, preset.as_deref())?;
         }
     }
     Ok(0)
@@ -55,7 +55,7 @@ fn report(out: &Out, file: Option<&Path>) -> Result<()> {
     let saved = out.saved("trace.report")?.and_then(|mut all| all.pop());
     let report = match (saved, file) {
         (Some(last), _) => out.adopt(last),
-        (None, Some(file)) => summarise(&load(file)?),
+        (None, Some(file)) => summarise(&load(out, file)?),
         (None, None) => {
             return Err(Failure::Usage(
                 "a recording is wanted: 'uvmctl trace report FILE', or --from FILE".into(),
@@ -244,16 +244,14 @@ struct Document {
     data: Event,
 }
 
-fn load(path: &Path) -> Result<Vec<Event>> {
-    read(
-        BufReader::new(File::open(path).map_err(|e| Failure::file(path, e))?),
-        path,
-    )
+fn load(out: &Out, path: &Path) -> Result<Vec<Event>> {
+    let file = File::open(path).map_err(|e| Failure::file(path, e))?;
+    read(out, BufReader::new(file), path)
 }
 
 /// What a recording makes of a report and of a replay: for who gives it anything.
 pub(crate) fn given(out: &Out, text: &str) -> Result<()> {
-    let events = read(text.as_bytes(), Path::new("-"))?;
+    let events = read(out, text.as_bytes(), Path::new("-"))?;
     let report = summarise(&events);
     let (list, blocks) = accesses(&events);
     debug_assert!(list.iter().all(|(at, _)| at / BLOCK < blocks));
@@ -262,21 +260,39 @@ pub(crate) fn given(out: &Out, text: &str) -> Result<()> {
     })
 }
 
-fn read(file: impl BufRead, path: &Path) -> Result<Vec<Event>> {
+/// The events of a recording. Blank lines are none; who was killed while it wrote left a last line that is cut, which is told.
+fn read(out: &Out, mut file: impl BufRead, path: &Path) -> Result<Vec<Event>> {
     let mut events = Vec::new();
-    for (n, line) in (1..).zip(file.lines()) {
-        let line = line.map_err(|e| Failure::file(path, e))?;
-        let failed = |e| Failure::File(format!("{}:{n}: {e}", path.display()));
-        let document = line.contains("\"data\"");
-        events.push(if document {
-            serde_json::from_str::<Document>(&line)
-                .map_err(failed)?
-                .data
-        } else {
-            serde_json::from_str(&line).map_err(failed)?
-        });
+    let mut line = Vec::new();
+    for n in 1u64.. {
+        line.clear();
+        let bytes = file.read_until(b'\n', &mut line);
+        if bytes.map_err(|e| Failure::file(path, e))? == 0 {
+            break;
+        }
+        let text = String::from_utf8_lossy(&line);
+        if text.trim().is_empty() {
+            continue;
+        }
+        match parse(&text) {
+            Ok(event) => events.push(event),
+            // What begins so is no recording.
+            Err(_) if !text.ends_with('\n') && !events.is_empty() => {
+                let name = path.display();
+                out.warn(&format!("{name}:{n}: the last line is cut, and left out"));
+            }
+            Err(e) => return Err(Failure::File(format!("{}:{n}: {e}", path.display()))),
+        }
     }
     Ok(events)
+}
+
+/// A line of a recording, or of what `events --json` wrote.
+fn parse(line: &str) -> serde_json::Result<Event> {
+    match line.contains("\"data\"") {
+        true => serde_json::from_str::<Document>(line).map(|d| d.data),
+        false => serde_json::from_str(line),
+    }
 }
 
 /// Address of an event, 0 if the file has none that can be read.
@@ -530,7 +546,7 @@ mod tests {
         }
         recording.end().unwrap();
         let seqs = |all: Vec<Event>| all.iter().map(|e| e.seq).collect::<Vec<_>>();
-        let again = read(file.as_slice(), Path::new("x")).unwrap();
+        let again = read(&Out::bare(false), file.as_slice(), Path::new("x")).unwrap();
         assert_eq!(seqs(again), seqs(sample()));
     }
 
