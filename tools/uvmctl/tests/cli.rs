@@ -298,6 +298,7 @@ fn bad_usage_is_two() {
         &["top", "-l", "0"],
         &["completion", "bash", "--fields", "gpu"],
         &["trace", "record"],
+        &["trace", "record", "-o", "-", "--", "true"],
         &["trace", "record", "-o", "x", "-s", "0"],
         &["trace", "report", "x", "--from", &data("trace-report.json")],
         &["bench", "timeline", "--cases", "scan,scam"],
@@ -369,6 +370,23 @@ fn a_recording_is_summarised_offline() {
     assert_eq!(doc["data"]["events"], 6);
     assert_eq!(doc["data"]["lost"], 2);
     assert_eq!(doc["data"]["busiest"][0]["block"], "0x7f0000200000");
+}
+
+/// Catches '-' taken for the name of a file.
+#[test]
+fn a_recording_is_read_from_standard_input() {
+    let o = Command::new(env!("CARGO_BIN_EXE_uvmctl"))
+        .args(["trace", "report", "-"])
+        .stdin(std::fs::File::open(data("trace.jsonl")).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(
+        (o.status.code(), text(&o.stdout)),
+        (
+            Some(0),
+            std::fs::read_to_string(data("trace-report.txt")).unwrap()
+        )
+    );
 }
 
 #[test]

@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 const WARP: u32 = 32;
 /// Lines of a report's last table.
 const BUSIEST: usize = 10;
+/// Standard input in place of a file, as with `--from`.
+const STDIN: &str = "-";
 /// How long a recorded command may go on after a signal that was for us; one from the terminal was for it as well.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -94,6 +96,11 @@ fn record(
     seconds: Option<u32>,
     command: &[String],
 ) -> Result<u8> {
+    if path.as_os_str() == STDIN {
+        return Err(Failure::Usage(
+            "'-' is standard input; a recording is written to a file ('./-' is one)".into(),
+        ));
+    }
     let device = out.device()?;
     // A file that is there stays as it is for who may not listen.
     events::listen(&device)?;
@@ -245,6 +252,9 @@ struct Document {
 }
 
 fn load(out: &Out, path: &Path) -> Result<Vec<Event>> {
+    if path.as_os_str() == STDIN {
+        return read(out, std::io::stdin().lock(), path);
+    }
     let file = File::open(path).map_err(|e| Failure::file(path, e))?;
     read(out, BufReader::new(file), path)
 }
