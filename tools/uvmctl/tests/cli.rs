@@ -369,6 +369,9 @@ fn a_recording_is_summarised_offline() {
     assert_eq!(doc["schema"], "uvmctl.trace.report/1");
     assert_eq!(doc["data"]["events"], 6);
     assert_eq!(doc["data"]["lost"], 2);
+    // What has no size is not of 0 bytes.
+    assert_eq!(doc["data"]["lines"][2]["bytes"], 2_097_152);
+    assert!(doc["data"]["lines"][3]["bytes"].is_null());
     assert_eq!(doc["data"]["busiest"][0]["block"], "0x7f0000200000");
 }
 

@@ -316,7 +316,8 @@ pub(super) struct Line {
     r#type: String,
     cause: String,
     events: u64,
-    bytes: u64,
+    /// Where events of this type say how many.
+    bytes: Option<u64>,
 }
 
 impl Row for Line {
@@ -325,7 +326,7 @@ impl Row for Line {
             field("type", "TYPE", Cell::text(&self.r#type)),
             field("cause", "CAUSE", Cell::text(&self.cause)),
             field("events", "EVENTS", Cell::Count(self.events)),
-            field("bytes", "SIZE", Cell::Bytes(self.bytes)),
+            field("bytes", "SIZE", self.bytes.map_or(Cell::None, Cell::Bytes)),
         ]
     }
 }
@@ -392,7 +393,8 @@ fn summarise(events: &[Event]) -> Report {
                 r#type: kind.into(),
                 cause: cause.into(),
                 events,
-                bytes,
+                // An event of no bytes is of something else than memory.
+                bytes: (bytes != 0).then_some(bytes),
             })
             .collect(),
         busiest: busiest
@@ -610,7 +612,7 @@ mod tests {
         let r = summarise(&sample());
         assert_eq!((r.events, r.lost, r.span_ns), (5, 2, 60));
         assert_eq!(r.lines.len(), 2);
-        assert_eq!((r.lines[0].events, r.lines[0].bytes), (4, 16384));
+        assert_eq!((r.lines[0].events, r.lines[0].bytes), (4, Some(16384)));
         assert_eq!(r.busiest[0].block, "0x7f0000400000");
         assert_eq!(r.busiest[0].faults, 2);
         assert_eq!(summarise(&[]).events, 0);
