@@ -422,7 +422,7 @@ pub(crate) enum TraceVerb {
     },
     /// What a recording has: events by type and cause, bytes, how busy each GPU was, the busiest blocks
     Report {
-        /// A recording, or what 'events --json' wrote; not with --from
+        /// A recording, or what 'events --json' wrote ('-' is standard input); not with --from
         file: Option<PathBuf>,
     },
     /// Touch the pages of a recording's faults again, in its order, on a GPU

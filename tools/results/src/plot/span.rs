@@ -23,7 +23,11 @@ impl Span {
     pub(super) fn of(events: &[Event]) -> Span {
         let times = || events.iter().map(|e| e.time_ns);
         let from_ns = times().min().unwrap_or(0);
-        let length = times().max().unwrap_or(0).saturating_sub(from_ns).saturating_add(1);
+        let length = times()
+            .max()
+            .unwrap_or(0)
+            .saturating_sub(from_ns)
+            .saturating_add(1);
         // CAST: positive.
         let column_ns = length.div_ceil(COLUMNS as u64).max(1);
         Span {
