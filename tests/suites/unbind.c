@@ -446,7 +446,7 @@ static void gone(void)
 	int fd = huvm_open();
 	uint64_t *host = managed(fd, LEN), *gpu, id, v;
 	uint32_t last = gpu_count(fd) - 1;
-	char name[32], what[96];
+	char name[32], what[128];
 	double t;
 
 	pci_name(fd, last, name);
@@ -471,6 +471,11 @@ static void gone(void)
 	CHECK_EQ(errno, EIO);
 	snprintf(what, sizeof(what), "gpu %u *lost: it does not answer", last);
 	doctor_finds(what);
+	/* Nothing that is written to it arrives, and it has nothing free. */
+	snprintf(what, sizeof(what), "uvmctl inject fault-lost 3 -g %u 2>/dev/null", last);
+	CHECK_EQ(WEXITSTATUS(system(what)), 15);
+	snprintf(what, sizeof(what), "uvmctl mem show --csv --no-header --fields gpu,state,free_chunks | grep -qx '%u,lost,'", last);
+	CHECK_EQ(system(what), 0);
 	t = seconds();
 	CHECK_OK(write_file(DRIVER "unbind", name));
 	printf("# unbind took %.2f s\n", seconds() - t);

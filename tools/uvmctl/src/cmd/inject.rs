@@ -8,6 +8,7 @@ use crate::exit::{Failure, Result};
 use crate::out::Out;
 use clap::ValueEnum;
 use libhuvm::{uapi, Device, Error};
+use rustix::io::Errno;
 
 /// Register of the INJECT block (Documentation/device.md 2.6), and its largest value.
 fn register(kind: Injection) -> (u32, u32) {
@@ -90,7 +91,10 @@ pub(super) fn run(out: &Out, i: &Inject) -> Result<()> {
     let old = device.test_register(index, offset, None)?;
     // What is off the bus reads as all ones, and hears nothing.
     if old == u32::MAX && device.gpu_info(index)?.state != uapi::HUVM_GPU_OK {
-        return Err(Failure::Huvm(Error::GpuLost));
+        return Err(Failure::Huvm(Error::Os {
+            what: format!("gpu {index} does not answer"),
+            errno: Errno::IO.raw_os_error(),
+        }));
     }
     if let Some(v) = value.filter(|_| !i.dry_run) {
         device.test_register(index, offset, Some(v))?;
