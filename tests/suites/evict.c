@@ -430,6 +430,27 @@ static void who_waits_is_listed(void)
 	CHECK_OK(limit_chunks(fd, 0, 0));
 }
 
+static void free_when_copied_out(void)
+{
+	/* As above, and nobody waits for the chunk: it must not be free, for the next one, before the copy out of it is over. */
+	int fd = huvm_open();
+	uint64_t *p = four_of_eight(fd), id;
+	pthread_t t;
+
+	test_reg(fd, 0, INJ_CE_HANG, 1);
+	CHECK_EQ(pthread_create(&t, NULL, evict_one, &fd), 0);
+	give_time_held(200);
+	CHECK_EQ(free_chunks(fd, 0), 0);
+	id = begin_fill(fd, p + 4 * BLOCK / 8);
+	give_time_held(200);
+	test_reg(fd, 0, INJ_CE_HANG, 0);
+	pthread_join(t, NULL);
+	CHECK_EQ(wait_launch(fd, id).status, HUVM_LAUNCH_DONE);
+	cpu_check(p, 4 * BLOCK, 6, 1);
+	cpu_check(p + 4 * BLOCK / 8, BLOCK, 99, 0);
+	CHECK_OK(limit_chunks(fd, 0, 0));
+}
+
 struct place {
 	int fd;
 	uint64_t *p;
@@ -538,27 +559,6 @@ static void one_makes_room(int killed)
 
 static void who_lets_another_make_room(void)	{ one_makes_room(0); }
 static void who_lets_another_is_killed(void)	{ one_makes_room(1); }
-
-static void free_when_copied_out(void)
-{
-	/* As above, and nobody waits for the chunk: it must not be free, for the next one, before the copy out of it is over. */
-	int fd = huvm_open();
-	uint64_t *p = four_of_eight(fd), id;
-	pthread_t t;
-
-	test_reg(fd, 0, INJ_CE_HANG, 1);
-	CHECK_EQ(pthread_create(&t, NULL, evict_one, &fd), 0);
-	give_time_held(200);
-	CHECK_EQ(free_chunks(fd, 0), 0);
-	id = begin_fill(fd, p + 4 * BLOCK / 8);
-	give_time_held(200);
-	test_reg(fd, 0, INJ_CE_HANG, 0);
-	pthread_join(t, NULL);
-	CHECK_EQ(wait_launch(fd, id).status, HUVM_LAUNCH_DONE);
-	cpu_check(p, 4 * BLOCK, 6, 1);
-	cpu_check(p + 4 * BLOCK / 8, BLOCK, 99, 0);
-	CHECK_OK(limit_chunks(fd, 0, 0));
-}
 
 static void one_that_fails_keeps_its_chunk(void)
 {
