@@ -200,11 +200,18 @@ pub(crate) fn can_save(path: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
     let failed = |e| Failure::file(path, e);
     let mut file = std::fs::OpenOptions::new();
-    if path.exists() {
-        file.append(true).open(path).map(drop).map_err(failed)
-    } else {
-        let new = file.write(true).create_new(true).open(path);
-        new.and_then(|_| std::fs::remove_file(path)).map_err(failed)
+    match std::fs::metadata(path) {
+        Ok(m) if m.is_file() || m.is_dir() => {
+            file.append(true).open(path).map(drop).map_err(failed)
+        }
+        // Who reads a pipe would take a look for the end of it.
+        Ok(_) => Ok(()),
+        // Its file is made when there is something to write.
+        Err(_) if path.is_symlink() => Ok(()),
+        Err(_) => {
+            let new = file.write(true).create_new(true).open(path);
+            new.and_then(|_| std::fs::remove_file(path)).map_err(failed)
+        }
     }
 }
 

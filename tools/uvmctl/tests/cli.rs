@@ -170,6 +170,13 @@ fn rows_that_cannot_be_written_are_told_before() {
             );
             assert_eq!(std::fs::read_to_string(&there).unwrap(), "before");
             std::fs::remove_file(&there).unwrap();
+            // A pipe is not opened before there are rows: it would stand until somebody reads.
+            assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+            let mut limited = Command::new("timeout");
+            limited.args(["20", env!("CARGO_BIN_EXE_uvmctl")]);
+            let ended = limited.args(command).args(["-o", path]).status();
+            assert_eq!(ended.unwrap().code(), Some(9));
+            std::fs::remove_file(&there).unwrap();
         }
     }
 }
